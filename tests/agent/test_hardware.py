@@ -31,7 +31,7 @@ while True:
 
 @pytest.fixture
 def ranks() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Rank 0 computes in a child, rank 12 sleeps, and a process with an impossible number is none of the ranks."""
+    """Rank 0 computes in a child process, rank 12 sleeps, and a process with an impossible rank is ignored."""
     environment = os.environ | {MARKER_VARIABLE: MARKER}
     started = [
         subprocess.Popen([sys.executable, "-c", RANK, *words], env=environment, stdout=subprocess.PIPE)

@@ -81,12 +81,12 @@ def test_setup_installs_no_development_tools_and_names_the_next_command(reposito
 
 
 @pytest.mark.parametrize("target", ["test", "check", "faults", "browsers", "dev"])
-def test_what_needs_the_development_tools_installs_them(target: str, repository: Path) -> None:
+def test_targets_that_need_development_tools_install_them(target: str, repository: Path) -> None:
     assert "infra/venv.sh dev" in recipes(repository, target)
 
 
 def recipes(repository: Path, *targets: str) -> str:
-    """The commands that make would run if nothing existed."""
+    """The commands that make would run in a fresh checkout."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     command = ["make", "--dry-run", "--always-make", *targets]
     done = subprocess.run(

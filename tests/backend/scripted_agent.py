@@ -355,7 +355,7 @@ class Scene:
         return self.agent.claim(run_id)
 
     def end_backoff(self, run_id: str) -> None:
-        """As if the back-off were over, and nodes in quarantine had passed their self-tests."""
+        """End the back-off, and release nodes from quarantine as if they had passed their self-tests."""
         with self.database.write() as session:
             session.execute(update(Node).values(quarantined=None))
             session.get_one(Run, parse_id("run", run_id)).retry_at = now()

@@ -179,7 +179,7 @@ def test_every_excluded_combination_is_refused_with_its_reason(rule: Any) -> Non
 
 
 @pytest.mark.parametrize("other", [{"precision": FP8}, {"parallelism": {"engine": "deepspeed"}}])
-def test_an_optimizer_is_refused_where_it_declares_no_form(other: dict[str, Any]) -> None:
+def test_an_optimizer_is_refused_where_it_declares_no_support(other: dict[str, Any]) -> None:
     run = RunSpec.model_validate(spec(**other))
     little, adamw = UpdateRule(("exp_avg",)), UPDATE_RULES["adamw"]
     kind = run.optimizer.kind

@@ -49,11 +49,11 @@ REFUSED: dict[str, Callable[[], bytes | None]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_position_is_none(case: str) -> None:
+def test_invalid_content_is_none(case: str) -> None:
     assert read_position(REFUSED[case]()) is None
 
 
-def test_an_axis_without_a_possible_count_is_left_out() -> None:
+def test_an_axis_with_an_impossible_count_is_omitted() -> None:
     first, second = FIRST_AXIS_CELL, FIRST_AXIS_CELL + 4
     position = read_position(content(**{f"cell{first}": 2**63, f"cell{second}": 3, f"cell{second + 1}": 9}))
     assert position is not None
@@ -81,7 +81,7 @@ def test_any_content_can_be_read() -> None:
         assert position is None or RankPosition.model_validate_json(position.model_dump_json()) == position
 
 
-def test_every_axis_has_each_rank_in_one_line() -> None:
+def test_every_axis_has_each_rank_in_one_group() -> None:
     degrees = Degrees(pipeline=2, replicas=2, shard=2, tensor=2)
     for axis in AxisName:
         lines = lines_along(axis, degrees)

@@ -1,4 +1,4 @@
-"""F2: ranks that are stopped at random places are named, with node, axis and collective, soon after the limit."""
+"""F2: ranks that are stopped at random points are named soon after the limit, with node, axis and collective."""
 
 import os
 import random
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.slow(target="faults"), pytest.mark.timeout(900)]
 
 HANG_SECONDS = 3.0
 LARGEST_LIMIT_SECONDS = 12.0
-"""Three times a step of one second that was seen at looks a second apart, on a machine that is busy at times."""
+"""Three times a one-second step, measured by checks one second apart on a machine that is sometimes busy."""
 STOPS = 10
 
 
@@ -64,7 +64,7 @@ def start(live: Live, dataset: Dataset, every_steps: int) -> str:
 
 
 class Stopped:
-    """A rank that was stopped, and where it is."""
+    """A stopped rank and its position."""
 
     def __init__(self, live: Live, other: LiveAgent, rank: int) -> None:
         """Stop ``rank``."""
@@ -84,7 +84,7 @@ class Stopped:
         self.position: RankPosition = position
 
     def check(self, message: str) -> None:
-        """The message names the rank, its node, and the collective that it has not entered or is in."""
+        """Check that the message names the rank, its node, and the collective that it has not entered or is in."""
         assert f"Rank {self.rank} on {self.node} " in message
         assert "Its process is stopped." in message
         named = re.findall(r"(\w+) ([\d,]+) of the (\w+) axis", message)
@@ -97,7 +97,7 @@ class Stopped:
 
 
 def wait_for_the_hang(live: Live, run_id: str, attempt: int) -> tuple[str, float]:
-    """The message of the hang that ends ``attempt``, and when it was found."""
+    """The message of the hang that ends ``attempt``, and the time at which it was found."""
     found: list[tuple[str, float]] = []
 
     def is_told() -> bool:
@@ -141,7 +141,7 @@ def test_ranks_that_are_stopped_at_random_places_are_named(
         step = stopped.position.step + 8  # a checkpoint later, so that the ends do not count together
     end_runs(live.team)
     print(f"\nfound {', '.join(f'{delay:.1f}' for delay in delays)} s after the limit")
-    # Of ten, some fall into a moment in which the tests' own processes have the cores.
+    # During some of the ten stops, the tests' own processes occupy the cores.
     assert statistics.median(delays) <= 2
     assert max(delays) <= 10
 

@@ -1,4 +1,4 @@
-"""Runs on two nodes with real processes: pauses, a hang, and the death of one node. The main job trains one without trouble."""
+"""Runs on two nodes with real processes: pauses, a hang, and the death of one node. The main job covers a run without failures."""
 
 import os
 import re

@@ -104,8 +104,8 @@ def test_a_zstandard_bomb_ends_at_the_ratio(store: Store) -> None:
         _whole(store, rle_frame(2**20), Compression.ZSTANDARD)
 
 
-def test_members_without_content_end_at_a_number(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gigabyte of them would hold a worker for minutes, without a row at which it could give way."""
+def test_the_number_of_empty_members_is_limited(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gigabyte of them would occupy a worker for minutes, without a row at which it could yield."""
     monkeypatch.setattr("trainwright.prepare.decompress.MOST_EMPTY_MEMBERS", 20)
     empty = {Compression.GZIP: gzip.compress(b""), Compression.ZSTANDARD: zstandard.compress(b"")}
     full = {Compression.GZIP: gzip.compress(b"text"), Compression.ZSTANDARD: zstandard.compress(b"text")}

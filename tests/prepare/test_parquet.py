@@ -281,7 +281,7 @@ def test_a_dictionary_that_repeats_a_long_text_ends_at_the_ratio(store: Store) -
 def test_values_that_are_rejected_count_towards_the_ratio_and_towards_the_chunk(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A text beyond the length of a document costs as much to read, and yields nothing that would end a chunk."""
+    """A text that is too long for a document costs as much to read as others, and yields nothing that would end a chunk."""
     monkeypatch.setattr("trainwright.prepare.chunks.CHUNK_READ_BYTES", 40 * 2**20)
     too_long = pa.array(["x" * (DOCUMENT_BYTES + 1)] * 12).dictionary_encode()
     source = store("a.parquet", _parquet({"text": too_long}, compression="zstd", row_group_size=4))

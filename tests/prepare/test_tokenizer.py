@@ -226,8 +226,8 @@ def test_the_letters_of_special_tokens_stay_letters() -> None:
     assert tokenizer.decode(ids.tolist(), skip_special_tokens=False) == f"a{END_OF_TEXT}b"
 
 
-def test_a_prompt_is_encoded_as_documents_are() -> None:
-    """Whatever truncation, padding and template the file brings."""
+def test_a_prompt_is_encoded_like_a_document() -> None:
+    """The truncation, padding and template of the tokenizer's file are ignored."""
     plain = train_bpe(iter(TEXTS), 290)
     uploaded = Tokenizer.from_str(plain.to_str())
     uploaded.enable_truncation(3)

@@ -45,5 +45,5 @@ def test_a_size_is_shown_in_the_unit_with_the_fewest_digits(size_bytes: int, tex
     assert format_bytes(size_bytes) == text
 
 
-def test_what_a_model_wrote_cannot_control_the_terminal() -> None:
+def test_text_from_a_model_cannot_control_the_terminal() -> None:
     assert printable("grün\tand\n中\x1b[2J\x07\r\x9b1m") == "grün\tand\n中\ufffd[2J\ufffd\ufffd\ufffd1m"

@@ -34,8 +34,8 @@ def test_the_drivers_table_is_parsed_and_other_lines_are_skipped() -> None:
     ]
 
 
-def test_the_address_for_other_nodes_is_that_of_the_present_route(tmp_path: Path) -> None:
-    """An agent may start before the network does, and then collects its inventory once."""
+def test_the_peer_address_follows_the_current_route(tmp_path: Path) -> None:
+    """An agent may start before the network, and it collects its inventory only once."""
     settings = Settings(cpu_slots=0)
     before = collect_inventory(tmp_path, settings, "http://[::1]:8000")
     assert before.peer_address is None, "IPv4 only"

@@ -33,7 +33,7 @@ def failed(checks: list[SelfTestCheck]) -> dict[str, str]:
     return {check.name: check.detail for check in checks if not check.passed}
 
 
-def test_a_node_that_is_as_before_passes() -> None:
+def test_an_unchanged_node_passes() -> None:
     checks = list(check_node(inventory(), measured([GPU], PEAK, SelfTestCheck(name="memory", passed=True))))
     assert failed(checks) == {}
     assert [check.name for check in checks] == [
@@ -62,12 +62,12 @@ def test_each_fault_is_named(found: SelfTest | None, name: str, detail: str) -> 
     assert detail in told[name]
 
 
-def test_a_machine_shared_with_others_may_be_much_slower() -> None:
+def test_a_shared_machine_may_be_much_slower() -> None:
     slow = CpuPeak(fp32=PEAK.fp32 / 2.5, bf16=PEAK.bf16 / 2.5)
     assert failed(list(check_node(inventory(), measured([GPU], slow)))) == {}
 
 
-def test_what_was_never_known_is_not_checked() -> None:
+def test_values_that_were_never_known_are_not_checked() -> None:
     checks = check_node(inventory(gpus=[], cpu_peak=None, peer_address=None), measured([]))
     assert list(checks) == []
 
@@ -84,13 +84,13 @@ def test_an_address_of_another_machine_cannot_be_reached() -> None:
     assert check_loopback("203.0.113.7").startswith("203.0.113.7 cannot be reached from this node: ")
 
 
-def test_bytes_that_change_on_the_way_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_that_change_in_transfer_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "sendall", lambda self, _: self.send(b"trainwrighT"))
     assert check_loopback("127.0.0.1") == "bytes sent to 127.0.0.1 came back changed"
 
 
 class Node:
-    """A tester whose tests end when the case says so, on a clock that the case moves."""
+    """A tester whose self-tests end when the test allows it, on a clock that the test controls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds, self.started, self.passes = 1_000.0, 0, True
@@ -122,7 +122,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Node:
     return Node(monkeypatch)
 
 
-def test_a_node_tests_itself_only_if_it_is_asked_and_idle(node: Node) -> None:
+def test_a_node_tests_itself_only_on_request_and_when_idle(node: Node) -> None:
     node.ask(None)
     node.ask("1", is_idle=False)
     assert node.started == 0
@@ -141,7 +141,7 @@ def test_one_test_runs_at_a_time(node: Node) -> None:
     assert (node.started, node.tester.is_running) == (1, False)
 
 
-def test_a_test_that_passed_is_reported_until_the_platform_asks_for_none(node: Node) -> None:
+def test_a_passed_test_is_reported_until_the_platform_no_longer_asks(node: Node) -> None:
     node.ask("1")
     node.finish()
     node.seconds += 2 * REPEAT_SECONDS
@@ -164,7 +164,7 @@ def test_a_test_that_failed_is_repeated_after_a_while(node: Node) -> None:
     assert node.started == 2
 
 
-def test_another_quarantine_gets_a_test_of_its_own_at_once(node: Node) -> None:
+def test_another_quarantine_gets_its_own_test_immediately(node: Node) -> None:
     node.passes = False
     node.ask("1")
     node.finish()

@@ -1,4 +1,4 @@
-"""When ranks that stand still are reported: learned from their steps, and with patience where work may take long."""
+"""When stalled ranks are reported: the limit is learned from their steps, and is longer for activities that may take long."""
 
 import math
 import random
@@ -73,7 +73,7 @@ def ranks(tmp_path: Path) -> Ranks:
     return Ranks(tmp_path)
 
 
-def test_short_steps_have_the_floor_as_limit(ranks: Ranks) -> None:
+def test_short_steps_have_the_minimum_limit(ranks: Ranks) -> None:
     ranks.train(steps=LEARNED_STEPS, seconds=1)
     assert ranks.let_pass(FLOOR_SECONDS - 1) is None
     stall = ranks.let_pass(2)
@@ -109,21 +109,21 @@ def test_slow_uneven_steps_cause_no_alarm_over_half_an_hour(ranks: Ranks) -> Non
     assert step > 1.5 * LEARNED_STEPS
 
 
-def test_without_patience_for_validation_the_same_steps_would_cause_an_alarm(ranks: Ranks) -> None:
-    """The negative control of the test above: 100 s in a step are reported."""
+def test_without_the_longer_limit_for_validation_the_same_steps_are_reported(ranks: Ranks) -> None:
+    """Negative control of the test above: 100 s in a step are reported."""
     ranks.train(steps=LEARNED_STEPS, seconds=8)
     ranks.publish(LEARNED_STEPS + 2)
     assert ranks.let_pass(100) is not None
 
 
-def test_the_first_steps_compile(ranks: Ranks) -> None:
+def test_the_first_steps_may_take_long_to_compile(ranks: Ranks) -> None:
     ranks.publish(1)
     assert ranks.let_pass(PATIENCE * FLOOR_SECONDS - 5) is None
     assert ranks.let_pass(10) is not None, "but not for ever"
 
 
 @pytest.mark.parametrize("activity", [RankActivity.VALIDATION, RankActivity.SAVING, RankActivity.ENDING])
-def test_what_may_take_long_gets_ten_times_the_limit(ranks: Ranks, activity: RankActivity) -> None:
+def test_slow_activities_get_ten_times_the_limit(ranks: Ranks, activity: RankActivity) -> None:
     ranks.train(steps=LEARNED_STEPS, seconds=1)
     ranks.publish(100, activity=activity, rank=0)
     assert ranks.let_pass(PATIENCE * FLOOR_SECONDS - 5) is None
@@ -139,7 +139,7 @@ def test_ranks_that_wait_for_a_stopped_process_of_another_node_are_reported_in_t
     assert ranks.let_pass(1) is not None
 
 
-def test_a_stopped_process_is_reported_in_a_save_too(ranks: Ranks) -> None:
+def test_a_process_stopped_during_a_save_is_reported(ranks: Ranks) -> None:
     ranks.train(steps=LEARNED_STEPS, seconds=1)
     ranks.publish(101, activity=RankActivity.SAVING, rank=0)
     ranks.stopped = {0}
@@ -164,8 +164,8 @@ def test_bytes_of_a_checkpoint_are_progress_while_it_is_saved(ranks: Ranks) -> N
     assert ranks.let_pass(FLOOR_SECONDS + 3) is not None, "in a step they are not"
 
 
-def test_time_in_which_nobody_looked_does_not_count(ranks: Ranks) -> None:
-    """The supervisor was stopped or the machine slept: so did the ranks."""
+def test_time_in_which_the_supervisor_did_not_run_does_not_count(ranks: Ranks) -> None:
+    """If the supervisor was stopped or the machine slept, the ranks did not run either."""
     ranks.train(steps=LEARNED_STEPS, seconds=1)
     ranks.seconds += 3_600
     assert ranks.let_pass(FLOOR_SECONDS - 5) is None
@@ -177,7 +177,7 @@ def test_ranks_that_publish_nothing_are_never_reported(ranks: Ranks) -> None:
 
 
 @pytest.mark.parametrize("trap", ["link", "folder", "long"])
-def test_files_that_are_no_positions_are_ignored(ranks: Ranks, trap: str, tmp_path: Path) -> None:
+def test_invalid_position_files_are_ignored(ranks: Ranks, trap: str, tmp_path: Path) -> None:
     ranks.train(steps=LEARNED_STEPS, seconds=1)
     file = tmp_path / "out" / POSITIONS_FOLDER / "rank-1"
     content = file.read_bytes()
@@ -201,7 +201,7 @@ def test_progress_ends_a_report(ranks: Ranks) -> None:
     assert ranks.let_pass(1) is None
 
 
-def test_many_steps_between_two_looks_share_the_time() -> None:
+def test_many_steps_between_two_checks_share_the_time() -> None:
     limit = HangLimit()
     limit.observe(0.0, 100, in_step=True)
     for step in range(200, 1_500, 100):

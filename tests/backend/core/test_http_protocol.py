@@ -26,7 +26,7 @@ SLOW = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 LARGE_BYTES = 50_000_000
-"""More than the buffers of a connection take."""
+"""More than a connection's buffers can hold."""
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,7 +148,7 @@ def test_a_kept_connection_gives_way_but_a_request_does_not(
     ],
     ids=["sends no more", "reads nothing"],
 )
-def test_a_client_that_stalls_gives_way(
+def test_a_stalled_client_is_replaced(
     server: tuple[str, int], monkeypatch: pytest.MonkeyPatch, first: bytes
 ) -> None:
     monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 5)

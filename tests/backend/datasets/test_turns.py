@@ -177,8 +177,8 @@ def test_a_worker_finds_work_without_a_message(editor: DatasetEditor, sweeping: 
     eventually(lambda: state_of(editor, made) == "ready", "the data is prepared", 30)
 
 
-def test_health_names_a_worker_that_takes_no_jobs(editor: DatasetEditor, job_runner: JobRunner) -> None:
-    """Dead, stopped or hung: no process has to notice it."""
+def test_health_reports_that_no_worker_takes_jobs(editor: DatasetEditor, job_runner: JobRunner) -> None:
+    """It does not matter whether the worker is dead, stopped or hung."""
     state = editor.site.app.state
     clock = [0.0]
     loop = state.control = ControlLoop(state.database, state.settings, state.store, lambda: 0.0)

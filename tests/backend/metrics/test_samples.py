@@ -1,4 +1,4 @@
-"""What a run's model writes is stored step by step, within bounds, and goes back with the run."""
+"""Samples are stored per step and within limits, and are removed when a run resumes from an earlier step."""
 
 from typing import Any
 
@@ -44,14 +44,14 @@ def test_samples_are_listed_newest_first_in_pages(scene: Scene) -> None:
     assert (steps_of(rest), rest["next_cursor"]) == ([10], None)
 
 
-def test_they_are_no_events_for_people(scene: Scene) -> None:
+def test_samples_do_not_appear_among_the_events(scene: Scene) -> None:
     work = scene.running(steps=100)
     write(work, 10)
     events = scene.site.admin.get(f"{scene.runs}/{work.run_id}/events").json()
     assert "samples" not in {event["type"] for event in events}
 
 
-def test_a_later_attempt_removes_what_was_written_after_its_resume_point(scene: Scene) -> None:
+def test_a_later_attempt_removes_samples_after_its_resume_point(scene: Scene) -> None:
     work = scene.running(last_step=20, steps=100)
     write(work, 10, 20)
     work.ended("crashed")

@@ -1,4 +1,4 @@
-"""Which rank the others wait for, by the positions of all ranks."""
+"""Finding the rank that the others wait for, from the positions of all ranks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

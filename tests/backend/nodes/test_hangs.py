@@ -1,4 +1,4 @@
-"""Attempts whose ranks stand still: they end once all nodes say so, and name the rank that the others wait for."""
+"""Attempts that hang: they end once all nodes report a stall, and the message names the rank that the others wait for."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def peers(scene: Scene) -> dict[str, Agent]:
 
 
 def stall(entered: dict[int, int], stopped: tuple[int, ...] = ()) -> dict[str, Any]:
-    """What a node reports of its ranks: collectives of the data axis that each has entered."""
+    """A node's report: for each rank, the number of collectives of the data axis that it has entered."""
     ranks = [
         {
             "rank": rank,
@@ -64,7 +64,7 @@ def test_the_attempt_ends_on_all_nodes_and_names_rank_node_axis_and_collective(
     assert (shown["state"], shown["reason"]) == ("retry_wait", "hang")
 
 
-def test_all_nodes_learn_that_a_rank_of_one_is_stopped(scene: Scene, peers: dict[str, Agent]) -> None:
+def test_all_nodes_learn_that_a_rank_of_one_node_is_stopped(scene: Scene, peers: dict[str, Agent]) -> None:
     first, second = start(scene, peers, two_nodes(scene))
     waiting, stopped = stall({0: 7, 1: 7}), stall({0: 7, 1: 7}, stopped=(1,))
     told = []
@@ -74,7 +74,7 @@ def test_all_nodes_learn_that_a_rank_of_one_is_stopped(scene: Scene, peers: dict
     assert told == [False, False, True, False]
 
 
-def test_a_node_that_goes_on_takes_its_report_back(scene: Scene, peers: dict[str, Agent]) -> None:
+def test_a_node_that_makes_progress_withdraws_its_report(scene: Scene, peers: dict[str, Agent]) -> None:
     run_id = two_nodes(scene)
     first, second = start(scene, peers, run_id)
     assert first.order("running", stall=stall({0: 7, 1: 7})) == "go"
@@ -83,7 +83,7 @@ def test_a_node_that_goes_on_takes_its_report_back(scene: Scene, peers: dict[str
     assert scene.state(run_id) == "running"
 
 
-def test_a_node_says_nothing_about_ranks_of_others(scene: Scene, peers: dict[str, Agent]) -> None:
+def test_a_node_cannot_report_ranks_of_other_nodes(scene: Scene, peers: dict[str, Agent]) -> None:
     run_id = two_nodes(scene)
     first, second = start(scene, peers, run_id)
     first.order("running", stall=stall({0: 7, 1: 7, 3: 1}, stopped=(3,)))

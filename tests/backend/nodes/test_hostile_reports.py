@@ -1,5 +1,5 @@
-"""What a stolen node token could send: numbers that no database stores are refused, text is stored without what it cannot
-store, and nothing becomes an error of the server."""
+"""Requests with a stolen node token. Numbers that the database cannot store are refused, characters that it cannot store are
+removed from texts, and nothing causes a server error."""
 
 import json
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def _leaves(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
 
 
 def post(work: Work, what: str, body: dict[str, Any]) -> Response:
-    """As an attacker, who need not send valid JSON: NaN and lone surrogates."""
+    """Send what an attacker could: NaN and lone surrogates, which valid JSON does not contain."""
     return work.agent.client.post(
         f"/api/v1/agent/runs/{work.run_id}/{what}",
         content=json.dumps(body),
@@ -81,7 +81,7 @@ def reports(work: Work) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "batches", work.batch(metrics=[losses(4, 5)]) | {"hardware": HARDWARE}
 
 
-def test_no_report_is_an_error_of_the_server(scene: Scene) -> None:
+def test_no_report_causes_a_server_error(scene: Scene) -> None:
     work = scene.running()
     answers = [
         (what, body, post(work, what, body)) for what, sound in reports(work) for body in changed(sound)
@@ -95,7 +95,7 @@ def test_no_report_is_an_error_of_the_server(scene: Scene) -> None:
         assert scene.site.admin.get(f"{scene.runs}/{work.run_id}{page}").status_code == 200
 
 
-def test_no_inventory_is_an_error_of_the_server(scene: Scene) -> None:
+def test_no_inventory_causes_a_server_error(scene: Scene) -> None:
     sound = {"inventory": inventory(gpus=1), "hardware": HARDWARE, "busy_slots": {"cpu": [0]}}
     for body in changed(sound):
         answer = scene.agent.client.post(
@@ -109,7 +109,7 @@ def test_no_inventory_is_an_error_of_the_server(scene: Scene) -> None:
     scene.agent.heartbeat(inventory=inventory())
 
 
-def test_the_end_of_an_attempt_has_a_step_and_sizes_that_exist(scene: Scene) -> None:
+def test_the_end_of_an_attempt_needs_a_possible_step_and_possible_sizes(scene: Scene) -> None:
     work = scene.running()
     claim = {"claim_id": work.claim.claim_id, "fence": work.claim.fence}
     for field in ("step", "rank", "sequences_read"):
@@ -131,7 +131,7 @@ def test_the_end_of_an_attempt_has_a_step_and_sizes_that_exist(scene: Scene) -> 
     assert scene.state(work.run_id) in ("retry_wait", "failed")
 
 
-def test_an_outcome_of_a_trainer_has_the_same_limits() -> None:
+def test_a_trainers_outcome_has_the_same_limits() -> None:
     assert Outcome(code=EndCode.CRASHED, message="", step=0, rank=0).step == 0
     for field in ("step", "rank"):
         with pytest.raises(ValueError, match="greater than or equal to 0"):

@@ -32,7 +32,7 @@ def test_a_run_whose_nodes_could_not_reach_each_other_is_refused(scene: Scene) -
 
 
 def test_a_run_reserves_only_nodes_that_can_run_it_together(scene: Scene, mixed: dict[str, Agent]) -> None:
-    """The node on the other machine would wait for itself alone."""
+    """Otherwise the node on the other machine would be reserved for nothing."""
     busy = scene.submit(**TWO)
     scene.control.sweep()
     assert [mixed[name].heartbeat()[0]["run_id"] for name in ("k", "m")] == [busy, busy]
@@ -66,7 +66,7 @@ def test_a_run_says_that_nodes_reported_no_address(scene: Scene, mixed: dict[str
 
 
 def test_a_run_whose_spec_this_version_cannot_read_does_not_keep_others_waiting(scene: Scene) -> None:
-    """An upgrade can bring rules that a queued run breaks."""
+    """After an upgrade, new rules may refuse the spec of a queued run."""
     old, other = scene.submit(slots=1), scene.submit(slots=1)
     spec = scene.show(old)["spec"]
     spec["schedule"]["steps"] = 0

@@ -1,4 +1,4 @@
-"""Quarantine: nodes that are suspected to be faulty get no runs until they pass a self-test or are released."""
+"""Quarantine: a node that is suspected to be faulty gets no runs until it passes a self-test or is released."""
 
 from datetime import timedelta
 from typing import Any
@@ -38,7 +38,7 @@ def lose(scene: Scene, work: Work) -> None:
 
 
 def end_backoff_only(scene: Scene, run_id: str) -> None:
-    """As if the back-off were over; quarantines stay."""
+    """End the back-off; quarantines remain."""
     with scene.database.read() as session:
         since = {row.id: row.quarantined for row in session.scalars(select(Node))}
     scene.end_backoff(run_id)
@@ -69,7 +69,7 @@ def test_two_failures_within_a_day_put_a_node_into_quarantine(scene: Scene) -> N
     assert "node-a is in quarantine until a self-test passes" in scene.show(run_id)["sentence"]
 
 
-def test_failures_of_the_day_before_do_not_count(scene: Scene) -> None:
+def test_failures_of_the_previous_day_do_not_count(scene: Scene) -> None:
     work = scene.running()
     lose(scene, work)
     with scene.database.write() as session:
@@ -90,7 +90,7 @@ def test_failures_of_runs_and_of_the_platform_do_not_count(scene: Scene, code: s
     assert node(scene)["failures"] == []
 
 
-def test_a_node_that_restarts_twice_is_in_quarantine(scene: Scene) -> None:
+def test_a_node_that_restarts_twice_is_quarantined(scene: Scene) -> None:
     for _ in range(2):
         work = scene.running()
         work.end("node_rebooted")
@@ -99,7 +99,7 @@ def test_a_node_that_restarts_twice_is_in_quarantine(scene: Scene) -> None:
     assert node(scene)["quarantine"] is not None
 
 
-def test_a_node_that_a_hang_names_is_in_quarantine_at_once(scene: Scene) -> None:
+def test_a_node_that_a_hang_names_is_quarantined_immediately(scene: Scene) -> None:
     work = scene.running(slots=2)
     assert work.order("running", stall=stall({0: 7, 1: 6})) == "kill"
     assert "Rank 1 on node-a has not arrived" in node(scene)["quarantine"]["reason"]
@@ -129,8 +129,8 @@ def test_a_self_test_that_passes_ends_the_quarantine(scene: Scene) -> None:
     assert node(scene)["self_test"]["passed"] is True
 
 
-def test_a_failed_result_that_is_repeated_keeps_its_time(scene: Scene) -> None:
-    """Agents repeat it in each heartbeat until the next test."""
+def test_a_repeated_failed_result_keeps_its_time(scene: Scene) -> None:
+    """Agents repeat the result in each heartbeat until the next test."""
     edit(scene, quarantined=True)
     failed = {"name": "memory of cpu", "passed": False, "detail": "1 of 8 values had changed"}
     report = {"id": beat(scene.agent)["self_test"], "checks": [failed]}
@@ -143,7 +143,7 @@ def test_a_failed_result_that_is_repeated_keeps_its_time(scene: Scene) -> None:
     assert node(scene)["self_test"]["time"] > times[1], "the next test"
 
 
-def test_a_run_on_several_nodes_says_which_one_it_lacks(scene: Scene) -> None:
+def test_a_run_on_several_nodes_names_the_missing_node(scene: Scene) -> None:
     for name, address in PEERS.items():
         Agent.join(scene.site, name, reported={"peer_address": address})
     run_id = two_nodes(scene)

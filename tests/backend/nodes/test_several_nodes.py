@@ -240,7 +240,7 @@ def test_a_user_error_explains_a_crash_elsewhere(scene: Scene, peers: dict[str, 
 
 
 def test_a_step_that_is_not_finite_explains_a_crash_elsewhere(scene: Scene, peers: dict[str, Agent]) -> None:
-    """So the next attempt skips the data, and does not diverge on it again."""
+    """The next attempt then skips the data instead of diverging on it again."""
     run_id = two_nodes(scene)
     works = start(scene, peers, run_id)
     works[0].step(1, 5)

@@ -1,4 +1,4 @@
-"""A run is planned on hardware that no node has: memory by the plan's formulas, a modelled time, and refusals that name
+"""A run is planned on hardware that no node has: memory by the plan's formulas, an estimated time, and refusals that name
 the remedy."""
 
 from typing import Any
@@ -72,13 +72,13 @@ def test_fp8_is_refused_on_a_gpu_without_it(scene: Scene) -> None:
 
 
 def test_fp8_is_not_twice_as_fast_as_bf16(scene: Scene) -> None:
-    """Its products are; the rest of a step is not."""
+    """Its matrix products are; the rest of a step is not."""
     model = {"layers": 2, "width": 128, "heads": 4, "kv_heads": 4, "feed_forward": 256}
     bf16, fp8 = (answer(scene, H100, 8, model=model, precision={"kind": kind}) for kind in ("bf16", "fp8"))
     assert bf16["seconds"] / fp8["seconds"] == pytest.approx(1.25, abs=0.01)
 
 
-def test_auto_is_bfloat16_there(scene: Scene) -> None:
+def test_auto_precision_is_bfloat16(scene: Scene) -> None:
     chosen, automatic = (answer(scene, H100, 8, precision={"kind": kind}) for kind in ("bf16", "auto"))
     assert automatic == chosen
 

@@ -9,7 +9,7 @@ from email.message import Message
 
 
 class Mailbox(socketserver.ThreadingTCPServer):
-    """Speaks as much SMTP as a client needs to send plain texts."""
+    """The part of SMTP that a client needs to send plain-text mails."""
 
     daemon_threads = True
 
@@ -19,9 +19,9 @@ class Mailbox(socketserver.ThreadingTCPServer):
         self.verbs: list[str] = []
         """Commands of all clients, in order."""
         self.offers_tls = False
-        """Whether it says that it knows STARTTLS. It refuses the command all the same."""
+        """Whether the server announces STARTTLS. It refuses the command in any case."""
         self.offers_password = False
-        """Whether it asks for a password, any."""
+        """Whether the server asks for a password, and accepts any."""
 
     @property
     def url(self) -> str:

@@ -167,10 +167,10 @@ def test_an_owner_who_no_longer_is_one_leaves_no_link_behind(site: Site, end: st
     assert site.admin.delete(f"{site.path}/invitations/{theirs}").status_code == 404
 
 
-def test_an_owner_who_is_removed_while_inviting_invites_nobody(
+def test_an_owner_who_is_removed_during_the_request_cannot_invite(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise their link would let them in again."""
+    """Otherwise their own link would let them back in."""
     owner, decide = site.member("owner"), IsInTeam.decide
     member = f"{site.path}/members/{member_id(site, 'owner@acme.example')}"
 

@@ -1,4 +1,4 @@
-"""Nobody gets what is meant for another person's address by being first to create its account."""
+"""Creating an account with another person's address first does not give access to what that person is invited to."""
 
 import ssl
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def use(client: TestClient, token: str, **fields: str) -> tuple[int, str]:
 
 
 def account_of_bob(site: Site) -> TestClient:
-    """A browser that created Bob's account by the invitation of an owner who is no site admin."""
+    """A browser that created Bob's account from an invitation by an owner who is not a site admin."""
     browser = site.anonymous()
     token = invitation(site.other_team("globex"), "globex")
     assert use(browser, token, name="Bob", password=PASSWORD) == (200, "")
@@ -57,7 +57,7 @@ def is_verified(client: TestClient) -> bool:
 
 
 @pytest.mark.both_databases
-def test_an_account_that_somebody_else_created_gets_into_no_other_team(site: Site, mailbox: Mailbox) -> None:
+def test_an_account_that_someone_else_created_cannot_join_another_team(site: Site, mailbox: Mailbox) -> None:
     thief = account_of_bob(site)
     key = site.with_key(thief)
     token = invitation(site.admin, "acme")
@@ -73,7 +73,9 @@ def test_an_account_that_somebody_else_created_gets_into_no_other_team(site: Sit
     assert [team["slug"] for team in bob.get("/api/v1/me").json()["teams"]] == ["acme", "globex"]
 
 
-def test_one_who_created_it_proves_the_address_and_keeps_everything(site: Site, mailbox: Mailbox) -> None:
+def test_a_user_who_created_the_account_confirms_the_address_and_keeps_everything(
+    site: Site, mailbox: Mailbox
+) -> None:
     bob = account_of_bob(site)
     key = site.with_key(bob)
     [mailed] = mailbox.links_to(BOB)
@@ -83,7 +85,7 @@ def test_one_who_created_it_proves_the_address_and_keeps_everything(site: Site, 
     assert use(bob, invitation(site.admin, "acme")) == (200, "")
 
 
-def test_the_operator_s_link_proves_an_address_too(site: Site) -> None:
+def test_the_operators_link_also_confirms_an_address(site: Site) -> None:
     bob = account_of_bob(site)
     with site.app.state.database.write() as session:
         link = one_time_links.sign_in_link(session, site.app.state.settings, BOB)
@@ -92,12 +94,12 @@ def test_the_operator_s_link_proves_an_address_too(site: Site) -> None:
     assert use(bob, link.url.rsplit("/", 1)[-1]) == (200, "") and is_verified(bob)
 
 
-def test_whom_a_site_admin_invites_is_taken_at_the_admin_s_word(site: Site, mailbox: Mailbox) -> None:
+def test_an_address_invited_by_a_site_admin_counts_as_confirmed(site: Site, mailbox: Mailbox) -> None:
     assert is_verified(site.admin) and is_verified(site.member("editor", email=BOB))
     assert mailbox.received == []
 
 
-def test_a_request_for_a_link_tells_nothing_and_is_limited(site: Site, mailbox: Mailbox) -> None:
+def test_a_request_for_a_link_reveals_nothing_and_is_limited(site: Site, mailbox: Mailbox) -> None:
     def ask(email: str) -> tuple[int, bytes]:
         answer = site.anonymous().post("/api/v1/auth/mailed-link", json={"email": email})
         return answer.status_code, answer.content
@@ -111,7 +113,7 @@ def test_a_request_for_a_link_tells_nothing_and_is_limited(site: Site, mailbox: 
     assert use(browser, token) == (200, "") and is_verified(browser)
 
 
-def test_a_mail_server_that_is_down_or_busy_is_no_error_of_the_request(
+def test_a_mail_server_that_is_down_or_busy_does_not_fail_the_request(
     site: Site, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -129,7 +131,7 @@ def test_a_mail_server_that_is_down_or_busy_is_no_error_of_the_request(
     assert len(mailbox.links_to("ada@acme.example")) == 1, "and then it works again"
 
 
-def test_without_a_mail_server_the_remedy_is_the_operator(site: Site) -> None:
+def test_without_a_mail_server_the_refusal_names_the_operator(site: Site) -> None:
     state = site.app.state
     state.settings = state.settings.model_copy(update={"smtp_url": None})
     answer = site.anonymous().post("/api/v1/auth/mailed-link", json={"email": BOB})

@@ -234,7 +234,7 @@ def test_concurrent_uploads_stay_within_the_limit(site: Site, tus: Tus, exact: E
     assert sorted(answers) == [201] * 6 + [403] * 10 and used_bytes(site) == 900 and exact()
 
 
-def test_a_person_has_a_limit_of_uploads_that_leaves_others_theirs(
+def test_one_persons_upload_limit_leaves_room_for_others(
     site: Site, tus: Tus, exact: Exact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainwright_backend.uploads.service.MAX_UPLOADS_PER_PERSON", 2)

@@ -97,7 +97,7 @@ def trace_step(spec: RunSpec) -> TracedStep:
             spec.batch.micro_sequences, spec.batch.sequence_tokens + 1, dtype=torch.int64, device=DEVICE
         )
         updater.begin_step(1e-3)
-        updater.skip()  # the first step of a run observes more than most
+        updater.skip()  # the first step of a run observes more than later steps
         step.eager.clear()
         step.host_syncs = 0
         batches: list[Any] = [_Batch(tokens)] * spec.accumulation_steps

@@ -1,4 +1,4 @@
-"""What a rank publishes about itself."""
+"""The position that a rank publishes."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from trainwright_trainer.distributed.mesh import Mesh, make_mesh
 from trainwright_trainer.distributed.rank_position import counted, publish_position
 
 
-def test_a_reader_sees_what_is_published_at_once(tmp_path: Path) -> None:
+def test_a_reader_sees_a_published_position_immediately(tmp_path: Path) -> None:
     file = tmp_path / "positions" / "rank-0"
     position = publish_position(file)
     position.begin_step(12)
@@ -42,7 +42,7 @@ def test_a_reader_sees_what_is_published_at_once(tmp_path: Path) -> None:
 
 
 def test_each_batch_of_a_validation_is_progress_even_on_a_single_rank(tmp_path: Path) -> None:
-    """A long validation would be taken for a hang otherwise: one rank has no collectives."""
+    """A single rank has no collectives, so a long validation would otherwise look like a hang."""
     file = tmp_path / "rank-0"
     position = publish_position(file)
     position.set_activity(RankActivity.VALIDATION)
@@ -64,7 +64,7 @@ def test_a_file_of_an_earlier_attempt_is_replaced(tmp_path: Path) -> None:
 
 
 def _collectives(mesh: Mesh, folder: Path) -> None:
-    """Enters each collective of two axes once, and looks at the own file."""
+    """Enters each collective of two axes once, and reads its own file."""
     file = folder / f"rank-{mesh.rank}"
     mesh = make_mesh(mesh.rank, mesh.degrees, mesh.device, position=publish_position(file))
     data, tensor, part = mesh.data, mesh.tensor, torch.ones(2)
@@ -106,6 +106,6 @@ def test_every_collective_is_counted_on_its_axis(tmp_path: Path) -> None:
 
 
 def test_its_space_on_the_disk_is_allocated_at_the_start(tmp_path: Path) -> None:
-    """Otherwise writing to it on a full disk would kill the rank in the middle of a step."""
+    """Otherwise a write on a full disk would kill the rank in the middle of a step."""
     publish_position(tmp_path / "rank-0")
     assert (tmp_path / "rank-0").stat().st_blocks * 512 >= POSITION_BYTES

@@ -1,4 +1,4 @@
-"""Products of one input, computed as one, are those of separate layers, but for the rounding of the input's gradient."""
+"""Joint products of one input equal those of separate layers, except for the rounding of the input's gradient."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EPSILON = 2.0**-8
 
 
 def blocks() -> tuple[Block, Block]:
-    """A block that adds to sums and keeps casts, and one with the same weights that also joins products."""
+    """A block that adds weight gradients to sums and keeps casts, and the same block with joint products."""
     torch.manual_seed(0)
     separate = Block(SPEC)
     replace_modules(separate, {nn.Linear: partial(DenseLinear, sums_gradient=True)})
@@ -61,7 +61,7 @@ def test_joint_products_compute_what_separate_ones_do() -> None:
     separate, joint = blocks()
     assert list(dict(joint.named_parameters())) == list(dict(separate.named_parameters()))
     results = step(joint), step(separate)
-    # An input's gradient passes about ten roundings; what the layers return is not rounded otherwise than before.
+    # An input's gradient is rounded about ten times; the layers' results are rounded as before.
     assert apart(*results) < 10 * EPSILON
     assert torch.equal(results[0]["out"], results[1]["out"])
 
@@ -72,7 +72,7 @@ def _first_twice(dy_MN: Tensor, weight_NK: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("fault", ["rows are mixed up", "part of the gradient is lost"])
-def test_a_wrong_joint_product_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_joint_product_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     separate, joint = blocks()
     if fault == "rows are mixed up":
         monkeypatch.setattr(joint_products._JointFeedForward, "joint_names", ("up", "gate"))

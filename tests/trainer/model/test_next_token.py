@@ -14,7 +14,7 @@ def draw(temperature: float, seed: int = 1) -> int:
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-3, 1e-38, 1e-300, 5e-324])
 def test_low_temperatures_take_the_most_likely_token(temperature: float) -> None:
-    """Divided by these, float32 logits would be infinite."""
+    """Dividing float32 logits by these temperatures would overflow."""
     assert draw(temperature) == 1
 
 

@@ -1,4 +1,4 @@
-"""Ranks that compute longer than others with the same layers: scored, reported once, and not found in noise."""
+"""Ranks that compute longer than others with the same layers are scored and reported once; noise is not reported."""
 
 import numpy as np
 import pytest

@@ -56,7 +56,7 @@ it("keeps the password if the field of a sign-in link stays empty", async () => 
   });
 });
 
-it("requires a new password for an account that was never confirmed", async () => {
+it("requires a new password for an account whose address was never confirmed", async () => {
   const received = receive();
   renderRoute(<LinkForm token="t" link={{ ...SIGN_IN, needs_password: true }} onSignedIn={() => undefined} />);
   const field = await screen.findByLabelText("New password");

@@ -67,7 +67,7 @@ it("changes the password, with each refusal at its field", async () => {
   expect(sent.at(-1)).toEqual({ current_password: "right password", password: "a new password" });
 });
 
-it("sends a link that confirms the address, if it is not confirmed", async () => {
+it("offers to mail a link that confirms an unconfirmed address", async () => {
   const sent: unknown[] = [];
   server.use(
     http.post("*/api/v1/auth/mailed-link", async ({ request }) => {
@@ -85,7 +85,7 @@ it("sends a link that confirms the address, if it is not confirmed", async () =>
   expect(sent).toEqual([{ email: "ada@example.org" }, { email: "ada@example.org" }]);
 });
 
-it("asks nobody to confirm an address that is confirmed", async () => {
+it("does not ask to confirm a confirmed address", async () => {
   renderRoute(<Profile me={me} />);
   await screen.findByLabelText("Your name");
   expect(screen.queryByRole("button", { name: "Email me a sign-in link" })).toBeNull();

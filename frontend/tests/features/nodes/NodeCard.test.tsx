@@ -81,7 +81,7 @@ it("shows what the node and its GPUs do at present", async () => {
   expect(second?.textContent).toBe("GPU 198.0 %, 1 GiB, 412 Wfree");
 });
 
-it("says why a node is in quarantine, what its self-test found, and releases it", async () => {
+it("shows why a node is in quarantine and the result of its self-test, and releases it", async () => {
   const received: unknown[] = [];
   server.use(
     http.patch("*/api/v1/nodes/node_1", async ({ request }) => {

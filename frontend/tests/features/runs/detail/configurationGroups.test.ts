@@ -19,7 +19,7 @@ const SCHEMA: JsonSchema = {
 const FIELDS = sectionsOf(SCHEMA).flatMap(({ fields }) => fields);
 const paths = (groups: ReturnType<typeof groupsOf>) => groups.flatMap(({ entries }) => entries.map(({ path }) => path));
 
-it("separates what was chosen from what has its default", () => {
+it("separates chosen values from defaults", () => {
   const spec = { schema_version: 2, name: "pilot", seed: 0, optimizer: { learning_rate: 0.003, clip_norm: 1 }, validation: { prompts: [] } };
   const [chosen, defaults] = splitByDefault(groupsOf(spec), FIELDS);
   expect(paths(chosen)).toEqual(["name", "optimizer.learning_rate"]);
@@ -32,7 +32,7 @@ it("counts an explicit null and a list with texts as chosen", () => {
   expect(paths(chosen)).toEqual(["name", "optimizer.clip_norm", "validation.prompts"]);
 });
 
-it("shows all as one while the defaults are not known", () => {
+it("shows all values in one list until the defaults are known", () => {
   const groups = groupsOf({ name: "pilot", optimizer: { learning_rate: 0.001 } });
   expect(splitByDefault(groups, null)).toEqual([groups, []]);
 });

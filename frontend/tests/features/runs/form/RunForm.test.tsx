@@ -488,7 +488,7 @@ function asStored(model: object = {}) {
   return { ...spec, model: { ...spec.model, ...model } };
 }
 
-it("plans the run on hardware that no node has, and asks with its resources", async () => {
+it("plans the run on hardware that no node has, with its resources", async () => {
   const asked: unknown[] = [];
   server.use(
     http.post("*/runs/what-if", async ({ request }) => {

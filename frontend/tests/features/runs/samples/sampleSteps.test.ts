@@ -9,7 +9,7 @@ const at = (step: number, ...texts: string[]) => ({
   samples: texts.map((text, index) => ({ prompt: `prompt ${String(index)}`, text })),
 });
 
-test("the address holds steps only", () => {
+test("the URL holds only steps", () => {
   expect(parseSampleSearch({ sampled: 10, beside: "20" })).toEqual({ sampled: 10 });
   expect(parseSampleSearch({ sampled: -1, beside: 0.5 })).toEqual({});
 });
@@ -34,6 +34,6 @@ test.each([[["one", "two"]], [["first\nsecond", "a \\n b", "back\\slash", " spac
   expect(listOf(linesOf(texts))).toEqual(texts);
 });
 
-test("blank lines are no texts", () => {
+test("blank lines are ignored", () => {
   expect(listOf("a\n\n  \nb\n")).toEqual(["a", "b"]);
 });
