@@ -19,7 +19,7 @@ from trainwright.planner.gpus import gpu_models
 from trainwright_backend.api.dependencies import ReadSession
 from trainwright_backend.core.errors import AppError, NotFound
 from trainwright_backend.core.message_queue import Enqueuer
-from trainwright_backend.core.parts import read_part_problems
+from trainwright_backend.core.part_problems import read_part_problems
 from trainwright_backend.core.policy import public
 from trainwright_backend.core.settings import Settings
 

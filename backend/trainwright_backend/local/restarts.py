@@ -1,7 +1,7 @@
 """Restarting the processes of a platform that exit by themselves.
 
 Pauses between starts double from a second to a minute. A process that keeps exiting is reported, and the others stay up.
-What is wrong is in a file that `/health` reads (`core.parts`), and on standard error.
+What is wrong is in a file that `/health` reads (`core.part_problems`), and on standard error.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""The parts of a platform on one machine that do not work, in a file: `local` writes it, `/health` reads it."""
+"""Problems of the parts of a platform on one machine, in a file that `local` writes and `/health` reads."""
 
 import json
 from pathlib import Path
@@ -7,12 +7,12 @@ from trainwright.durable_files import write_durably
 
 
 def write_part_problems(file: Path, problems: dict[str, str]) -> None:
-    """Replace the file: the name of each part that does not work, with what happened to it."""
+    """Replace the file with ``problems``: a message for each part that does not work, by its name."""
     write_durably(file, json.dumps(problems).encode())
 
 
 def read_part_problems(file: Path) -> dict[str, str]:
-    """What the file says; nothing if there is none."""
+    """The problems in the file; none if there is no file."""
     try:
         problems: dict[str, str] = json.loads(file.read_bytes())
     except FileNotFoundError:
