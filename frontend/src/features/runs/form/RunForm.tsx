@@ -10,7 +10,7 @@ import { partsOf } from "@/features/runs/form/formParts";
 import { INITIAL_PRESET, presetOf, valuesOfPreset } from "@/features/runs/form/presets";
 import { suggestName } from "@/features/runs/form/runName";
 import { startReadiness } from "@/features/runs/form/startReadiness";
-import { LayoutDiagrams, LayoutPlan } from "@/features/runs/layout/LayoutPlan";
+import { LayoutDiagrams, LayoutPlan } from "@/features/runs/parallelism/LayoutPlan";
 import { createRun, planQuery, specQuery, specCheckQuery, type SpecJson } from "@/features/runs/queries";
 import { RecipeBar } from "@/features/runs/recipes/RecipeBar";
 import { RunEstimatePanel } from "@/features/runs/form/RunEstimatePanel";

@@ -4,7 +4,7 @@ import { http, HttpResponse } from "msw";
 import { beforeEach, expect, it, vi } from "vitest";
 import type { Run } from "@/api/types";
 import { Boundary } from "@/components/Boundary";
-import { ChangeLayout } from "@/features/runs/layout/ChangeLayout";
+import { ChangeLayout } from "@/features/runs/parallelism/ChangeLayout";
 import { renderRoute } from "@tests/support/renderRoute";
 import { aRun } from "@tests/support/runs";
 import { server } from "@tests/support/server";

@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import type { RunPlan } from "@/api/types";
-import { LayoutPlan } from "@/features/runs/layout/LayoutPlan";
+import { LayoutPlan } from "@/features/runs/parallelism/LayoutPlan";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 

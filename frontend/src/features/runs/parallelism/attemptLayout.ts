@@ -1,6 +1,6 @@
 /** A run's latest attempt, if its layout differs from that of the next one because it was changed in the meantime. */
 import type { Run } from "@/api/types";
-import { LIVE_STATES } from "@/features/runs/layout/layout";
+import { LIVE_STATES } from "@/features/runs/parallelism/layout";
 
 /** The configuration of the latest attempt; the run's own if there was no attempt. */
 export function attemptSpec({ spec, attempt_layout: layout }: Run): Run["spec"] {

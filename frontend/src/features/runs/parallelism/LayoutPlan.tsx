@@ -2,11 +2,11 @@ import { useQuery } from "@tanstack/react-query";
 import { ApiError, errorMessage } from "@/api/errors";
 import type { RunPlan } from "@/api/types";
 import { Collapsible } from "@/components/Collapsible";
-import { MemoryDiagram } from "@/features/runs/layout/MemoryDiagram";
-import { MeshDiagram } from "@/features/runs/layout/MeshDiagram";
+import { MemoryDiagram } from "@/features/runs/parallelism/MemoryDiagram";
+import { MeshDiagram } from "@/features/runs/parallelism/MeshDiagram";
 import { planQuery, type SpecJson } from "@/features/runs/queries";
-import { TimelineDiagram } from "@/features/runs/layout/TimelineDiagram";
-import { TimelineTable } from "@/features/runs/layout/TimelineTable";
+import { TimelineDiagram } from "@/features/runs/parallelism/TimelineDiagram";
+import { TimelineTable } from "@/features/runs/parallelism/TimelineTable";
 import { count, percent, plural } from "@/lib/format";
 
 interface Props {
