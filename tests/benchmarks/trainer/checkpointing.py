@@ -71,7 +71,7 @@ def ours_stall(request: Request, pacer: Pacer) -> None:
     updater, saver = training.engine.updater, training.saver
     pacer.start()
     while True:
-        where = training_position(1, training.spec) | training.skipped_steps.position()
+        where = training_position(1, training.spec) | training.skipped_steps.scalars()
         saver.save(partial(take_snapshot, updater, where, saver.memory))
         pacer.step_done(saver.wait)
 
@@ -102,7 +102,7 @@ def _finish_and_delete(saving: Future[Any], folder: Path) -> None:
 
 def ours_write(request: Request, pacer: Pacer) -> None:
     training = _trained(request)
-    where = training_position(1, training.spec) | training.skipped_steps.position()
+    where = training_position(1, training.spec) | training.skipped_steps.scalars()
     snapshot = take_snapshot(training.engine.updater, where, training.saver.memory)
     origin, writer = Origin(config_digest(training.spec), 1, None), Writer(0, range(1), "0")
     pacer.start()
@@ -122,7 +122,7 @@ def raw_write(request: Request, pacer: Pacer) -> None:
 
 def ours_read(request: Request, pacer: Pacer) -> None:
     training = _trained(request)
-    where = training_position(1, training.spec) | training.skipped_steps.position()
+    where = training_position(1, training.spec) | training.skipped_steps.scalars()
     updater, digest = training.engine.updater, config_digest(training.spec)
     snapshot = take_snapshot(updater, where, training.saver.memory)
     saved = save_checkpoint(request.folder, snapshot, Origin(digest, 1, None), Writer(0, range(1), "0"))

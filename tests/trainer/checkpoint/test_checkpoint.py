@@ -43,7 +43,7 @@ ALONE = save.Writer(rank=0, on_node=range(1), nonce="of-this-test")
 
 
 def _snapshot(training: Training, step: int) -> Snapshot:
-    where = training_position(step, training.spec) | training.skipped_steps.position()
+    where = training_position(step, training.spec) | training.skipped_steps.scalars()
     return take_snapshot(training.engine.updater, where, HostMemory())
 
 

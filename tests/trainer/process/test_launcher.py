@@ -102,7 +102,7 @@ def test_divergence_is_a_planned_end_of_all_ranks(tmp_path: Path, data: Path) ->
     trained = train_here(write_job(tmp_path / "trained", data, schedule={"steps": 5}))
     with torch.no_grad():
         trained.engine.model.get_parameter("norm.weight")[0] = float("nan")
-    where = training_position(5, trained.spec) | trained.skipped_steps.position()
+    where = training_position(5, trained.spec) | trained.skipped_steps.scalars()
     snapshot = take_snapshot(trained.engine.updater, where, HostMemory())
     origin = Origin(config_digest(trained.spec), 1, None)
     poisoned = save_checkpoint(tmp_path, snapshot, origin, Writer(rank=0, on_node=range(1), nonce="poisoned"))

@@ -239,7 +239,7 @@ def _train(training: Training, folder: Path, save_at: int, last: int, cursor: in
 
 def _save(training: Training, folder: Path, step: int) -> None:
     snapshot = take_snapshot(training.engine.updater, training_position(step, training.spec), HostMemory())
-    snapshot.state.update(training.skipped_steps.position())
+    snapshot.state.update(training.skipped_steps.scalars())
     origin = Origin(config_digest(training.spec), training.mesh.ranks, None)
     save_checkpoint(folder, snapshot, origin, join_writers(training.mesh))
 

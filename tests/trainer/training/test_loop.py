@@ -154,7 +154,7 @@ def test_steps_are_skipped_and_training_continues(tmp_path: Path, data: Path) ->
     messages = [note["message"] for note in events(job_file, "note")]
     assert [message.split(" was skipped")[0] for message in messages] == ["Step 4", "Step 5", "Step 7"]
     assert all("layers.1.feed_forward.down.weight" in message for message in messages)
-    assert training.engine.updater.position() == {"updates": 17}
+    assert training.engine.updater.scalars() == {"updates": 17}
     manifest = json.loads((tmp_path / "out/checkpoints/step-10/manifest.json").read_bytes())
     assert (manifest["state"]["skipped_steps"], manifest["state"]["updates"]) == (3, 7)
 
@@ -187,7 +187,7 @@ def test_a_run_that_skipped_steps_resumes_bit_for_bit(tmp_path: Path, data: Path
     resumed = tmp_path / "resumed"
     point = resume_from(tmp_path / "straight/out/checkpoints/step-10", resumed)
     second = build_here(write_job(resumed, data, precision=SKIPPING, job=point))
-    assert second.skipped_steps.position() == {"skipped_steps": 3, "skipped_in_a_row": 2}
+    assert second.skipped_steps.scalars() == {"skipped_steps": 3, "skipped_in_a_row": 2}
     train(second)
     assert losses(resumed / "job.json") == losses(tmp_path / "straight/job.json")[7:]
 
@@ -249,7 +249,7 @@ def test_divergence_is_found_before_the_optimizer_moves(tmp_path: Path, data: Pa
     with pytest.raises(DivergedError, match=named):
         train(training)
     assert training.step == 0
-    assert training.engine.updater.position() == {"updates": 0}
+    assert training.engine.updater.scalars() == {"updates": 0}
     assert all(not state["exp_avg"].any() for state in training.engine.updater.optimizer.state.values())
     assert all(torch.equal(weight, before[name]) for name, weight in model.named_parameters())
 

@@ -190,9 +190,9 @@ def check_fits(folder: Path, manifest: CheckpointManifest, updater: Updater) -> 
     for item in held:
         if item.name not in of_blocks:
             _check_alike(folder, manifest.tensors.get(item.name), item)
-    for number in updater.position():
-        if number not in manifest.state:
-            raise CheckpointInvalidError(f"{folder.name}: its position does not contain {number}")
+    for name in updater.scalars():
+        if name not in manifest.state:
+            raise CheckpointInvalidError(f"{folder.name}: its state does not contain {name}")
 
 
 def data_position_of(folder: Path, manifest: CheckpointManifest) -> DataPosition:
@@ -204,9 +204,7 @@ def data_position_of(folder: Path, manifest: CheckpointManifest) -> DataPosition
     try:
         return DataPosition(manifest.step, int(manifest.state["sequences"]), int(manifest.state["tokens"]))
     except KeyError as error:
-        raise CheckpointInvalidError(
-            f"{folder.name}: its position does not contain {error.args[0]}"
-        ) from error
+        raise CheckpointInvalidError(f"{folder.name}: its state does not contain {error.args[0]}") from error
 
 
 class _Reader:

@@ -56,7 +56,7 @@ def take_snapshot(updater: Updater, position: dict[str, Any], memory: HostMemory
         StateSlice(stored.name, stored.box.full_shape, stored.box.offset, copy, stored.scale)
         for stored, copy in zip(state, copies, strict=True)
     ]
-    return Snapshot(position["step"], slices, position | updater.position())
+    return Snapshot(position["step"], slices, position | updater.scalars())
 
 
 def training_position(step: int, spec: RunSpec, data_position: DataPosition = START) -> dict[str, Any]:

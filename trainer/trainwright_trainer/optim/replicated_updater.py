@@ -106,16 +106,16 @@ class ReplicatedUpdater:
             if self._answers and self._shard_specs[name].is_primary
         ]
 
-    def position(self) -> dict[str, Any]:
+    def scalars(self) -> dict[str, Any]:
         """An optimizer may depend on the number of updates, which excludes skipped steps."""
         return {"updates": self._updates}
 
-    def restore(self, read: ReadTensor, position: dict[str, Any]) -> None:
+    def restore(self, read: ReadTensor, scalars: dict[str, Any]) -> None:
         """One tensor at a time is in host memory."""
         with torch.no_grad():
             for kind, name, tensor in self._named_state():
                 tensor.copy_(read(f"{kind}.{name}", self._shard_specs[name].slice))
-        self._updates = position["updates"]
+        self._updates = scalars["updates"]
         set_updates(self.optimizer, self._updates)
 
     def _named_state(self) -> list[tuple[str, str, Tensor]]:

@@ -94,11 +94,11 @@ class ShardedUpdater:
             if name in self._shard.written and self._shard.shard_specs[name].is_primary
         ]
 
-    def position(self) -> dict[str, Any]:
+    def scalars(self) -> dict[str, Any]:
         """An optimizer may depend on the number of updates, which excludes skipped steps."""
         return {"updates": self._updates}
 
-    def restore(self, read: ReadTensor, position: dict[str, Any]) -> None:
+    def restore(self, read: ReadTensor, scalars: dict[str, Any]) -> None:
         """One tensor at a time is in host memory. Each rank reads for itself, so that a failing rank blocks
         no other.
         """
@@ -107,7 +107,7 @@ class ShardedUpdater:
                 weight.copy_(read(f"model.{name}", self._shard.shard_specs[name].slice))
             for kind, name, tensor in self._states():
                 tensor.copy_(read(f"{kind}.{name}", self._shard.shard_specs[name].slice))
-        self._updates = position["updates"]
+        self._updates = scalars["updates"]
         set_updates(self.optimizer, self._updates)
 
     def _states(self) -> list[tuple[str, str, Tensor]]:

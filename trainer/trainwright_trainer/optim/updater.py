@@ -109,8 +109,8 @@ class Updater(Protocol):
         each element once.
         """
 
-    def position(self) -> dict[str, Any]:
+    def scalars(self) -> dict[str, Any]:
         """Scalars that a resumed run needs, equal on all ranks."""
 
-    def restore(self, read: ReadTensor, position: dict[str, Any]) -> None:
+    def restore(self, read: ReadTensor, scalars: dict[str, Any]) -> None:
         """Load the state from a checkpoint written by any number of ranks."""

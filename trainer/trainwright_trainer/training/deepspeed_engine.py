@@ -136,11 +136,11 @@ class DeepSpeedUpdater:
                 kept.append(StateTensor(_state_name(moment, name), tensor.cpu()))
         return kept
 
-    def position(self) -> dict[str, Any]:
+    def scalars(self) -> dict[str, Any]:
         """AdamW corrects its moments by the number of updates, which excludes skipped steps."""
         return {"updates": self._updates}
 
-    def restore(self, read: ReadTensor, position: dict[str, Any]) -> None:
+    def restore(self, read: ReadTensor, scalars: dict[str, Any]) -> None:
         """One tensor at a time is in host memory. Each rank reads for itself, so that a failing rank blocks
         no other.
         """
@@ -148,7 +148,7 @@ class DeepSpeedUpdater:
             for moment, name in self._state_names():
                 weight = self._weights[name]
                 self.set_tensor(weight, moment, read(_state_name(moment, name), full_slice(_shape(weight))))
-        self._updates = position["updates"]
+        self._updates = scalars["updates"]
         set_updates(self._optimizer, self._updates)
 
     @property

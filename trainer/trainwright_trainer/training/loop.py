@@ -213,5 +213,5 @@ def _save(training: Training, step: int) -> None:
     """Start writing a checkpoint; each rank writes its share."""
     training.mesh.position.set_activity(RankActivity.SAVING)
     updater, saver = training.engine.updater, training.saver
-    where = training_position(step, training.spec, training.data_position) | training.skipped_steps.position()
+    where = training_position(step, training.spec, training.data_position) | training.skipped_steps.scalars()
     saver.save(lambda: take_snapshot(updater, where, saver.memory))

@@ -40,12 +40,12 @@ class SkippedSteps:
             self.consecutive += 1
             self.total += 1
 
-    def position(self) -> dict[str, Any]:
+    def scalars(self) -> dict[str, Any]:
         """The state that a checkpoint saves."""
         return {"skipped_steps": self.total, "skipped_in_a_row": self.consecutive}
 
-    def restore(self, position: dict[str, Any]) -> None:
-        self.total, self.consecutive = position["skipped_steps"], position["skipped_in_a_row"]
+    def restore(self, scalars: dict[str, Any]) -> None:
+        self.total, self.consecutive = scalars["skipped_steps"], scalars["skipped_in_a_row"]
 
     def _message(self, metrics: StepMetrics) -> str:
         before = f"after {self.consecutive} skipped steps " if self.consecutive else ""

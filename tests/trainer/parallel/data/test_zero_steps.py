@@ -61,7 +61,7 @@ def _with_a_bad_number(mesh: Mesh, job_file: Path, where: str) -> tuple[bool, li
         hook.remove()
     after = _all_held(training)
     unchanged = all(torch.equal(before[name], after[name]) for name in before)
-    assert training.engine.updater.position() == {"updates": 1}
+    assert training.engine.updater.scalars() == {"updates": 1}
     return unchanged, [bad.finite, bad.non_finite_tensor, one_step(training, 3).loss]
 
 

@@ -198,11 +198,11 @@ class FP8Updater:
             found += [StateTensor(f"fp8.{name}", tensor) for name, tensor in vectors.items()]
         return found
 
-    def position(self) -> dict[str, Any]:
+    def scalars(self) -> dict[str, Any]:
         return {"updates": self.optimizer.updates}
 
-    def restore(self, read: ReadTensor, position: dict[str, Any]) -> None:
-        self._step, self.optimizer.updates = position["step"], position["updates"]
+    def restore(self, read: ReadTensor, scalars: dict[str, Any]) -> None:
+        self._step, self.optimizer.updates = scalars["step"], scalars["updates"]
         requantized = torch.zeros(len(self.layout.slots), device=self._mesh.device)
         for prefix, kind in self._prefixed():
             for slot in self.layout.local_slots:
