@@ -24,7 +24,7 @@ class RunState(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What a stopping run will become, weakest first."""
+    """What happens to a stopping run: it is retried, paused, failed or cancelled. Weakest first."""
 
     RETRY = "retry"
     PAUSE = "pause"
