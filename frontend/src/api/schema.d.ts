@@ -4964,7 +4964,7 @@ export interface components {
              * @default []
              */
             tags: string[];
-            /** @description What a stopping run will become. */
+            /** @description What happens to the run once it has stopped. */
             verdict?: components["schemas"]["Verdict"] | null;
         };
         /**
@@ -6188,7 +6188,7 @@ export interface components {
         };
         /**
          * Verdict
-         * @description What a stopping run will become, weakest first.
+         * @description What happens to a stopping run: it is retried, paused, failed or cancelled. Weakest first.
          * @enum {string}
          */
         Verdict: "retry" | "pause" | "fail" | "cancel";

@@ -51,7 +51,7 @@ class Run(Envelope):
     name: str
     state: RunState
     verdict: Verdict | None = None
-    """What a stopping run will become."""
+    """What happens to the run once it has stopped."""
 
     sentence: str
     """The state in words: why the run waits, what it does, how it ended."""
