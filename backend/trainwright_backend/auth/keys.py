@@ -96,7 +96,7 @@ def owner_of_key(database: Database, settings: Settings, secret: str) -> KeyOwne
     account, key_id, last_used, scope, expires = row
     if expires is not None and expires <= now():
         raise Unauthorized(
-            f"This API key expired on {expires:%Y-%m-%d}. Create a new one on the page Settings."
+            f"This API key expired on {expires:%Y-%m-%d}. Create a new one on the Settings page."
         )
     if last_used is None or now() - last_used > LAST_USED_INTERVAL:
         _record_use(database, key_id)

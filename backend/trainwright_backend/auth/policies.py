@@ -156,7 +156,7 @@ def require_scope(person: Person, least: KeyScope) -> None:
         Forbidden: it is.
     """
     if SCOPE_RANK[person.scope] < SCOPE_RANK[least]:
-        detail = f"This requires an API key with the scope {least}; yours has {person.scope}. Create one on the page Settings."
+        detail = f"This requires an API key with the scope {least}; yours has {person.scope}. Create one on the Settings page."
         raise Forbidden("scope_too_low", detail)
 
 
@@ -225,7 +225,7 @@ def _caller(request: Request) -> keys.KeyOwner:
         owner = keys.owner_of_key(database, settings, secret.strip())
         if owner is None:
             raise Unauthorized(
-                "This API key is not valid or was revoked. Create a new one on the page Settings."
+                "This API key is not valid or was revoked. Create a new one on the Settings page."
             )
         return owner
     token = session_token(request, settings)

@@ -153,7 +153,7 @@ def export(
 
 @app.command("views")
 def views(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """List your saved views of the team's runs. The page Runs saves them."""
+    """List your saved views of the team's runs. The Runs page saves them."""
     with open_team(server, key, team) as api:
         table = table_of("name", "filter", "sorted by", "grouped by")
         for saved in api.views():

@@ -80,7 +80,7 @@ def test_a_key_expires(site: Site) -> None:
         session.execute(update(ApiKey).where(ApiKey.scope == "read").values(expires=past))
     refused = program.get("/api/v1/me")
     assert refused.status_code == 401
-    expected = f"This API key expired on {past:%Y-%m-%d}. Create a new one on the page Settings."
+    expected = f"This API key expired on {past:%Y-%m-%d}. Create a new one on the Settings page."
     assert refused.json()["detail"] == expected
     assert made["id"] in [key["id"] for key in site.admin.get("/api/v1/me/keys").json()], (
         "until it is revoked"
