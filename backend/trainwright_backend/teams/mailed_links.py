@@ -26,9 +26,12 @@ Open this link to sign in to Trainwright as {email}:
 
 {link}
 
-The link works once and expires after one hour. With it you can set a
-new password, which signs out all other sessions of your account. You
-have to, if your address has not been confirmed before.
+The link works once and expires after one hour. On its page you can
+set a new password, which signs out all other sessions and revokes
+your API keys.
+
+If your address has not been confirmed yet, open the link in a browser
+in which you are signed in, or set a new password.
 
 If you did not request this mail, you can ignore it.
 """
