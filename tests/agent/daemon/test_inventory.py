@@ -1,5 +1,6 @@
 """The inventory that a node reports."""
 
+import encodings.idna  # noqa: F401  # loaded at its first use, and never again if `sys.path` lacks it then
 import json
 import os
 import sys
