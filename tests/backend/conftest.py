@@ -27,6 +27,7 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from sqlalchemy import select
 
+from tests.backend.compiled_sql import share_compiled_sql
 from tests.backend.datasets.row_jobs import run_next_job
 from trainwright.contracts.agent_protocol import Timers
 from trainwright_backend.api.site import STATIC_FOLDER
@@ -49,6 +50,9 @@ TIMERS = Timers(
     sweep_seconds=1.0,
     backoff_seconds=0.5,
 )
+
+
+share_compiled_sql()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
