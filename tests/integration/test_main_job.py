@@ -33,7 +33,7 @@ from trainwright_trainer.checkpoint.export import load_export
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live_platform(tmp_path_factory.mktemp("platform") / "data") as running:
+    with live_platform(tmp_path_factory.mktemp("platform") / "data", measures_cpu=True) as running:
         yield running
 
 
