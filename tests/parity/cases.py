@@ -7,7 +7,7 @@ with the cell ``like``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 LEARNING_RATE = 3e-4
@@ -229,7 +229,30 @@ DEEPSPEED: dict[str, Cell] = {
     ),
 }
 
-CELLS: dict[str, Cell] = SINGLE_AXES | COMBINATIONS | LOW_PRECISION | DEEPSPEED
+MODEL_OPTIONS: dict[str, dict[str, Any]] = {
+    "windows": {"model": {"sliding_window": 6, "sliding_window_pattern": 3}},
+}
+"""Options of the model, each trained on every axis and in every kind of precision."""
+
+OPTIONS: dict[str, Cell] = {
+    f"{option}: {name}": replace(cell, sections=cell.sections | sections)
+    for option, sections in MODEL_OPTIONS.items()
+    for name, cell in {
+        "tensor 2": Cell(2, {"tensor": 2}),
+        "tensor 2, 2 chunks": Cell(2, {"tensor": 2, "tensor_chunks": 2}),
+        "pipeline 2": Cell(2, _pipeline(2), like=ALONE),
+        "zbv 2": Cell(2, _pipeline(2, "zbv"), like=ALONE),
+        "ZeRO 3 over 2": Cell(2, {"zero_stage": 3}),
+        "deepspeed, ZeRO 2 over 2": Cell(2, {"engine": "deepspeed", "zero_stage": 2}),
+        "bf16, data 2 × tensor 2": Cell(4, {"tensor": 2}, "bf16"),
+        "O1, data 2": Cell(2, {}, "O1"),
+        "O2, tensor 2": Cell(2, {"tensor": 2}, "O2"),
+        "O2, pipeline 2": Cell(2, _pipeline(2), "O2", like=ALONE),
+        "O3, data 2 × tensor 2": Cell(4, {"tensor": 2}, "O3"),
+    }.items()
+}
+
+CELLS: dict[str, Cell] = SINGLE_AXES | COMBINATIONS | LOW_PRECISION | DEEPSPEED | OPTIONS
 
 SHORT = (
     "data 2, clipped",

@@ -3558,7 +3558,7 @@ export interface components {
         ModelSpec: {
             /**
              * Attention
-             * @description Which tokens a token attends to: `full`, all tokens before it.
+             * @description Which tokens a token attends to: `full`, all tokens before it, or those in `sliding_window`.
              * @default full
              * @constant
              */
@@ -3608,6 +3608,16 @@ export interface components {
              * @default 10000
              */
             rope_theta: number;
+            /**
+             * Sliding Window
+             * @description Tokens that a token attends to, itself and those just before it (Mistral, Gemma). Empty: all before it.
+             */
+            sliding_window?: number | null;
+            /**
+             * Sliding Window Pattern
+             * @description Every n-th layer attends to all tokens before it, the others to their window. Empty: all layers have the window.
+             */
+            sliding_window_pattern?: number | null;
             /**
              * Tied Embeddings
              * @description Use the token embedding as the output projection as well.

@@ -55,10 +55,21 @@ class HuggingFace:
     architecture: str
     model_type: str
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Fields of ``ModelSpec`` that only this architecture has, by their names in `config.json`."""
+    """Fields and properties of ``ModelSpec`` that only this architecture has, by their names in `config.json`."""
 
 
 LLAMA = HuggingFace("LlamaForCausalLM", "llama")
+MISTRAL = HuggingFace("MistralForCausalLM", "mistral", {"sliding_window": "sliding_window"})
+MINISTRAL = HuggingFace(
+    "MinistralForCausalLM", "ministral", {"sliding_window": "sliding_window", "layer_types": "layer_types"}
+)
+
+
+def _llama_like(model: ModelSpec) -> HuggingFace:
+    """All three compute the same but for windows: none, in all layers, in some layers."""
+    if model.sliding_window is None:
+        return LLAMA
+    return MISTRAL if model.sliding_window_pattern is None else MINISTRAL
 
 
 @dataclass(frozen=True)
@@ -68,9 +79,8 @@ class AttentionPart:
     weights: Mapping[str, BlockWeight]
     """By name within the part, in the order of the forward pass."""
 
-    token_flops: Callable[[ModelSpec, int], int]
-    """FLOPs per token of the forward pass between its linear layers, in sequences of T tokens. The half that a causal mask
-    makes superfluous is not subtracted."""
+    token_flops: Callable[[ModelSpec, float], float]
+    """FLOPs per token of the forward pass between its linear layers, for a number of keys per query (``mean_keys``)."""
 
     saved_values: Callable[[ModelSpec], int]
     """Values per token that wait for the backward pass, in the dtype of activations: results of its linear layers but the
@@ -85,7 +95,7 @@ class AttentionPart:
     excludes: tuple[Combination, ...] = ()
     """Choices that it does not work with. ``choice`` completes "attention … with"."""
 
-    hugging_face: HuggingFace = LLAMA
+    hugging_face: Callable[[ModelSpec], HuggingFace] = _llama_like
 
 
 _GROUPED_QUERY = {
@@ -109,7 +119,7 @@ _GROUPED_QUERY = {
 
 _FULL = AttentionPart(
     weights=_GROUPED_QUERY,
-    token_flops=lambda m, tokens: 4 * m.query_features * tokens,
+    token_flops=lambda m, keys: 4 * m.query_features * keys,
     saved_values=lambda m: 2 * m.query_features + 2 * m.key_features,  # queries, result, keys, values
     saved_float32=lambda m: m.heads,  # a logarithm for each head
     selective_values=lambda m: 2 * m.query_features + 2 * m.key_features,
@@ -143,6 +153,22 @@ NORMS = {
 def attention_of(model: ModelSpec) -> AttentionPart:
     """The variant that ``model`` names."""
     return ATTENTIONS[model.attention]
+
+
+def mixing_flops(model: ModelSpec, layer: int, tokens: int) -> float:
+    """FLOPs per token of the forward pass of ``layer`` between the linear layers of its attention."""
+    return attention_of(model).token_flops(model, mean_keys(model.window_of_layer(layer), tokens))
+
+
+def mean_keys(window: int | None, tokens: int) -> float:
+    """Keys per query that are counted, in sequences of ``tokens``.
+
+    Without a window all of them: the half that a causal mask makes superfluous is not subtracted (PaLM, appendix B). In a
+    window of w tokens, the mean of what queries attend to: the first has one key, from the w-th on each has w.
+    """
+    if window is None or window >= tokens:
+        return tokens
+    return window - window * (window - 1) / (2 * tokens)
 
 
 def block_weights(model: ModelSpec) -> dict[str, BlockWeight]:

@@ -25,7 +25,13 @@ class ModelSpec(Strict):
     """Number of key and value heads, shared by groups of query heads. Empty: as many as query heads."""
 
     attention: Literal["full"] = "full"
-    """Which tokens a token attends to: `full`, all tokens before it."""
+    """Which tokens a token attends to: `full`, all tokens before it, or those in `sliding_window`."""
+
+    sliding_window: int | None = Field(default=None, ge=1, le=1_048_576)
+    """Tokens that a token attends to, itself and those just before it (Mistral, Gemma). Empty: all before it."""
+
+    sliding_window_pattern: int | None = Field(default=None, ge=2, le=1_000)
+    """Every n-th layer attends to all tokens before it, the others to their window. Empty: all layers have the window."""
 
     head_size: int | None = Field(default=None, ge=2, le=1_024)
     """Features of one head. Empty: width ÷ heads."""
@@ -60,6 +66,30 @@ class ModelSpec(Strict):
                 "head_size", self.features_per_head, "must be even: rotary positions rotate pairs of features"
             )
         return self
+
+    @model_validator(mode="after")
+    def _pattern_has_a_window(self) -> Self:
+        pattern = self.sliding_window_pattern
+        if pattern is not None and self.sliding_window is None:
+            rule = (
+                "says which layers have no window, but sliding_window is empty: set it, or leave this empty"
+            )
+            raise field_error("sliding_window_pattern", pattern, rule)
+        if pattern is not None and pattern > self.layers:
+            rule = f"is more than layers {self.layers}, so all layers have the window: lower it, or leave it empty"
+            raise field_error("sliding_window_pattern", pattern, rule)
+        return self
+
+    def window_of_layer(self, layer: int) -> int | None:
+        """Tokens that a token attends to in ``layer``, counted from 0; None: all before it."""
+        pattern = self.sliding_window_pattern
+        return None if pattern is not None and (layer + 1) % pattern == 0 else self.sliding_window
+
+    @property
+    def layer_types(self) -> list[str]:
+        """What each layer attends to, in the words of `transformers`."""
+        windows = map(self.window_of_layer, range(self.layers))
+        return ["full_attention" if window is None else "sliding_attention" for window in windows]
 
     @property
     def key_value_heads(self) -> int:

@@ -1,15 +1,16 @@
 """Parameters and FLOPs of a decoder in closed form, for trainer, backend and planner.
 
 A product with a matrix of n elements costs 2·n FLOPs per token forward and twice that backward: 6·n. Attention over T tokens
-costs 4·(heads · head size)·T forward, 12 with the backward pass, in each layer, if it is full (``contracts.block_parts``). The half that a causal mask makes superfluous
-is not subtracted (PaLM, appendix B), so that figures are comparable with published ones.
+costs 4·(heads · head size)·T forward, 12 with the backward pass, in each layer. The half that a causal mask makes superfluous
+is not subtracted (PaLM, appendix B), so that figures are comparable with published ones. A layer with a sliding window counts
+the mean number of its keys instead of T (``contracts.block_parts``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainwright.contracts.block_parts import FEED_FORWARD, attention_of, linear_size
+from trainwright.contracts.block_parts import FEED_FORWARD, attention_of, linear_size, mixing_flops
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
@@ -50,8 +51,8 @@ def flops_per_token(model: ModelSpec, vocabulary: int, sequence_tokens: int) -> 
     of the embedding, but not the embedding lookup and the norms.
     """
     products = model.layers * linear_size(model) + vocabulary * model.width
-    mixing = model.layers * attention_of(model).token_flops(model, sequence_tokens)
-    return 6 * products + 3 * mixing
+    mixing = sum(mixing_flops(model, layer, sequence_tokens) for layer in range(model.layers))
+    return 6 * products + round(3 * mixing)
 
 
 def training_flops(spec: RunSpec, begin_step: int = 0) -> float:
@@ -69,5 +70,6 @@ def recomputed_flops_per_token(model: ModelSpec, memory: MemorySpec, sequence_to
     """
     if memory.recompute is not RecomputeKind.FULL:
         return 0
-    forward = 2 * linear_size(model) + attention_of(model).token_flops(model, sequence_tokens)
-    return sum(memory.recomputes(layer) for layer in range(model.layers)) * forward
+    recomputed = [layer for layer in range(model.layers) if memory.recomputes(layer)]
+    mixing = sum(mixing_flops(model, layer, sequence_tokens) for layer in recomputed)
+    return len(recomputed) * 2 * linear_size(model) + round(mixing)

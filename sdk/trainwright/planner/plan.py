@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainwright.contracts.api.plans import PlannedAction, PlannedMemory, PlannedRank, PlannedStage, RunPlan
-from trainwright.contracts.block_parts import attention_of
+from trainwright.contracts.block_parts import mixing_flops
 from trainwright.contracts.layout_rules import configured_stages
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind
@@ -181,9 +181,7 @@ class _Flops(StageSeconds):
 
 def _layer_flops(spec: RunSpec, layer: int) -> _Flops:
     products = 2.0 * linear_elements(spec)
-    mixing = (
-        attention_of(spec.model).token_flops(spec.model, spec.batch.sequence_tokens) / spec.parallelism.tensor
-    )
+    mixing = mixing_flops(spec.model, layer, spec.batch.sequence_tokens) / spec.parallelism.tensor
     again = products + mixing if block_mode(spec, layer).recompute is RecomputeKind.FULL else 0.0
     return _Flops(products + mixing, products + 2 * mixing + again, products)
 

@@ -1,5 +1,7 @@
 """An export gives the same logits and tokens in `transformers`."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from tests.trainer.jobs import read_out, resume_from, train_here, write_job
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, digest_of
+from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.checkpoint.export import hugging_face_name, load_export
 from trainwright_trainer.checkpoint.load import verify_files
 from trainwright_trainer.checkpoint.save import Origin, Writer, save_checkpoint
@@ -20,6 +23,14 @@ SHAPES = {
     "tied, grouped": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "tied_embeddings": True},
     "untied, grouped": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 1, "tied_embeddings": False},
     "untied, full": {"layers": 1, "width": 32, "heads": 2, "kv_heads": None, "tied_embeddings": False},
+    "windows": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "sliding_window": 6},
+    "windows in some layers": {
+        "layers": 3,
+        "width": 32,
+        "heads": 4,
+        "sliding_window": 6,
+        "sliding_window_pattern": 2,
+    },
     "odd sizes": {
         "layers": 2,
         "width": 42,
@@ -33,20 +44,24 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("model", SHAPES.values(), ids=SHAPES)
-def test_transformers_gives_our_logits(tmp_path: Path, data: Path, model: dict[str, object]) -> None:
+CLASSES = {"windows": "MistralForCausalLM", "windows in some layers": "MinistralForCausalLM"}
+
+
+@pytest.mark.parametrize("which", SHAPES)
+def test_transformers_gives_our_logits(tmp_path: Path, data: Path, which: str) -> None:
     """A learning rate high enough that a few steps make logits of the order of 1;
     float32 rounding is then near 1e-6."""
     job_file = write_job(
         tmp_path,
         data,
-        model=model,
+        model=SHAPES[which],
         schedule={"steps": 8, "warmup_steps": 1},
         optimizer={"learning_rate": 0.02},
     )
     training = train_here(job_file)
     assert main(["export", str(job_file)]) == 0
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out/export", dtype="auto")
+    assert type(theirs).__name__ == CLASSES.get(which, "LlamaForCausalLM")
     assert next(theirs.parameters()).dtype == torch.float32
     tokens_BT = torch.randint(0, 257, (3, 32), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -56,6 +71,18 @@ def test_transformers_gives_our_logits(tmp_path: Path, data: Path, model: dict[s
     assert ours_BTV.abs().max() > 0.5
     assert (ours_BTV - theirs_BTV).abs().max() <= 1e-4
     assert torch.equal(reloaded_BTV, ours_BTV)
+
+
+def test_an_export_without_our_own_words_is_read_as_a_llama(exported: Path, tmp_path: Path) -> None:
+    """As older versions wrote it."""
+    older = shutil.copytree(exported / "out/export", tmp_path / "older")
+    config = json.loads((older / "config.json").read_bytes())
+    own = ModelSpec.model_validate(config.pop("trainwright"))
+    (older / "config.json").write_text(json.dumps(config))
+    model, _ = load_export(older)
+    assert [block.attention.head_size for block in model.layers.values()] == [own.features_per_head] * 2
+    weights = dict(load_export(exported / "out/export")[0].named_parameters())
+    assert all(torch.equal(weight, weights[name]) for name, weight in model.named_parameters())
 
 
 def test_an_export_in_bf16_is_the_trained_weights_rounded_once(tmp_path: Path, data: Path) -> None:

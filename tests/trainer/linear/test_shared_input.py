@@ -14,7 +14,7 @@ from trainwright_trainer.linear import shared_input
 from trainwright_trainer.linear.dense import DenseLinear, clear_sums, summed_weights
 from trainwright_trainer.linear.weight_casts import WeightCasts
 from trainwright_trainer.model import joint_products
-from trainwright_trainer.model.attention import Attention
+from trainwright_trainer.model.attention import Attention, AttentionTables
 from trainwright_trainer.model.joint_products import JointProducts, join_products
 from trainwright_trainer.model.transformer import Block
 from trainwright_trainer.runtime.module_replacement import replace_modules
@@ -26,7 +26,7 @@ EPSILON = 2.0**-8
 def blocks() -> tuple[Block, Block]:
     """A block that adds weight gradients to sums and keeps casts, and the same block with joint products."""
     torch.manual_seed(0)
-    separate = Block(SPEC)
+    separate = Block(SPEC, 0)
     replace_modules(separate, {nn.Linear: partial(DenseLinear, sums_gradient=True)})
     joint = copy.deepcopy(separate)
     join_products([joint])
@@ -44,7 +44,7 @@ def step(block: Block) -> dict[str, Tensor]:
     torch.manual_seed(2)
     x = torch.randn(2, LENGTH, SPEC.width).bfloat16().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
-        out = block(x, *TABLES)
+        out = block(x, TABLES)
     out.backward(torch.ones_like(out))
     learn(block, micro_batches=2, at_once=2)
     assert x.grad is not None
@@ -93,13 +93,13 @@ def test_casts_of_joint_layers_share_a_tensor_and_no_memory_is_added() -> None:
 
 
 class _Squared(Attention):
-    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
-        return super().forward(x_BTD * x_BTD, cosines_TK, sines_TK)
+    def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
+        return super().forward(x_BTD * x_BTD, tables)
 
 
 def test_a_variant_that_changes_its_input_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(joint_products.ATTENTION_MODULES, "full", _Squared)
-    block = Block(SPEC)
+    block = Block(SPEC, 0)
     replace_modules(block, {nn.Linear: DenseLinear})
     join_products([block])
     assert type(block.attention) is _Squared

@@ -18,6 +18,7 @@ from trainwright.planner.memory import keeps_weight_casts, sums_in_products
 from trainwright_trainer.distributed.mesh import single_rank_mesh
 from trainwright_trainer.linear.dense import DenseLinear, clear_sums, summed_weights
 from trainwright_trainer.linear.weight_casts import WeightCasts
+from trainwright_trainer.model.attention import AttentionTables
 from trainwright_trainer.model.transformer import Block
 from trainwright_trainer.observe.step_timer import StepTimer
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
@@ -28,13 +29,13 @@ from trainwright_trainer.training import materialize, passes
 CPU = torch.device("cpu")
 SPEC = ModelSpec(layers=1, width=32, heads=4, kv_heads=2)
 LENGTH = 8
-TABLES = torch.randn(LENGTH, 8), torch.randn(LENGTH, 8)
+TABLES = AttentionTables(torch.randn(LENGTH, 8), torch.randn(LENGTH, 8))
 
 
 def blocks() -> tuple[Block, Block]:
     """A block, and one with the same weights that adds to sums."""
     torch.manual_seed(0)
-    plain = Block(SPEC)
+    plain = Block(SPEC, 0)
     summing = copy.deepcopy(plain)
     replace_modules(summing, {nn.Linear: partial(DenseLinear, sums_gradient=True)})
     return plain, summing
@@ -48,7 +49,7 @@ def learn(block: nn.Module, micro_batches: int = 3, at_once: int = 1) -> None:
         for _ in range(at_once):
             x = torch.randn(2, LENGTH, SPEC.width).bfloat16().requires_grad_()
             with torch.autocast("cpu", torch.bfloat16):
-                outs.append(block(x, *TABLES))
+                outs.append(block(x, TABLES))
         for out in outs:
             out.backward(torch.randn(out.shape).to(out.dtype))
 
@@ -125,7 +126,7 @@ def test_kept_casts_are_what_autocast_computes_and_are_not_read_without_gradient
             for weight in block.parameters():
                 weight.add_(0.1)
         x = torch.randn(2, LENGTH, SPEC.width)
-        assert torch.equal(plain(x, *TABLES), summing(x, *TABLES))
+        assert torch.equal(plain(x, TABLES), summing(x, TABLES))
 
 
 def state_after_steps(

@@ -24,7 +24,7 @@ from trainwright.planner.flops import count_parameters
 from trainwright_trainer.checkpoint.export import load_export
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.main import main
-from trainwright_trainer.model.attention import Attention
+from trainwright_trainer.model.attention import Attention, AttentionTables
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.parallel.tensor import parallelize
@@ -45,11 +45,11 @@ class Filter(nn.Module):
 
 
 class Gained(Attention):
-    def __init__(self, spec: ModelSpec) -> None:
-        super().__init__(spec)
+    def __init__(self, spec: ModelSpec, layer: int) -> None:
+        super().__init__(spec, layer)
         self.gain = nn.Parameter(torch.empty(spec.heads))
 
-    def mix(self, *given: Tensor, **tables: Tensor) -> Tensor:
+    def mix(self, *given: Any, **tables: Any) -> Tensor:
         return (
             self._heads(super().mix(*given, **tables))
             .mul(self.gain[:, None, None])
@@ -59,12 +59,12 @@ class Gained(Attention):
 
 
 class Filtered(Gained):
-    def __init__(self, spec: ModelSpec) -> None:
-        super().__init__(spec)
+    def __init__(self, spec: ModelSpec, layer: int) -> None:
+        super().__init__(spec, layer)
         self.filter = Filter(spec.width)
 
-    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
-        return super().forward(self.filter(x_BTD), cosines_TK, sines_TK)
+    def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
+        return super().forward(self.filter(x_BTD), tables)
 
 
 OWN = {
@@ -79,7 +79,7 @@ def plant(variant: type[Attention], patch: Callable[[dict[str, Any], str, Any], 
     own = {name: OWN[name] for name in names}
     full = ATTENTIONS["full"]
     their = HuggingFace("FilteredForCausalLM", "filtered")
-    patch(ATTENTIONS, "full", replace(full, weights=own | dict(full.weights), hugging_face=their))
+    patch(ATTENTIONS, "full", replace(full, weights=own | dict(full.weights), hugging_face=lambda _: their))
     patch(ATTENTION_MODULES, "full", variant)
     for name, weight in own.items():
         patch(block_parts._ALL, f"attention.{name}", weight)

@@ -76,13 +76,14 @@ def measured_bytes(built: Transformer, kind: PrecisionKind) -> int:
     """Bytes that autograd saves in the first block's forward pass."""
     dtype = torch.float32 if kind is PrecisionKind.FP32 else torch.bfloat16
     x = torch.randn(SEQUENCES, LENGTH, built.layers["0"].attention.query.weight.shape[1], dtype=dtype)
-    known = [*built.parameters(), *built.buffers(), built.cosines, built.sines]
+    tables = built.tables(LENGTH, dtype)
+    known = [*built.parameters(), *(table for table in tables if isinstance(table, torch.Tensor))]
     storages = Storages(known)
     with (
         torch.autocast("cpu", dtype=torch.bfloat16, enabled=kind is PrecisionKind.BF16),
         torch.autograd.graph.saved_tensors_hooks(storages.keep, lambda tensor: tensor),
     ):
-        built.layers["0"](x.requires_grad_(), built.cosines, built.sines)
+        built.layers["0"](x.requires_grad_(), tables)
     return storages.bytes
 
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from trainwright.contracts.block_parts import ATTENTIONS, attention_of, weight_in_block
+from trainwright.contracts.block_parts import attention_of, weight_in_block
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
@@ -29,6 +29,9 @@ from trainwright_trainer.data.shards import read_manifest
 from trainwright_trainer.model.transformer import Transformer
 
 WEIGHTS_NAME = "model.safetensors"
+OWN_KEY = "trainwright"
+"""In `config.json`: the model in our own words, which loads an export of any architecture. `transformers` ignores it."""
+
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _OUTER_NAMES = {"embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
 
@@ -74,16 +77,10 @@ def load_export(folder: Path) -> tuple[Transformer, Tokenizer]:
 
 
 def _model_spec(config: dict[str, Any]) -> ModelSpec:
-    kind, settings = next(
-        (kind, attention.hugging_face.settings)
-        for kind, attention in ATTENTIONS.items()
-        if attention.hugging_face.architecture in config["architectures"]
-    )
-    own = {field: config[key] for key, field in settings.items()}
-    return ModelSpec.model_validate(
-        own
-        | {
-            "attention": kind,
+    if OWN_KEY in config:
+        return ModelSpec.model_validate(config[OWN_KEY])
+    return ModelSpec.model_validate(  # exports from before there were options, all of them Llama's
+        {
             "layers": config["num_hidden_layers"],
             "width": config["hidden_size"],
             "heads": config["num_attention_heads"],
@@ -135,7 +132,7 @@ def _side_files(spec: RunSpec, data: ShardManifest, folder: Path) -> dict[str, b
 
 
 def _config(spec: RunSpec) -> dict[str, Any]:
-    model, theirs = spec.model, attention_of(spec.model).hugging_face
+    model, theirs = spec.model, attention_of(spec.model).hugging_face(spec.model)
     dtype = str(DTYPES[spec.checkpoint.export_dtype]).removeprefix("torch.")
     return {
         "architectures": [theirs.architecture],
@@ -159,6 +156,7 @@ def _config(spec: RunSpec) -> dict[str, Any]:
         "mlp_bias": False,
         "dtype": dtype,
         "torch_dtype": dtype,
+        OWN_KEY: model.model_dump(mode="json"),
     } | {key: getattr(model, field) for key, field in theirs.settings.items()}
 
 

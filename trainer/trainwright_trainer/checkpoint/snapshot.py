@@ -85,11 +85,16 @@ def config_digest(spec: RunSpec) -> str:
     return digest_of(json.dumps(shaping, sort_keys=True).encode())
 
 
+_ADDED_OPTIONS = ("attention", "sliding_window", "sliding_window_pattern")
+"""Fields of ``ModelSpec`` that were added when there were checkpoints."""
+
+
 def _shape(model: ModelSpec) -> dict[str, Any]:
-    """Without the attention that every model had before there were several: its checkpoints keep their digest."""
+    """Without added options that are at their defaults: checkpoints of models that had no choice keep their digest."""
     shape = model.model_dump(mode="json")
-    if model.attention == "full":
-        del shape["attention"]
+    for name in _ADDED_OPTIONS:
+        if getattr(model, name) == ModelSpec.model_fields[name].default:
+            del shape[name]
     return shape
 
 

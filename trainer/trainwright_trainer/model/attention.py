@@ -3,7 +3,8 @@
 
     B sequence   T position   D width   H query heads   G key heads   K features of a head
 
-Attention is causal over the entire sequence: documents packed into one see those before them, as in GPT-3.
+Attention is causal, over the entire sequence or a window of it (``masks``). Documents packed into one sequence see those
+before them, as in GPT-3.
 
 A variant is a subclass in a file of its own, a line in ``attention_registry``, a name in ``contracts.model_spec`` and
 what it declares in ``contracts.block_parts``. It overrides ``mix``, or ``forward`` if it does more with its input than
@@ -14,11 +15,25 @@ shapes of its tensors.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from trainwright.contracts.model_spec import ModelSpec
+from trainwright_trainer.model.masks import DenseMasks, Masks
 from trainwright_trainer.model.rotary import rotate
+
+
+class AttentionTables(NamedTuple):
+    """What attention needs besides the residual stream, the same for all layers of a forward pass."""
+
+    cosines: Tensor
+    """(T, K)."""
+
+    sines: Tensor
+    window_mask: Any = None
+    """Of the layers with a window, as their ``Masks`` read it; None if sequences are no longer than the window."""
 
 
 class Attention(nn.Module):
@@ -33,8 +48,12 @@ class Attention(nn.Module):
     )
     """Operators of ``mix`` whose results selective recomputation saves. Not every torch release has all of them."""
 
-    def __init__(self, spec: ModelSpec) -> None:
+    masks: Masks = DenseMasks()
+    """How attention under a mask is computed."""
+
+    def __init__(self, spec: ModelSpec, layer: int = 0) -> None:
         super().__init__()
+        self.has_window = spec.window_of_layer(layer) is not None
         self.head_size = spec.features_per_head
         self.group = spec.heads // spec.key_value_heads
         queries, keys = spec.heads * self.head_size, spec.key_value_heads * self.head_size
@@ -43,25 +62,26 @@ class Attention(nn.Module):
         self.value = nn.Linear(spec.width, keys, bias=False)
         self.output = nn.Linear(queries, spec.width, bias=False)
 
-    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
-        mixed: Tensor = self.output(
-            self.mix(self.query(x_BTD), self.key(x_BTD), self.value(x_BTD), cosines_TK, sines_TK)
-        )
+    def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
+        mixed: Tensor = self.output(self.mix(self.query(x_BTD), self.key(x_BTD), self.value(x_BTD), tables))
         return mixed
 
-    def mix(
-        self, q_BTF: Tensor, k_BTF: Tensor, v_BTF: Tensor, cosines_TK: Tensor, sines_TK: Tensor
-    ) -> Tensor:
+    def mix(self, q_BTF: Tensor, k_BTF: Tensor, v_BTF: Tensor, tables: AttentionTables) -> Tensor:
         """Attention between projections, heads side by side: (B, T, H·K), (B, T, G·K) and (B, T, G·K) → (B,
         T, H·K).
         """
-        q_BHTK = rotate(self._heads(q_BTF), cosines_TK, sines_TK)
-        k_BGTK = rotate(self._heads(k_BTF), cosines_TK, sines_TK)
-        v_BGTK = self._heads(v_BTF)
+        q_BHTK = rotate(self._heads(q_BTF), tables.cosines, tables.sines)
+        k_BGTK = rotate(self._heads(k_BTF), tables.cosines, tables.sines)
+        mixed_BHTK = self._attend(q_BHTK, k_BGTK, self._heads(v_BTF), tables)
+        return mixed_BHTK.transpose(1, 2).flatten(2)
+
+    def _attend(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, tables: AttentionTables) -> Tensor:
+        if self.has_window and tables.window_mask is not None:
+            return self.masks.attend(q_BHTK, k_BGTK, v_BGTK, tables.window_mask)
         mixed_BHTK: Tensor = scaled_dot_product_attention(
             q_BHTK, k_BGTK, v_BGTK, is_causal=True, enable_gqa=self.group > 1
         )
-        return mixed_BHTK.transpose(1, 2).flatten(2)
+        return mixed_BHTK
 
     def _heads(self, x_BTF: Tensor) -> Tensor:
         return x_BTF.view(*x_BTF.shape[:2], -1, self.head_size).transpose(1, 2)

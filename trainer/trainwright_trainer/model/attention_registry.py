@@ -8,6 +8,6 @@ from trainwright_trainer.model.attention import Attention
 ATTENTION_MODULES: dict[str, type[Attention]] = {"full": Attention}
 
 
-def build_attention(spec: ModelSpec) -> Attention:
+def build_attention(spec: ModelSpec, layer: int) -> Attention:
     """The attention of a block of ``spec``."""
-    return ATTENTION_MODULES[spec.attention](spec)
+    return ATTENTION_MODULES[spec.attention](spec, layer)

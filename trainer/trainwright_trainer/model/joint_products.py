@@ -14,7 +14,7 @@ from torch.nn.functional import silu
 
 from trainwright_trainer.linear.dense import DenseLinear
 from trainwright_trainer.linear.shared_input import multiply_at_once
-from trainwright_trainer.model.attention import Attention
+from trainwright_trainer.model.attention import Attention, AttentionTables
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.runtime.module_replacement import Replacements, recreate, replace_modules
@@ -37,9 +37,9 @@ class JointProducts(nn.Module):
 class _JointAttention(JointProducts, Attention):
     joint_names = ("query", "key", "value")
 
-    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
+    def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
         q_BTF, k_BTF, v_BTF = multiply_at_once(x_BTD, self)
-        mixed_BTD: Tensor = self.output(self.mix(q_BTF, k_BTF, v_BTF, cosines_TK, sines_TK))
+        mixed_BTD: Tensor = self.output(self.mix(q_BTF, k_BTF, v_BTF, tables))
         return mixed_BTD
 
 

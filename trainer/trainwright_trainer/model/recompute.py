@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
+from trainwright_trainer.model.attention import AttentionTables
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.transformer import Block, Transformer
 from trainwright_trainer.runtime.module_replacement import replace_modules
@@ -51,13 +52,12 @@ class RecomputedBlock(Block):
         self.feed_forward_norm, self.feed_forward = block.feed_forward_norm, block.feed_forward
         self._how: dict[str, Any] = {"context_fn": _contexts} if selective else {}
 
-    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
+    def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
         # No layer draws random numbers, so generator states need not be saved, which would wait for the device.
         out_BTD: Tensor = checkpoint(
             super().forward,
             x_BTD,
-            cosines_TK,
-            sines_TK,
+            tables,
             use_reentrant=False,
             preserve_rng_state=False,
             **self._how,
@@ -77,3 +77,4 @@ def _kept() -> Iterator[Any]:
         space, _, operator = name.partition("::")
         if hasattr(getattr(torch.ops, space), operator):
             yield getattr(getattr(torch.ops, space), operator).default
+    yield torch.ops.higher_order.flex_attention

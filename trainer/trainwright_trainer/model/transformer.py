@@ -10,26 +10,29 @@ and an export renames them one by one.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from trainwright.contracts.model_spec import ModelSpec
+from trainwright_trainer.model.attention import AttentionTables
 from trainwright_trainer.model.attention_registry import build_attention
 from trainwright_trainer.model.feed_forward import FeedForward
+from trainwright_trainer.model.masks import DenseMasks, Masks
 from trainwright_trainer.model.rotary import rotary_table
 
 
 class Block(nn.Module):
     """One layer. (B, T, D) → (B, T, D)."""
 
-    def __init__(self, spec: ModelSpec) -> None:
+    def __init__(self, spec: ModelSpec, layer: int) -> None:
         super().__init__()
         self.attention_norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
-        self.attention = build_attention(spec)
+        self.attention = build_attention(spec, layer)
         self.feed_forward_norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
         self.feed_forward = FeedForward(spec)
 
-    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
-        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), cosines_TK, sines_TK)
+    def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
+        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), tables)
         x_BTD = x_BTD + self.feed_forward(self.feed_forward_norm(x_BTD))
         return x_BTD
 
@@ -39,17 +42,19 @@ class Transformer(nn.Module):
 
     cosines: Tensor
     sines: Tensor
+    masks: Masks
 
     def __init__(self, spec: ModelSpec, vocabulary: int, positions: int) -> None:
         super().__init__()
         self.positions = positions
         self.embedding = nn.Embedding(vocabulary, spec.width)
-        self.layers = nn.ModuleDict({str(layer): Block(spec) for layer in range(spec.layers)})
+        self.layers = nn.ModuleDict({str(layer): Block(spec, layer) for layer in range(spec.layers)})
         self.norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
         self.head = nn.Linear(spec.width, vocabulary, bias=False)
         if spec.tied_embeddings:
             self.head.weight = self.embedding.weight
         self._features_per_head, self._rope_theta = spec.features_per_head, spec.rope_theta
+        self._window, self.masks = spec.sliding_window, DenseMasks()
         self.fill_tables()
 
     def fill_tables(self) -> None:
@@ -60,16 +65,22 @@ class Transformer(nn.Module):
         self.register_buffer("cosines", cosines, persistent=False)
         self.register_buffer("sines", sines, persistent=False)
 
+    def tables(self, length: int, dtype: torch.dtype) -> AttentionTables:
+        """What the attention of all layers needs, for sequences of ``length`` tokens and a residual stream of ``dtype``."""
+        mask, window = None, self._window
+        if window is not None and window < length:
+            mask = self.masks.window(length, window, dtype, self.cosines.device)
+        return AttentionTables(self.cosines[:length], self.sines[:length], mask)
+
     def forward(self, tokens_BT: Tensor) -> Tensor:
         logits_BTV: Tensor = self.head(self.features(tokens_BT))
         return logits_BTV
 
     def features(self, tokens_BT: Tensor) -> Tensor:
         """The head's input: (B, T, D), normed. A loss may apply the head in chunks (``model.loss``)."""
-        length = tokens_BT.shape[1]
-        cosines_TK, sines_TK = self.cosines[:length], self.sines[:length]
         x_BTD = self.embedding(tokens_BT)
+        tables = self.tables(tokens_BT.shape[1], x_BTD.dtype)
         for block in self.layers.values():
-            x_BTD = block(x_BTD, cosines_TK, sines_TK)
+            x_BTD = block(x_BTD, tables)
         features_BTD: Tensor = self.norm(x_BTD)
         return features_BTD

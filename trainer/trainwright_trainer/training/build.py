@@ -64,7 +64,7 @@ from trainwright_trainer.runtime.errors import BadJobError, CheckpointInvalidErr
 from trainwright_trainer.training.engine import Engine, TorchEngine
 from trainwright_trainer.training.forward_backward import ForwardBackward, GradientAccumulation
 from trainwright_trainer.training.materialize import materialize
-from trainwright_trainer.training.passes import ModelParts, build_parts
+from trainwright_trainer.training.passes import ModelParts, build_parts, has_masks, uses_flex_attention
 from trainwright_trainer.training.samples import SampleWriter, sample_writer
 from trainwright_trainer.training.skipped_steps import SkippedSteps, skip_limit
 
@@ -112,7 +112,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     for note in _notes(updater, stages, why_not_compiled(spec, mesh.device.type == "cuda")):
         report(Note(time=now(), message=note))
     if mesh.device.type == "cuda":
-        report(Note(time=now(), message=f"Attention is computed by {_attention_kernel(spec, mesh)}."))
+        report(Note(time=now(), message=f"Attention is computed by {_attention_kernels(spec, mesh)}."))
     reset_peak_memory(mesh.device)  # building may have needed more memory than a step does
     return Training(
         spec=spec,
@@ -214,13 +214,18 @@ def _head_logits(spec: RunSpec, mesh: Mesh) -> HeadLogits:
     return partial(vocab_parallel_head_logits, vocabulary=vocabulary, axis=mesh.tensor)
 
 
-def _attention_kernel(spec: RunSpec, mesh: Mesh) -> str:
+def _attention_kernels(spec: RunSpec, mesh: Mesh) -> str:
     """What computes attention on this rank's GPU."""
     model, tensor = spec.model, mesh.tensor.ranks
     dtype = torch.float32 if spec.precision.kind is PrecisionKind.FP32 else torch.bfloat16
     sample = torch.empty((), dtype=dtype, device=mesh.device)
     heads, key_heads = model.heads // tensor, model.key_value_heads // tensor
-    return attention_kernel(heads, key_heads, spec.batch.sequence_tokens, model.features_per_head, sample)
+    plain = attention_kernel(heads, key_heads, spec.batch.sequence_tokens, model.features_per_head, sample)
+    if not has_masks(spec):
+        return plain
+    masked = "FlexAttention" if uses_flex_attention(spec) else "masked SDPA"
+    full = model.layer_types.count("full_attention")
+    return f"{masked} in layers with a window, {plain} in the others" if full else masked
 
 
 def _flops_per_token(spec: RunSpec) -> int:

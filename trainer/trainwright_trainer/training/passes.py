@@ -40,6 +40,9 @@ from trainwright_trainer.runtime.attention_kernels import prefer_attention_kerne
 from trainwright_trainer.runtime.compilation import can_compile, compile_blocks, recompute_operands
 from trainwright_trainer.runtime.module_replacement import replace_modules
 
+_FLEX_HEAD_SIZE = 16
+"""Fewest features of a head that FlexAttention takes."""
+
 
 @dataclass
 class ModelParts:
@@ -100,6 +103,8 @@ def passes(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> Iterator[Pass]:
         )
     if on_gpu:
         yield Pass("prefer cuDNN's attention", lambda parts: prefer_attention_kernels())
+        if uses_flex_attention(spec):
+            yield Pass("compute masked attention by FlexAttention", _use_flex_attention)
     if compiled:
         yield Pass("compile blocks", _compile)
 
@@ -118,6 +123,17 @@ def zero_stage(spec: RunSpec, mesh: Mesh) -> int:
     """What the native engine's data ranks shard: nothing if there is only one."""
     native = spec.parallelism.engine is EngineKind.NATIVE
     return spec.parallelism.zero_stage if native and mesh.shard.ranks > 1 else 0
+
+
+def uses_flex_attention(spec: RunSpec) -> bool:
+    """Whether layers have a mask narrower than the causal one, and heads that FlexAttention takes on a GPU."""
+    return has_masks(spec) and spec.model.features_per_head >= _FLEX_HEAD_SIZE
+
+
+def has_masks(spec: RunSpec) -> bool:
+    """Whether layers have a mask narrower than the causal one."""
+    window = spec.model.sliding_window
+    return window is not None and window < spec.batch.sequence_tokens
 
 
 def _split(parts: ModelParts, stages: Stages, mesh: Mesh) -> None:
@@ -146,6 +162,13 @@ def _sum_in_products(parts: ModelParts) -> None:
 def _join_products(parts: ModelParts, layers: Collection[int]) -> None:
     """Join products in ``layers``. They keep casts of their weights, which can share one tensor."""
     join_products(block for layer, block in parts.model.layers.items() if int(layer) in layers)
+
+
+def _use_flex_attention(parts: ModelParts) -> None:
+    # importing the kernel's compiler takes seconds
+    from trainwright_trainer.model.flex_attention import use_flex_attention
+
+    use_flex_attention(parts.model)
 
 
 def _compile(parts: ModelParts) -> None:

@@ -220,7 +220,7 @@ def trace(mesh: Mesh, job_file: Path) -> tuple[Tensor, Tensor]:
     training = start(mesh, job_file)
     model = training.engine.model
     x = torch.randn(2, 32, training.spec.model.width, generator=torch.Generator().manual_seed(0)).bfloat16()
-    given = x.requires_grad_(), model.cosines, model.sines
+    given = x.requires_grad_(), model.tables(len(model.cosines), x.dtype)
     block = model.layers["1"]
     plain: Tensor = block(*given).detach()
     with patch.object(torch, "compile", partial(torch.compile, backend="eager")):

@@ -76,8 +76,9 @@ class StageModule(nn.Module):
         with autocast(self.precision, x.device):
             if self.stage.first:
                 x = model.embedding(x)
+            tables = model.tables(model.positions, x.dtype)
             for layer in self.stage.layers:
-                x = model.layers[str(layer)](x, model.cosines, model.sines)
+                x = model.layers[str(layer)](x, tables)
             return x
 
 

@@ -33,7 +33,7 @@ from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.shard_spec import ShardSpec, ShardSpecs, Slice
 from trainwright_trainer.fp8.compute.bf16_layers import BF16Embedding, WeightModule
 from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
-from trainwright_trainer.model.attention import Attention
+from trainwright_trainer.model.attention import Attention, AttentionTables
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.parallel.tensor.chunked_collectives import (
@@ -150,8 +150,8 @@ class _ParallelAttention(Attention):
 
     chunking: Chunking
 
-    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
-        compute = partial(super().forward, cosines_TK=cosines_TK, sines_TK=sines_TK)
+    def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
+        compute = partial(super().forward, tables=tables)
         axis = self.chunking.axis
         return reduce_scatter(_with_all_tokens(x_BTD, axis, self.query, compute), axis)
 
@@ -170,9 +170,9 @@ class _ParallelFeedForward(FeedForward):
 class _ChunkedAttention(_ParallelAttention):
     """``_ParallelAttention`` whose tokens travel in chunks."""
 
-    def forward(self, x_BTD: Tensor, cosines_TK: Tensor, sines_TK: Tensor) -> Tensor:
+    def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
         q_BTF, k_BTF, v_BTF = all_gather_matmul(x_BTD, (self.query, self.key, self.value), self.chunking)
-        mixed_BTF = self.mix(q_BTF, k_BTF, v_BTF, cosines_TK, sines_TK)
+        mixed_BTF = self.mix(q_BTF, k_BTF, v_BTF, tables)
         return matmul_reduce_scatter(mixed_BTF, self.output, self.chunking)
 
 

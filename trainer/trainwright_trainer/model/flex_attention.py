@@ -1,0 +1,60 @@
+"""Attention under masks by FlexAttention (Dong et al. 2024, arXiv 2412.05496), which needs a GPU to train.
+
+A mask is a function of two positions that is compiled into the kernel. It skips tiles of scores that no query of the tile sees,
+so a window of w tokens costs products with about w + 128 keys, and no number per pair of positions is stored.
+
+A pass over the built model: attention and masks get another way to compute, and the model does not know which.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+
+from trainwright_trainer.model.attention import Attention
+from trainwright_trainer.model.masks import sees
+from trainwright_trainer.model.transformer import Transformer
+
+NAME = "FlexAttention"
+
+
+class FlexMasks:
+    """Masks are functions, with the tiles of scores that they leave."""
+
+    def __init__(self) -> None:
+        self._known: tuple[object, BlockMask] | None = None
+
+    def window(self, positions: int, window: int, dtype: torch.dtype, device: torch.device) -> BlockMask:
+        which = (positions, window, device)
+        if self._known is None or self._known[0] != which:
+
+            def visible(batch: Any, head: Any, query: Any, key: Any) -> Any:
+                return sees(query, key, window)
+
+            mask = create_block_mask(visible, None, None, positions, positions, device=str(device))
+            self._known = which, mask
+        return self._known[1]
+
+    def attend(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, mask: BlockMask) -> Tensor:
+        grouped = q_BHTK.shape[1] > k_BGTK.shape[1]
+        compute = _kernel() if q_BHTK.is_cuda and not torch.compiler.is_compiling() else flex_attention
+        mixed_BHTK: Tensor = compute(q_BHTK, k_BGTK, v_BGTK, block_mask=mask, enable_gqa=grouped)
+        return mixed_BHTK
+
+
+def use_flex_attention(model: Transformer) -> None:
+    """Let the layers of ``model`` that have a mask compute by FlexAttention."""
+    model.masks = FlexMasks()
+    for module in model.modules():
+        if isinstance(module, Attention):
+            module.masks = model.masks
+
+
+@cache
+def _kernel() -> Any:
+    """For blocks that are not compiled: outside of the compiler the function computes all scores."""
+    return torch.compile(flex_attention, dynamic=False)
