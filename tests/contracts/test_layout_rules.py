@@ -166,6 +166,11 @@ BROKEN: dict[str, dict[str, Any]] = {
         "precision": {"compile": "on"},
     },
     "a tensor group across nodes": {"parallelism": {"tensor": 3}},
+    "optimizer.kind lamb with precision fp8": {"optimizer": {"kind": "lamb"}, "precision": FP8},
+    "optimizer.kind lamb with engine deepspeed": {
+        "optimizer": {"kind": "lamb"},
+        "parallelism": {"engine": "deepspeed"},
+    },
 }
 """For each rule, a spec that violates it but none of the rules before it."""
 

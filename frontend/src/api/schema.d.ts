@@ -3952,7 +3952,7 @@ export interface components {
         Operation: "all_reduce" | "all_gather" | "reduce_scatter" | "all_to_all" | "broadcast" | "reduce";
         /**
          * OptimizerSpec
-         * @description AdamW with decoupled weight decay.
+         * @description The update rule, and what it updates how much.
          */
         OptimizerSpec: {
             /**
@@ -3981,11 +3981,11 @@ export interface components {
             epsilon: number;
             /**
              * Kind
-             * @description The update rule.
+             * @description The update rule: `adamw`, or `lamb`, which moves each matrix in proportion to its norm, for large batches.
              * @default adamw
-             * @constant
+             * @enum {string}
              */
-            kind: "adamw";
+            kind: "adamw" | "lamb";
             /**
              * Learning Rate
              * @description Learning rate at the peak of the schedule.

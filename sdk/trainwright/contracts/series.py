@@ -303,6 +303,17 @@ series but ``skipped_steps`` are measured every few steps. Agents measure the ha
 
 FAMILIES: tuple[SeriesFamily, ...] = (
     SeriesFamily(
+        name="trust_ratio",
+        title="trust ratio",
+        unit="",
+        group=SeriesGroup.LEARNING,
+        member="min, median or max",
+        description=(
+            "How far LAMB moves a matrix in a step, as a multiple of the learning rate times its direction: the smallest, "
+            "median and largest of all matrices, every 10 steps."
+        ),
+    ),
+    SeriesFamily(
         name="fp8_amax",
         title="largest absolute value",
         unit="",

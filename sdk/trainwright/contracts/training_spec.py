@@ -39,16 +39,17 @@ class UpdateRule:
 
 
 UPDATE_RULES: dict[str, UpdateRule] = {
-    "adamw": UpdateRule(("exp_avg", "exp_avg_sq"), in_fp8=True, on_deepspeed=True)
+    "adamw": UpdateRule(("exp_avg", "exp_avg_sq"), in_fp8=True, on_deepspeed=True),
+    "lamb": UpdateRule(("exp_avg", "exp_avg_sq")),
 }
 """By the name in ``OptimizerSpec.kind``."""
 
 
 class OptimizerSpec(Strict):
-    """AdamW with decoupled weight decay."""
+    """The update rule, and what it updates how much."""
 
-    kind: Literal["adamw"] = "adamw"
-    """The update rule."""
+    kind: Literal["adamw", "lamb"] = "adamw"
+    """The update rule: `adamw`, or `lamb`, which moves each matrix in proportion to its norm, for large batches."""
 
     learning_rate: float = Field(default=1e-3, gt=0.0, le=10.0)
     """Learning rate at the peak of the schedule."""

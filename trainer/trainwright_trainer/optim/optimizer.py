@@ -7,14 +7,16 @@ A new optimizer touches three files:
     here                        a subclass of ``Optimizer``, in a file of its own
     optim.registry              a line
 
-The planner's memory, checkpoints, ZeRO's shards, and refusals of what it does not support follow from what it declares. An
-optimizer updates each element independently, so with ZeRO any rank may update any rows of a weight.
+The planner's memory, checkpoints, ZeRO's shards, and refusals of what it does not support follow from what it declares. It has
+the parts of the weights that this rank updates. One that updates each element independently, such as AdamW, never asks which
+parts they are; one that needs norms of entire weights asks ``WholeWeights`` for them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,6 +24,16 @@ from torch import Tensor, nn
 from torch.optim import Optimizer as TorchOptimizer
 
 from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright_trainer.optim.whole_weights import WholeWeights
+
+
+@dataclass(frozen=True)
+class WeightGroup:
+    """Weights with gradients that one step updates alike."""
+
+    weights: dict[str, nn.Parameter]
+    learning_rate: float
+    weight_decay: float
 
 
 class Optimizer(ABC):
@@ -30,32 +42,50 @@ class Optimizer(ABC):
     It is not derived from torch's class, whose construction imports the compiler, which takes 1.5 seconds.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], spec: OptimizerSpec) -> None:
-        self.param_groups = weight_groups(parameters, spec)
+    def __init__(self, weights: Mapping[str, nn.Parameter], spec: OptimizerSpec, whole: WholeWeights) -> None:
+        """Allocate the state.
+
+        Args:
+            weights: what this rank updates, entire or in part, by canonical name; it may be nothing.
+            spec: the optimizer's settings.
+            whole: what all ranks know of the entire weights.
+        """
+        self.param_groups = weight_groups(weights, spec)
         self.state: dict[nn.Parameter, dict[str, Tensor]] = {}
         self._spec = spec
+        self._whole = whole
         set_learning_rate(self, spec.learning_rate)
         allocate_state(self, spec)
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update every weight that has a gradient."""
-        for group in self.param_groups:
-            weights = [weight for weight in group["params"] if weight.grad is not None]
-            if weights:
-                self.update(weights, group["lr"], group["weight_decay"])
+        """Update every weight that has a gradient; all ranks must call this."""
+        self.update([_with_gradients(group) for group in self.param_groups])
 
     @abstractmethod
-    def update(self, weights: list[nn.Parameter], learning_rate: float, weight_decay: float) -> None:
-        """Update ``weights``, which have gradients, and their states, in place."""
+    def update(self, groups: list[WeightGroup]) -> None:
+        """Update the weights of ``groups`` and their states, in place. Gradients may be overwritten."""
+
+    def metrics(self) -> dict[str, float]:
+        """Series values of the last update, equal on all ranks."""
+        return {}
 
 
-def weight_groups(parameters: Sequence[nn.Parameter], spec: OptimizerSpec) -> list[dict[str, Any]]:
+def weight_groups(weights: Mapping[str, nn.Parameter], spec: OptimizerSpec) -> list[dict[str, Any]]:
     """Matrices get weight decay, norms and other vectors do not."""
-    return [
-        {"params": [weight for weight in parameters if weight.ndim >= 2], "weight_decay": spec.weight_decay},
-        {"params": [weight for weight in parameters if weight.ndim < 2], "weight_decay": 0.0},
-    ]
+    matrices = {name: weight for name, weight in weights.items() if weight.ndim >= 2}
+    vectors = {name: weight for name, weight in weights.items() if weight.ndim < 2}
+    return [_group(matrices, spec.weight_decay), _group(vectors, 0.0)]
+
+
+def _group(weights: Mapping[str, nn.Parameter], weight_decay: float) -> dict[str, Any]:
+    return {"params": list(weights.values()), "names": list(weights), "weight_decay": weight_decay}
+
+
+def _with_gradients(group: Mapping[str, Any]) -> WeightGroup:
+    named = zip(group["names"], group["params"], strict=True)
+    weights = {name: weight for name, weight in named if weight.grad is not None}
+    return WeightGroup(weights, group["lr"], group["weight_decay"])
 
 
 def allocate_state(optimizer: Optimizer | TorchOptimizer, spec: OptimizerSpec) -> None:

@@ -22,7 +22,8 @@ from trainwright_trainer.optim.clip import clip, global_norm, norm_over
 from trainwright_trainer.optim.non_finite import first_non_finite
 from trainwright_trainer.optim.optimizer import named_states, set_learning_rate, set_updates
 from trainwright_trainer.optim.registry import build_optimizer
-from trainwright_trainer.optim.updater import ReadTensor, StateTensor
+from trainwright_trainer.optim.updater import ReadTensor, StateTensor, observes
+from trainwright_trainer.optim.whole_weights import WholeWeights
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
 
 
@@ -37,9 +38,11 @@ class ReplicatedUpdater:
         mesh: Mesh,
         casts: WeightCasts | None = None,
     ) -> None:
-        self.optimizer = build_optimizer(list(model.parameters()), spec)
         self._spec = spec
         self._weights = dict(model.named_parameters())
+        primary = [name for name in self._weights if shard_specs.local[name].is_primary]
+        whole = WholeWeights(shard_specs.forward_order, primary, [mesh.model])
+        self.optimizer = build_optimizer(self._weights, spec, whole)
         self._parameters = list(self._weights.values())
         self._clip_norm = spec.clip_norm
         self._shard_specs = shard_specs.local
@@ -97,7 +100,7 @@ class ReplicatedUpdater:
         return first_non_finite(self._weights, self._order, self._world)
 
     def metrics(self, step: int) -> dict[str, float]:
-        return {}
+        return self.optimizer.metrics() if observes(step) else {}
 
     def state(self) -> list[StateTensor]:
         return [

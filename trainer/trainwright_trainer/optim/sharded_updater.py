@@ -1,9 +1,9 @@
 """The updater of float32 and bfloat16 runs whose data ranks shard what ``optim.replicated_updater`` copies
 (``parallel.data.zero``).
 
-The optimizer updates each element by itself, so it does not matter which rank updates it. Only the gradient norm
-involves all elements: it is summed over the ranks that have them. If every rank has all gradients, the norm
-equals the replicated run's bit for bit.
+What an optimizer computes of each element by itself is the same on whichever rank. The gradient norm involves all
+elements, and so do the norms that some optimizers take of a weight: they are summed over the ranks that have them
+(``optim.whole_weights``). If every rank has all gradients, the gradient norm equals the replicated run's bit for bit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from trainwright_trainer.optim.clip import clip, global_norm, norm_over
 from trainwright_trainer.optim.non_finite import first_non_finite
 from trainwright_trainer.optim.optimizer import named_states, set_learning_rate, set_updates
 from trainwright_trainer.optim.registry import build_optimizer
-from trainwright_trainer.optim.updater import ReadTensor, StateTensor
+from trainwright_trainer.optim.updater import ReadTensor, StateTensor, observes
+from trainwright_trainer.optim.whole_weights import WholeWeights
 from trainwright_trainer.parallel.data.zero import ModelShard
 
 
@@ -34,7 +35,11 @@ class ShardedUpdater:
         self._shard = shard
         self._casts = casts
         self._updated = list(shard.updated.values())
-        self.optimizer = build_optimizer(self._updated, spec)
+        self._written = [
+            name for name in shard.updated if name in shard.written and shard.shard_specs[name].is_primary
+        ]
+        whole = WholeWeights(shard.order, self._written, [mesh.model, mesh.shard])
+        self.optimizer = build_optimizer(shard.updated, spec, whole)
         self._spec = spec
         self._clip_norm = spec.clip_norm
         self._mesh = mesh
@@ -82,7 +87,7 @@ class ShardedUpdater:
         return first_non_finite(self._shard.weights, self._shard.order, self._mesh.world)
 
     def metrics(self, step: int) -> dict[str, float]:
-        return {}
+        return self.optimizer.metrics() if observes(step) else {}
 
     def state(self) -> list[StateTensor]:
         if self._mesh.replicas.rank > 0:
@@ -91,7 +96,7 @@ class ShardedUpdater:
         return [
             StateTensor(f"{kind}.{name}", tensor, part=self._shard.shard_specs[name].slice)
             for kind, name, tensor in weights + self._states()
-            if name in self._shard.written and self._shard.shard_specs[name].is_primary
+            if name in self._written
         ]
 
     def scalars(self) -> dict[str, Any]:

@@ -21,6 +21,14 @@ from torch import Tensor
 
 from trainwright_trainer.distributed.shard_spec import Slice, full_slice
 
+OBSERVED_EVERY_STEPS = 10
+"""Steps between metrics that wait for the device."""
+
+
+def observes(step: int) -> bool:
+    """Whether a step's metrics include those that wait for the device."""
+    return step == 1 or step % OBSERVED_EVERY_STEPS == 0
+
 
 @dataclass(frozen=True)
 class StateTensor:

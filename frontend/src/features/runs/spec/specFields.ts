@@ -250,7 +250,7 @@ function isSectionPath(path: string, fields: readonly SpecField[]): boolean {
 }
 
 /** Fields with only one possible value, which the form leaves out. */
-const FIXED = /^(schema_version|optimizer\.kind)$/;
+const FIXED = /^schema_version$/;
 
 /** Every value that is not a section, by dotted path. */
 export function leaves(value: Json, path: string): [string, Json][] {

@@ -1,0 +1,86 @@
+"""Updates by optimizers that need entire weights, and what they must be: formulas in float64, written from the papers.
+
+A training is asked for its state before and after its first step, from the slices that ranks write to checkpoints. Gradients
+follow from the first moments, so the update alone is compared, however the gradients were summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from tests.trainer.zero_trainings import LEARNING_RATE, TensorShard, assembled, one_step, start, tensor_shards
+from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright_trainer.distributed.mesh import Mesh
+
+ROUNDING = 2.0**-24
+
+
+@dataclass
+class Steps:
+    """What a rank reports: the slices that it writes, before and after the first step."""
+
+    before: dict[str, TensorShard]
+    after: dict[str, TensorShard]
+    metrics: dict[str, float]
+
+
+def first_step(mesh: Mesh, job_file: Path, plant: Callable[[], None] | None = None) -> Steps:
+    """Train one step, with a fault that ``plant`` injects."""
+    if plant is not None:
+        plant()
+    training = start(mesh, job_file)
+    before = tensor_shards(training)
+    one_step(training, 1)
+    return Steps(before, tensor_shards(training), training.engine.updater.metrics(1))
+
+
+def states_of(results: list[Steps]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Entire tensors, before and after the step, in float64."""
+    before, after = assembled([one.before for one in results]), assembled([one.after for one in results])
+    return {name: it.double() for name, it in before.items()}, {
+        name: it.double() for name, it in after.items()
+    }
+
+
+def lamb_reference(
+    weight: Tensor, first: Tensor, second: Tensor, updates: int, spec: OptimizerSpec
+) -> tuple[Tensor, float]:
+    """The change of ``weight``, from its moments after ``updates``, and its trust ratio (You et al. 2020, algorithm 2)."""
+    direction = (first / (1 - spec.beta1**updates)) / (
+        (second / (1 - spec.beta2**updates)).sqrt() + spec.epsilon
+    )
+    if weight.ndim < 2:
+        return -LEARNING_RATE * direction, 1.0
+    direction = direction + spec.weight_decay * weight
+    ratio = float(weight.norm() / direction.norm())
+    return -LEARNING_RATE * ratio * direction, ratio
+
+
+def wrong_by_lamb(results: list[Steps], spec: OptimizerSpec) -> list[str]:
+    """Weights that LAMB's first step moves elsewhere, and metrics that are not theirs."""
+    before, after = states_of(results)
+    wrong, ratios = [], []
+    for name in (key.removeprefix("model.") for key in before if key.startswith("model.")):
+        weight, first, second = (
+            before[f"model.{name}"],
+            after[f"optimizer.exp_avg.{name}"],
+            after[f"optimizer.exp_avg_sq.{name}"],
+        )
+        change, ratio = lamb_reference(weight, first, second, 1, spec)
+        # The sum is rounded once; the change has about eight roundings, and those of two norms, whose sums over at most
+        # 16,448 elements lose less than 2⁷ roundings even if each of their 128 partial sums is rounded one way.
+        allowed = ROUNDING * (weight.abs() + 2**8 * change.abs()) + 1e-30
+        if bool(((after[f"model.{name}"] - weight - change).abs() > allowed).any()):
+            wrong.append(name)
+        ratios += [ratio] * (weight.ndim >= 2)
+    ratios.sort()
+    for one in results:
+        found = [one.metrics.get(f"trust_ratio/{name}", 0.0) for name in ("min", "median", "max")]
+        wanted = [ratios[0], (ratios[(len(ratios) - 1) // 2] + ratios[len(ratios) // 2]) / 2, ratios[-1]]
+        if any(abs(a - b) > 1e-4 * b for a, b in zip(found, wanted, strict=True)):
+            wrong.append("metrics")
+    return wrong
