@@ -11,12 +11,12 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from httpx import Response
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 
 from tests.backend.conftest import Site, begin_site, site_again, upload_letters
 from trainwright.contracts.agent_protocol import Claim
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
-from trainwright.contracts.run_state import HOLDS_QUOTA, WITHOUT_TRAINER, RunState
+from trainwright.contracts.run_state import WITHOUT_TRAINER, RunState
 from trainwright_backend.control.loop import ControlLoop
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.ids import parse_id
@@ -24,7 +24,7 @@ from trainwright_backend.core.settings import Settings
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run, RunEvent
 from trainwright_backend.runs.transitions import ReplayedRun, fold
-from trainwright_backend.teams.tables import Quota
+from trainwright_backend.teams.tables import LedgerEntry, Quota
 
 TIME = "2026-01-01T00:00:00Z"
 
@@ -378,7 +378,7 @@ class Scene:
         return sum(entry["used"] for entry in quota if entry["device"] == device)
 
     def check_invariants(self) -> None:
-        """Invariants between any two messages: the row is the fold of its events, the ledger is the quota."""
+        """Invariants between any two messages: the row is the fold of its events; the occupied slots are the quota and the ledger's sum."""
         with self.database.read() as session:
             held: dict[tuple[UUID, str], int] = {}
             for run in session.scalars(select(Run)).all():
@@ -388,14 +388,19 @@ class Scene:
                 assert [event.sequence for event in events] == list(range(1, run.event_sequence + 1))
                 row = ReplayedRun(run.state, run.verdict, run.reason, run.fence, run.attempt, run.message)
                 assert fold(events) == row
-                if run.state in HOLDS_QUOTA:
+                occupied = select(PlacementSlot).join(Placement).where(Placement.run_id == run.id)
+                if slots := len(session.scalars(occupied).all()):
+                    assert slots == run.slots
                     key = (run.team_id, run.device)
-                    held[key] = held.get(key, 0) + run.slots
-                if run.state in WITHOUT_TRAINER and run.state is not RunState.QUEUED:
-                    placements = select(PlacementSlot).join(Placement).where(Placement.run_id == run.id)
-                    assert session.scalars(placements).first() is None, "a run without a trainer has slots"
+                    held[key] = held.get(key, 0) + slots
+                    waits = run.state in WITHOUT_TRAINER and run.state is not RunState.QUEUED
+                    assert not waits, "a run without a trainer has slots"
             for quota in session.scalars(select(Quota)).all():
                 assert quota.used == held.get((quota.team_id, quota.device), 0) <= quota.slots_limit
+                entries = select(func.sum(LedgerEntry.slots)).where(
+                    LedgerEntry.team_id == quota.team_id, LedgerEntry.device == quota.device
+                )
+                assert quota.used == (session.scalar(entries) or 0)
 
 
 @pytest.fixture

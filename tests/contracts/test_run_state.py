@@ -9,7 +9,6 @@ from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.run_state import (
     ADVANCING,
     FINAL,
-    HOLDS_QUOTA,
     MOVES,
     SETTLES_TO,
     WITHOUT_TRAINER,
@@ -46,10 +45,6 @@ def test_verdicts_have_one_order_and_one_target_each() -> None:
     assert [v.strength for v in (Verdict.RETRY, Verdict.PAUSE, Verdict.FAIL, Verdict.CANCEL)] == [0, 1, 2, 3]
     assert set(SETTLES_TO) == set(Verdict)
     assert MOVES[RunState.STOPPING] == {RunState.SUCCEEDED, *SETTLES_TO.values()}
-
-
-def test_quota_is_held_exactly_until_the_end_or_a_pause() -> None:
-    assert set(RunState) - HOLDS_QUOTA == FINAL | {RunState.PAUSED}
 
 
 def test_every_end_code_has_a_class_and_a_sentence() -> None:

@@ -142,11 +142,11 @@ def test_rejected_lines_are_listed_and_the_rest_is_used(
 def test_a_running_run_uses_quota_cannot_be_deleted_and_leaves_nothing_when_cancelled(
     live: Live, dataset: Dataset
 ) -> None:
-    """The quota is 8 slots: this run has 2 of them, and three queued ones take the rest."""
+    """The node has 2 slots, which this run holds; others wait, and only those that never fit are refused."""
     long = small_spec(dataset, schedule={"steps": 100_000, "warmup_steps": 5})
     run = live.team.submit(long)
     eventually(lambda: live.team.run(run.id).summary.step >= 3, "the run makes steps", 60)
-    _check_quota_refusal(live, long)
+    _check_limits(live, long)
     with pytest.raises(ApiError) as refused:
         live.team.delete_run(run.id)
     assert refused.value.status == 409
@@ -168,14 +168,10 @@ def test_a_running_run_uses_quota_cannot_be_deleted_and_leaves_nothing_when_canc
     assert gone.value.status == 404
 
 
-def _check_quota_refusal(live: Live, spec: dict[str, Any]) -> None:
-    """Submit queued runs up to the quota; one more is refused with limit, used and requested slots."""
-    queued = [live.team.submit(spec).id for _ in range(3)]
-    with pytest.raises(ApiError) as refused:
-        live.team.submit(spec)
-    assert refused.value.code == "quota_exceeded"
-    assert "requests 2" in refused.value.detail
-    assert "can use 8, and 8 are in use by running and queued runs" in refused.value.detail
+def _check_limits(live: Live, spec: dict[str, Any]) -> None:
+    """More runs than the team may use slots for wait."""
+    queued = [live.team.submit(spec).id for _ in range(5)]
+    eventually(lambda: "needs 2 slots" in live.team.run(queued[0]).sentence, "it says what it waits for", 30)
     for run_id in queued:
         live.team.cancel(run_id)
     for run_id in queued:

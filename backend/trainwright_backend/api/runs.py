@@ -246,7 +246,7 @@ def pause_run(access: Editor, session: WriteSession, settings: CurrentSettings, 
 
 @router.post("/{run}/resume", status_code=202)
 def resume_run(access: Editor, session: WriteSession, settings: CurrentSettings, run: str) -> Run:
-    """Queue a paused run again. If the team's quota is exhausted, the request is refused and the run stays paused."""
+    """Queue a paused run again. If it needs more slots than the team's limit, the request is refused and it stays paused."""
     resumed = pause.resume_run(session, access.team_id, run, access.user_name)
     return service.show_run(session, resumed, settings.timers.scale)
 

@@ -30,11 +30,11 @@ from trainwright_backend.nodes.placement import (
     explain,
     fail_unprepared,
     place,
-    plan,
     unclaimed,
     unprepared,
     withdraw,
 )
+from trainwright_backend.nodes.planning import plan
 from trainwright_backend.nodes.retry_policy import due_for_retry, requeue
 from trainwright_backend.runs.metering import due_for_metering, meter_run
 from trainwright_backend.runs.notify import CONTROL_TOPIC

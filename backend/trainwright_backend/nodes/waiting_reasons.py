@@ -10,24 +10,26 @@ from trainwright_backend.runs.state_text import ordinal
 from trainwright_backend.runs.submission import NO_NODE
 
 
-def waits_for(
-    needs: Needs, available: Sequence[NodeCapacity], unavailable: Sequence[NodeCapacity], position: int
-) -> str:
+def waits_for(needs: Needs, available: Sequence[NodeCapacity], unavailable: Sequence[NodeCapacity]) -> str:
     """What the run waits for. ``unavailable`` nodes are drained, in quarantine or offline."""
     if not available and not unavailable:
         return NO_NODE
     able = [capacity for capacity in available if capacity.could_run(needs)]
     if not able:
         return _needs_another_node(needs, available, unavailable)
-    place = "" if position == 1 else f"; {ordinal(position)} in line"
     if needs.nodes > 1:
         state = _state_of_nodes(able, needs)
         others = [capacity.node for capacity in unavailable if capacity.could_offload(needs)]
         if len(able) < needs.nodes and (aside := _put_aside(others)):
             state = f"{_nodes(len(able))} of that size {_are(len(able))} available; {aside}"
-        return f"needs {_size(needs)}; {state}{place}"
+        return f"needs {_size(needs)}; {state}"
     free = sum(len(capacity.free[needs.device]) for capacity in able)
-    return f"needs {_size(needs)}, {free} free on {_nodes(len(able))}{place}"
+    return f"needs {_size(needs)}, {free} free on {_nodes(len(able))}"
+
+
+def in_line(position: int, before: str) -> str:
+    """The place of a run in its team's queue, behind the run named ``before``."""
+    return f"; {ordinal(position)} in line, behind {before}"
 
 
 def _needs_another_node(

@@ -1,6 +1,6 @@
 """Pausing a run and resuming it.
 
-A paused run occupies no node and no quota, and resumes from its newest checkpoint. A run that trains saves
+A paused run occupies no node and no quota. Resumed, it waits in the queue and continues from its newest checkpoint. A run that trains saves
 first: it is
 `stopping` until its node has released it, and an error on the way is not counted as a failure. A run that is
 exporting can be paused too, and then only exports when resumed; one that has exported has succeeded.
@@ -11,11 +11,11 @@ from uuid import UUID
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import FINAL, WITHOUT_TRAINER, RunState, Verdict
 from trainwright_backend.core.db import Write
-from trainwright_backend.core.errors import Conflict
+from trainwright_backend.core.errors import AppError, Conflict
 from trainwright_backend.runs.service import locked_run
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.transitions import move, stop
-from trainwright_backend.teams.slot_quota import reserve
+from trainwright_backend.teams.slot_quota import why_never_fits
 
 
 def pause_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
@@ -42,7 +42,7 @@ def resume_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
     """Queue a paused run again; it resumes from its newest checkpoint.
 
     Raises:
-        AppError: 403 ``quota_exceeded``: the team's quota has too few free slots; the run stays paused.
+        AppError: 403 ``quota_exceeded``: the team's limit is lower than what the run needs; it stays paused.
         Conflict: ``run_not_paused``.
     """
     run = locked_run(session, team_id, run_id)
@@ -53,5 +53,7 @@ def resume_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
         raise Conflict("run_not_paused", detail)
     if run.state is not RunState.PAUSED:
         raise Conflict("run_not_paused", f"This run is {run.state}: only a paused run can be resumed.")
-    reserve(session, team_id, run.device, run.slots, run.id)
+    why = why_never_fits(session, team_id, run.device, run.slots)
+    if why is not None:
+        raise AppError("quota_exceeded", 403, why)
     return move(session, run, RunState.QUEUED, f"Resumed by {by}")

@@ -1,8 +1,8 @@
-"""Submitting a run: resolve the spec, reserve the slots and store the row, all in one transaction.
+"""Submitting a run: resolve the spec and store the row, in one transaction.
 
-A submission over the team's quota, for a device that no node has, or for another team's dataset is refused
-immediately. One that has to wait for data or a free node is accepted. Until the first node joins, sizes are
-unknown, so every size is accepted and waits.
+A submission that can never fit the team's limit, for a device that no node has, or for another team's dataset is refused
+immediately. One that has to wait for data, for a free node, or for the team's other runs is accepted. Until the first node
+joins, sizes are unknown, so every size is accepted and waits.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ from trainwright_backend.runs.joined_nodes import (
 from trainwright_backend.runs.precision_choice import choose_precision
 from trainwright_backend.runs.tables import IdempotencyKey, NodeSize, Run, RunSummary
 from trainwright_backend.runs.transitions import add_event, add_run
-from trainwright_backend.teams.slot_quota import reserve
+from trainwright_backend.teams.slot_quota import why_never_fits
 
 NO_NODE = "no node has joined yet"
 LONGEST_KEY = 200
@@ -80,8 +80,7 @@ def submit_run(
 
     Raises:
         AppError: 422 ``idempotency_key_reused``: the key was used with another body; 410 ``run_deleted``.
-        AppError: 403 ``quota_exceeded``.
-        Invalid: the spec does not fit the installation.
+        Invalid: the spec does not fit the installation, or can never fit the team's limit.
     """
     earlier = find_by_idempotency_key(session, team_id, key, spec.model_dump(mode="json"))
     if earlier is not None:
@@ -103,10 +102,10 @@ def create_run(
     different shards from the same data.
 
     Raises:
-        AppError: 403 ``quota_exceeded``.
-        Invalid: the spec does not fit the installation.
+        Invalid: the spec does not fit the installation, or can never fit the team's limit.
     """
     resolved = resolve_spec(session, spec)
+    _check_limit(session, team_id, resolved)
     if prepared is None:
         data, preparation = resolve_data(session, team_id, resolved.data)
     else:
@@ -130,7 +129,6 @@ def create_run(
             bf16_peak_name=None,
         )
     )
-    reserve(session, team_id, run.device, run.slots, run.id)
     if key is not None:
         session.get_one(IdempotencyKey, (team_id, key)).run_id = run.id
     return run
@@ -185,6 +183,15 @@ def _check_nodes(session: Read, spec: RunSpec) -> None:
         )
 
 
+def _check_limit(session: Read, team_id: UUID, spec: RunSpec) -> None:
+    """Refuse more slots than the team may use at once."""
+    resources = spec.resources
+    why = why_never_fits(session, team_id, resources.device.value, resources.ranks)
+    if why is not None:
+        field = "slots_per_node" if resources.nodes == 1 else "nodes"
+        raise Invalid.at(f"resources.{field}", why, getattr(resources, field))
+
+
 def _unreachable_nodes(able: Sequence[JoinedNode], has_other_network: bool) -> str:
     """Why other nodes of the same size do not qualify, and the remedy."""
     text = ""
@@ -217,12 +224,13 @@ def with_warmup(spec: RunSpec) -> RunSpec:
 
 
 def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> SpecCheck:
-    """The spec that `submit_run` would store; the quota is not checked.
+    """The spec that `submit_run` would store.
 
     Raises:
         Invalid: it would be refused.
     """
     resolved = resolve_spec(session, spec)
+    _check_limit(session, team_id, resolved)
     data, preparation = check_data(session, team_id, resolved.data)
     if preparation is not None:
         _check_length(preparation, resolved)

@@ -1,7 +1,7 @@
 """The one gate through which the state of a run changes.
 
 `move` is one UPDATE of exactly one row, guarded by the state and the fence that were read. The same transaction
-writes its event, the quota ledger's row and, if the new state has no trainer, deletes the run's slots and
+writes its event and, if the new state has no trainer, frees the run's slots, with their quota, and deletes its
 unclaimed placements. `stop` starts every early end, with a verdict; `settle` completes it once all claimed
 placements of the run's fence are closed. Callers have read the run by `lock_run` in the same transaction.
 
@@ -19,7 +19,6 @@ from sqlalchemy import delete, exists, select, update
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import (
     FINAL,
-    HOLDS_QUOTA,
     MOVES,
     SETTLES_TO,
     WITHOUT_TRAINER,
@@ -85,20 +84,17 @@ def move(
 ) -> Run:
     """Change the state of ``run``.
 
-    A transition to `leased` increments the fence, one to `starting` the attempt. A transition out of the states
-    that hold quota releases the slots.
+    A transition to `leased` increments the fence, one to `starting` the attempt. One to a state without a trainer
+    frees the slots.
 
     Raises:
         Conflict: there is no such transition, or the run was changed concurrently.
     """
     if state not in MOVES[run.state]:
         raise Conflict("run_state", f"A run that is {run.state} cannot become {state}.")
-    before = run.state
     _write(session, run, state, message, verdict=verdict, reason=reason, retry_at=retry_at)
     if state in WITHOUT_TRAINER:
         _leave_nodes(session, run)
-    if before in HOLDS_QUOTA and state not in HOLDS_QUOTA:
-        release(session, run.team_id, run.device, run.slots, run.id)
     return run
 
 
@@ -244,13 +240,20 @@ def _state_event(run: Run, sequence: int) -> RunEvent:
 
 def _leave_nodes(session: Write, run: Run) -> None:
     """Free the run's slots, withdraw its unclaimed placements and end its attempt: none of its processes is alive."""
-    placements = select(Placement.id).where(Placement.run_id == run.id)
-    session.execute(delete(PlacementSlot).where(PlacementSlot.placement_id.in_(placements)))
-    session.execute(delete(Placement).where(Placement.run_id == run.id, Placement.claim_id.is_(None)))
+    release_slots(session, run)
     open_attempt = update(Attempt).where(Attempt.run_id == run.id, Attempt.ended.is_(None))
     session.execute(open_attempt.values(ended=now()))
     if run.state is RunState.SUCCEEDED:
         set_attempt_reason(session, run, EndCode.FINISHED)
+
+
+def release_slots(session: Write, run: Run) -> None:
+    """Free the run's slots, with their quota, and withdraw its unclaimed placements."""
+    placements = select(Placement.id).where(Placement.run_id == run.id)
+    freed = session.change(delete(PlacementSlot).where(PlacementSlot.placement_id.in_(placements)))
+    session.execute(delete(Placement).where(Placement.run_id == run.id, Placement.claim_id.is_(None)))
+    if freed:  # a node that was removed took its slots with it
+        release(session, run.team_id, run.device, run.slots, run.id)
 
 
 def set_attempt_reason(session: Write, run: Run, reason: EndCode) -> None:

@@ -62,7 +62,7 @@ def rename_team(session: Write, team_id: UUID, name: str) -> TeamOut:
 
 
 def set_quota(session: Write, slug: str, device: str, limit: int) -> QuotaOut:
-    """Change a team's limit. Running runs continue; the team gets new slots once its use is below the limit."""
+    """Change a team's limit. Running runs continue; waiting ones start once the use is below the limit."""
     if device not in DEVICES:
         raise NotFound(f"There is no device {device[:40]!r}. Choose one of {', '.join(DEVICES)}.")
     team_id = team_id_of(session, slug)

@@ -1,48 +1,61 @@
-"""The quota of slots of a team.
+"""The quota of slots of a team: how many its runs may hold at once.
 
-Slots are reserved in the transaction that submits a run, and released by the transition that ends it. So ``quota.used``
-always equals the sum of the ledger, and never exceeds the limit at the time of the reservation. A single UPDATE guards
-the limit, so two concurrent submissions cannot both pass it.
+A run holds its slots from its placement on nodes until it has left them; one that waits holds none. They are held in the
+transaction that places the run, and released in the one that takes it off its nodes. So ``quota.used`` always equals the sum
+of the ledger and the number of occupied slots, and never exceeds the limit at the time of the placement. A single UPDATE
+guards the limit, so two concurrent placements cannot both pass it.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import select, update
 
 from trainwright.contracts.api.people import Quota as QuotaOut
 from trainwright_backend.core.db import Read, Write
-from trainwright_backend.core.errors import AppError
 from trainwright_backend.teams.tables import LedgerEntry, Quota
 
 DEVICES = ("cuda", "cpu")
+SLOT_NOUNS = {"cuda": "GPU", "cpu": "CPU slot"}
 
 
-def reserve(session: Write, team_id: UUID, device: str, slots: int, run_id: UUID) -> None:
-    """Reserve ``slots`` of the team's quota for a run, in the caller's transaction.
+@dataclass
+class SlotBudget:
+    """What a team may hold and holds of one kind of device, in one round of placement."""
 
-    Raises:
-        AppError: 403 ``quota_exceeded``, with limit, used and requested slots.
-    """
+    limit: int
+    used: int
+
+
+def hold(session: Write, team_id: UUID, device: str, slots: int, run_id: UUID) -> bool:
+    """Hold ``slots`` of the team's quota for a run, in the caller's transaction, if as many are free."""
     free = Quota.used + slots <= Quota.slots_limit
     taken = session.change(
         update(Quota)
         .where(Quota.team_id == team_id, Quota.device == device, free)
         .values(used=Quota.used + slots)
     )
-    if not taken:
-        raise _quota_exceeded(get_quota(session, team_id, device), slots)
-    _add_entry(session, team_id, device, run_id, "reserve", slots)
+    if taken:
+        _add_entry(session, team_id, device, run_id, "reserve", slots)
+    return bool(taken)
 
 
 def release(session: Write, team_id: UUID, device: str, slots: int, run_id: UUID) -> None:
-    """Release what `reserve` reserved for the run. The caller must do this only once."""
+    """Release what `hold` held for the run. The caller must do this only once."""
     given = session.change(
         update(Quota)
         .where(Quota.team_id == team_id, Quota.device == device, Quota.used >= slots)
         .values(used=Quota.used - slots)
     )
-    assert given, "more was released than was reserved"
+    assert given, "more was released than was held"
     _add_entry(session, team_id, device, run_id, "release", -slots)
+
+
+def slot_budgets(session: Read, device: str) -> dict[UUID, SlotBudget]:
+    """The limit and use of each team."""
+    rows = select(Quota.team_id, Quota.slots_limit, Quota.used).where(Quota.device == device)
+    return {team_id: SlotBudget(limit, used) for team_id, limit, used in session.execute(rows)}
 
 
 def get_quota(session: Read, team_id: UUID, device: str) -> QuotaOut:
@@ -54,22 +67,32 @@ def get_quota(session: Read, team_id: UUID, device: str) -> QuotaOut:
     return QuotaOut(device=device, limit=limit, used=used)
 
 
-def _quota_exceeded(quota: QuotaOut, requested: int) -> AppError:
-    left = quota.limit - quota.used
-    if left > 0:
-        remedy = f"Request {left} or fewer, or wait until a run ends."
-    elif quota.limit:
-        remedy = "Wait until a run ends, or ask a site admin to raise the limit."
-    else:
-        remedy = "Ask a site admin to raise the limit."
-    return AppError(
-        "quota_exceeded",
-        403,
-        f"This run requests {requested} {quota.device} slots; your team can use {quota.limit}, and "
-        f"{quota.used} are in use by running and queued runs. "
-        f"{remedy}",
-        extensions={"device": quota.device, "limit": quota.limit, "used": quota.used, "asked": requested},
+def why_never_fits(session: Read, team_id: UUID, device: str, slots: int) -> str | None:
+    """Why a run of the team on so many slots could not even start alone, and what to do; None if it could."""
+    limit = get_quota(session, team_id, device).limit
+    if slots <= limit:
+        return None
+    remedy = f"Request {limit} or fewer, or ask" if limit else "Ask"
+    return (
+        f"This run needs {count_slots(device, slots)}; your team may use {count_slots(device, limit)} at once. "
+        f"{remedy} a site admin to raise the limit."
     )
+
+
+def waits_for_quota(device: str, slots: int, budget: SlotBudget, holders: Sequence[str]) -> str:
+    """What a run waits for whose team may not hold so many more slots, and which runs of the team hold them."""
+    needs = f"needs {count_slots(device, slots)}"
+    if slots > budget.limit:
+        return f"{needs}, and your team may use {budget.limit} at once; ask a site admin to raise the limit"
+    shown = ", ".join(holders[:3]) + (f" and {len(holders) - 3} more" if len(holders) > 3 else "")
+    by = f" by {shown}" if shown else ""
+    return f"{needs}; your team uses {budget.used} of its {budget.limit}{by}"
+
+
+def count_slots(device: str, slots: int) -> str:
+    """`1 GPU`, `4 CPU slots`."""
+    noun = SLOT_NOUNS.get(device, f"{device} slot")
+    return f"{slots} {noun}" if slots == 1 else f"{slots} {noun}s"
 
 
 def _add_entry(session: Write, team_id: UUID, device: str, run_id: UUID, reason: str, slots: int) -> None:

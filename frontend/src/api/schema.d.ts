@@ -1638,7 +1638,7 @@ export interface paths {
         put?: never;
         /**
          * Resume Run
-         * @description Queue a paused run again. If the team's quota is exhausted, the request is refused and the run stays paused.
+         * @description Queue a paused run again. If it needs more slots than the team's limit, the request is refused and it stays paused.
          */
         post: operations["resume_run"];
         delete?: never;
@@ -4610,7 +4610,7 @@ export interface components {
         };
         /**
          * Quota
-         * @description Slots of one device type that a team may occupy at the same time.
+         * @description Slots of one device type that a team may occupy at the same time. Further runs wait in the queue.
          */
         Quota: {
             /** Device */
@@ -4624,7 +4624,7 @@ export interface components {
             limit: number;
             /**
              * Used
-             * @description Slots of running and queued runs.
+             * @description Slots of the runs that are on a node. Runs that wait use none.
              */
             used: number;
         };

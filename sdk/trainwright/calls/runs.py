@@ -34,7 +34,7 @@ class RunCalls(TeamCalls):
         return self._do(run_id, "pause")
 
     def resume(self, run_id: str) -> Run:
-        """Queue a paused run again. If it exceeds the team's quota, the call fails and the run stays paused."""
+        """Queue a paused run again. If it needs more slots than the team's limit, the call fails and the run stays paused."""
         return self._do(run_id, "resume")
 
     def edit(

@@ -39,8 +39,6 @@ class Verdict(StrEnum):
 FINAL = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
 WITHOUT_TRAINER = frozenset({RunState.QUEUED, RunState.RETRY_WAIT, RunState.PAUSED}) | FINAL
 """States in which the run is not on a node."""
-HOLDS_QUOTA = frozenset(RunState) - FINAL - {RunState.PAUSED}
-"""States in which the run's slots count toward its team's quota."""
 ADVANCING = (RunState.QUEUED, RunState.LEASED, RunState.STARTING, RunState.RUNNING, RunState.COMPLETING)
 """The states of an undisturbed run, in order, before it succeeds."""
 

@@ -25,7 +25,7 @@ from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.migrations.run import config, migrate
 from trainwright_backend.nodes.tables import JoinToken, Node
 from trainwright_backend.runs.tables import Attempt, Placement, PlacementEnd, Run, RunEvent, RunSummary
-from trainwright_backend.teams.tables import SlotTime
+from trainwright_backend.teams.tables import LedgerEntry, Quota, SlotTime
 
 pytestmark = pytest.mark.both_databases
 
@@ -277,6 +277,24 @@ def old_run() -> list[tuple[str, dict[str, Any]]]:
         ("metric_mark", {"run_id": run_id, "number": 1, "attempt": 1, "offset": 1, "last_steps": steps}),
         ("run_summary", summary | {"values": {"loss": 2.5, "fp8_flushed": 0.25}}),
     ]
+
+
+def test_an_old_waiting_run_gives_back_its_slots_and_the_limit_stays(empty_url: str) -> None:
+    rows = [row for row in old_run() if row[0] in ("team", "run")]
+    team, run = rows[0][1]["id"], rows[1][1]
+    trains = run | {"id": uuid4(), "state": "running"}
+    entry = {"team_id": team, "device": "cpu", "reason": "reserve", "slots": 1, "time": now()}
+    rows += [
+        ("run", trains),
+        ("quota", {"team_id": team, "device": "cpu", "slots_limit": 4, "used": 2}),
+        *(("quota_ledger", entry | {"id": uuid4(), "run_id": one["id"]}) for one in (run, trains)),
+    ]
+    with upgraded(empty_url, rows, "0008") as database, database.read() as session:
+        quota = session.scalars(sa.select(Quota)).one()
+        assert (quota.slots_limit, quota.used) == (4, 1)
+        changes = sa.select(LedgerEntry.run_id, LedgerEntry.slots).order_by(LedgerEntry.slots)
+        found = [tuple(row) for row in session.execute(changes)]
+        assert found[0] == (run["id"], -1) and sum(slots for _, slots in found) == 1
 
 
 def old_node(name: str, inventory: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -410,7 +410,7 @@ def test_runs_are_placed_with_all_slots_in_order_and_show_why_they_wait(scene: S
     large, small = scene.submit(slots=2), scene.submit(slots=1)
     scene.control.sweep()
     assert scene.show(large)["sentence"] == "needs 2 slots, 1 free on 1 node"
-    assert scene.show(small)["sentence"] == "needs 1 slot, 1 free on 1 node; 2nd in line", "none overtakes"
+    assert scene.show(small)["sentence"] == "needs 1 slot, 1 free on 1 node; 2nd in line, behind pilot"
     tiny = Agent.join(scene.site, "node-b", cpu_slots=1)
     scene.control.sweep()
     assert [placed["run_id"] for placed in tiny.heartbeat()] == [small], (

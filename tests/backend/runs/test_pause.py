@@ -1,4 +1,4 @@
-"""A pause frees a run's slots and quota and loses no progress; resuming reserves them again or leaves the run paused."""
+"""A pause frees a run's slots and quota and loses no progress; resuming queues it again."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -62,8 +62,9 @@ def test_a_pause_in_any_state_frees_slots_and_quota_and_the_run_resumes(scene: S
         scene.check_invariants()
 
         assert resume(scene, run_id).json()["state"] == "queued"
-        assert scene.used() == 1
+        assert scene.used() == 0
         scene.control.sweep()
+        assert scene.used() == 1
         again = scene.agent.claim(run_id)
         assert again.finish(10) == "succeeded", arrange.__name__
         assert scene.used() == 0
@@ -106,18 +107,33 @@ def test_a_resumed_run_continues_from_the_saved_state(scene: Scene) -> None:
     assert (again.claim.attempt, again.claim.fence) == (2, 2)
 
 
-def test_resuming_over_the_quota_is_refused_and_the_run_stays_paused(scene: Scene) -> None:
+def test_a_resumed_run_waits_for_its_team_s_slots(scene: Scene) -> None:
+    work = scene.running(slots=2)
+    pause(scene, work.run_id)
+    work.ended("saved")
+    scene.site.admin.put(f"{scene.site.path}/quota/cpu", json={"limit": 2})
+    other = scene.start(slots=2)
+    assert resume(scene, work.run_id).json()["state"] == "queued"
+    scene.control.sweep()
+    waits = "needs 2 CPU slots; your team uses 2 of its 2 by pilot"
+    assert scene.show(work.run_id)["sentence"] == waits
+    scene.cancel(other.run_id)
+    assert other.ended("stopped") == "cancelled"
+    scene.control.sweep()
+    assert scene.show(work.run_id)["sentence"] == "placed on node-a"
+
+
+def test_resuming_more_than_the_team_s_limit_is_refused_and_the_run_stays_paused(scene: Scene) -> None:
     work = scene.running(slots=2)
     pause(scene, work.run_id)
     work.ended("saved")
     scene.site.admin.put(f"{scene.site.path}/quota/cpu", json={"limit": 1})
     refused = resume(scene, work.run_id)
     assert code(refused) == (403, "quota_exceeded")
-    assert "requests 2 cpu slots; your team can use 1" in refused.json()["detail"]
+    assert "needs 2 CPU slots; your team may use 1 CPU slot at once" in refused.json()["detail"]
     assert (scene.state(work.run_id), scene.used()) == ("paused", 0)
     scene.site.admin.put(f"{scene.site.path}/quota/cpu", json={"limit": 2})
     assert resume(scene, work.run_id).status_code == 202
-    assert scene.used() == 2
     scene.check_invariants()
 
 
@@ -341,7 +357,8 @@ def test_concurrent_pauses_and_resumes_keep_the_quota_consistent(scene: Scene) -
     run_id, _ = in_retry_wait(scene)
     for _ in range(5):
         at_once(*[partial(pause, scene, run_id), partial(resume, scene, run_id)] * 3)
-        assert scene.used() == (scene.state(run_id) == "queued")
+        assert scene.state(run_id) in ("queued", "paused")
+        assert scene.used() == 0
         scene.check_invariants()
 
 

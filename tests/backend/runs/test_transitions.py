@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 from sqlalchemy import select, update
 
 from tests.backend.scripted_agent import Scene
+from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.run_state import FINAL, HOLDS_QUOTA, MOVES, WITHOUT_TRAINER, RunState, Verdict
+from trainwright.contracts.run_state import FINAL, MOVES, WITHOUT_TRAINER, RunState, Verdict
 from trainwright_backend.core.db import Write, now
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import new_id, parse_id
+from trainwright_backend.nodes.placement import place
+from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import Placement, PlacementEnd, Run
 from trainwright_backend.runs.transitions import lock_run, move, settle, stop
-from trainwright_backend.teams.slot_quota import reserve
 
 pytestmark = pytest.mark.both_databases
 
@@ -23,7 +25,7 @@ CALLS = st.lists(
     st.one_of(
         st.sampled_from(list(RunState)),
         st.sampled_from(list(Verdict)),
-        st.sampled_from(["claim", "close"]),
+        st.sampled_from(["place", "claim", "close"]),
     ),
     max_size=14,
 )
@@ -65,13 +67,14 @@ def apply(session: Write, run: Run, call: RunState | Verdict | str) -> None:
         else:
             assert allowed
             assert run.fence == fence + (call is RunState.LEASED)
-            if state is RunState.PAUSED and call in HOLDS_QUOTA:
-                reserve(session, run.team_id, run.device, run.slots, run.id)  # as `resume_run` does
     elif isinstance(call, Verdict):
         if RunState.STOPPING in MOVES[state] or state is RunState.STOPPING:
             stop(session, run, call, EndCode.CRASHED, "stopped")
             stronger = verdict is None or call.strength > verdict.strength
             assert run.verdict in (None, call if stronger else verdict)
+    elif call == "place":
+        node_id = session.scalars(select(Node.id)).one()
+        place(session, run.id, [node_id], Timers(heartbeat_seconds=1_000))
     elif call == "claim" and state not in FINAL:
         session.add(claimed_placement(run))
         session.flush()

@@ -1,4 +1,4 @@
-"""The quota ledger: its sum equals the use, and never exceeds the limit of the reservation."""
+"""The quota ledger: its sum equals the use, and never exceeds the limit of the placement."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +10,8 @@ from sqlalchemy import func, select
 from tests.backend.conftest import Site
 from trainwright_backend.auth.tables import Team
 from trainwright_backend.core.db import Database
-from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import new_id
-from trainwright_backend.teams.slot_quota import release, reserve
+from trainwright_backend.teams.slot_quota import hold, release
 from trainwright_backend.teams.tables import LedgerEntry, Quota
 
 
@@ -30,33 +29,22 @@ def used_and_sum(database: Database, device: str = "cpu") -> tuple[int, int]:
 
 
 def take(database: Database, team_id: UUID, slots: int, run_id: UUID) -> bool:
-    try:
-        with database.write() as session:
-            reserve(session, team_id, "cpu", slots, run_id)
-    except AppError as error:
-        assert error.code == "quota_exceeded"
-        return False
-    return True
+    with database.write() as session:
+        return hold(session, team_id, "cpu", slots, run_id)
 
 
-def test_a_refusal_has_limit_used_and_requested_slots(database: Database, team_id: UUID) -> None:
+def test_slots_are_held_up_to_the_limit_itself(database: Database, team_id: UUID) -> None:
     assert take(database, team_id, 6, new_id())
-    with pytest.raises(AppError) as refused, database.write() as session:
-        reserve(session, team_id, "cpu", 4, new_id())
-    assert refused.value.status == 403
-    assert (
-        "requests 4 cpu slots; your team can use 8, and 6 are in use by running and queued runs. Request 2"
-        in refused.value.detail
-    )
-    assert refused.value.extensions == {"device": "cpu", "limit": 8, "used": 6, "asked": 4}
+    assert not take(database, team_id, 3, new_id())
     assert used_and_sum(database) == (6, 6)
-    assert take(database, team_id, 2, new_id()), "up to the limit itself"
+    assert take(database, team_id, 2, new_id())
+    assert used_and_sum(database) == (8, 8)
 
 
 def test_devices_are_counted_apart(database: Database, team_id: UUID) -> None:
     assert take(database, team_id, 8, new_id())
     with database.write() as session:
-        reserve(session, team_id, "cuda", 8, new_id())
+        assert hold(session, team_id, "cuda", 8, new_id())
     assert used_and_sum(database, "cuda") == used_and_sum(database, "cpu") == (8, 8)
 
 
@@ -78,20 +66,20 @@ def test_after_any_sequence_the_ledger_s_sum_equals_the_use(database: Database, 
 
 
 @pytest.mark.both_databases
-def test_concurrent_reservations_stay_within_the_limit(database: Database, team_id: UUID) -> None:
+def test_concurrent_placements_stay_within_the_limit(database: Database, team_id: UUID) -> None:
     with ThreadPoolExecutor(8) as pool:
         admitted = list(pool.map(lambda _: take(database, team_id, 1, new_id()), range(20)))
     assert sum(admitted) == 8
     assert used_and_sum(database) == (8, 8)
 
 
-def test_releasing_more_than_reserved_is_an_assertion_error(database: Database, team_id: UUID) -> None:
+def test_releasing_more_than_held_is_an_assertion_error(database: Database, team_id: UUID) -> None:
     with pytest.raises(AssertionError), database.write() as session:
         release(session, team_id, "cpu", 1, new_id())
     assert used_and_sum(database) == (0, 0)
 
 
-def test_a_site_admin_changes_the_limit_and_reserved_slots_stay(
+def test_a_site_admin_changes_the_limit_and_held_slots_stay(
     site: Site, database: Database, team_id: UUID
 ) -> None:
     assert take(database, team_id, 6, new_id())

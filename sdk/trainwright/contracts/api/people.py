@@ -148,12 +148,12 @@ class TeamChange(Strict):
 
 
 class Quota(Envelope):
-    """Slots of one device type that a team may occupy at the same time."""
+    """Slots of one device type that a team may occupy at the same time. Further runs wait in the queue."""
 
     device: str
     limit: int
     used: int
-    """Slots of running and queued runs."""
+    """Slots of the runs that are on a node. Runs that wait use none."""
 
     joined: int | None = None
     """Slots of this type on the joined nodes, whichever team uses them. Null in a list of teams."""

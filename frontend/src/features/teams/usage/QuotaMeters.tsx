@@ -30,9 +30,7 @@ export function QuotaMeters({ team }: { team: string }) {
             <Meter fraction={limit === 0 ? 0 : used / limit} label={`${DEVICE_LABELS[device]?.slots ?? device} in use`} className="max-w-48 min-w-16 flex-1" />
             <span className="whitespace-nowrap">
               {count(used)} <span className="text-soft">of {count(limit)} in use</span>
-              <span className="block text-small text-soft">
-                queued runs included{joined != null && joined < limit && `; ${count(joined)} on the nodes`}
-              </span>
+              {joined != null && joined < limit && <span className="block text-small text-soft">{count(joined)} on the nodes</span>}
             </span>
           </dd>
         </div>

@@ -1,0 +1,232 @@
+"""Choosing nodes for queued runs.
+
+Runs are placed in order of submission, with all their nodes and slots or not at all, and only within the limit of their
+team: a run over it waits for the team's other runs, and the team's later runs do not overtake it. Teams do not wait for each
+other's limits.
+
+A node that is drained or in quarantine gets no runs. A node does not get a run if it lacks the run's engine or the memory for
+its fullest rank. A node with too little host memory for the run's offload does not get it either, as long as other nodes have
+enough.
+
+A run that does not fit now reserves nodes, so that later small runs cannot starve a large one. Nodes that are too small for
+it stay available. A run on one node reserves all nodes that could ever run it. A run on several nodes reserves as many as it
+needs, among nodes that can reach each other, those with the most free slots first.
+
+A run on one node gets the fullest node with enough free slots, so that large gaps remain. A run on several nodes gets nodes
+from as few locations as possible, ordered by location, so that neighbouring ranks are near each other.
+
+The plan is made for all runs in one snapshot and changes nothing: `placement` executes it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from sqlalchemy import select
+
+from trainwright.contracts.agent_protocol import Timers
+from trainwright.contracts.api.datasets import PreparationState
+from trainwright.contracts.parallelism_spec import Device
+from trainwright.contracts.run_state import RunState
+from trainwright_backend.core.db import Read, now
+from trainwright_backend.datasets.tables import Preparation
+from trainwright_backend.nodes.node_capacity import NodeCapacity, within_reach
+from trainwright_backend.nodes.requirements import Needs, needs_of
+from trainwright_backend.nodes.service import free_slots, is_online, slots_of, taken_slots, takes_runs
+from trainwright_backend.nodes.tables import Node
+from trainwright_backend.nodes.waiting_reasons import in_line, waits_for
+from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
+from trainwright_backend.teams.slot_quota import SlotBudget, slot_budgets, waits_for_quota
+
+MAX_CONSIDERED = 200
+"""Runs at the head of a device's queue that one round considers."""
+
+
+@dataclass
+class Plan:
+    """The result of planning a round."""
+
+    placements: dict[UUID, tuple[UUID, ...]] = field(default_factory=dict)
+    """Nodes by run, in the order of their ranks, for the runs that can be placed."""
+    reasons: dict[UUID, str] = field(default_factory=dict)
+    """What the other runs wait for, if it has changed."""
+
+    def explain(self, run: Run, reason: str) -> None:
+        if run.waiting_reason != reason:
+            self.reasons[run.id] = reason
+
+
+@dataclass
+class DeviceQueue:
+    """The waiting runs of one device, in their order, and what they can get."""
+
+    runs: Sequence[Run]
+    available: list[NodeCapacity]
+    unavailable: list[NodeCapacity]
+    """Drained, in quarantine or offline."""
+    budgets: dict[UUID, SlotBudget]
+    """By team."""
+    holders: dict[UUID, list[str]]
+    """Names of the runs that hold slots, by team."""
+    full: set[UUID] = field(default_factory=set)
+    """Teams at their limit."""
+    waiting: dict[UUID, list[str]] = field(default_factory=dict)
+    """Names of the runs that wait, by team, as far as the round has come."""
+    wait_for_nodes: set[UUID] = field(default_factory=set)
+    """Teams with runs that wait for nodes, as far as the round has come."""
+
+    def budget_of(self, run: Run) -> SlotBudget:
+        return self.budgets.setdefault(run.team_id, SlotBudget(0, 0))
+
+    def quota_reason(self, run: Run, budget: SlotBudget) -> str:
+        """What a run waits for whose team is at its limit, and behind which of the team's waiting runs."""
+        holders = self.holders.get(run.team_id, [])
+        return waits_for_quota(run.device, run.slots, budget, holders) + self._place_in_team(run)
+
+    def node_reason(self, run: Run, suited: Sequence[NodeCapacity]) -> str:
+        """What a run waits for that no nodes can take, and behind whose runs."""
+        reason = waits_for(needs_of(run), suited, self.unavailable)
+        others = self.wait_for_nodes - {run.team_id}
+        self.wait_for_nodes.add(run.team_id)
+        return reason + (self._place_in_team(run) or ("; other teams' runs are ahead" if others else ""))
+
+    def _place_in_team(self, run: Run) -> str:
+        mine = self.waiting.setdefault(run.team_id, [])
+        mine.append(run.name)
+        return in_line(len(mine), mine[-2]) if len(mine) > 1 else ""
+
+
+def plan(session: Read, timers: Timers) -> Plan:
+    """Choose nodes for the runs at the head of the queues, and the waiting reasons of those that do not fit."""
+    found = Plan()
+    for run, preparation in _still_preparing(session):
+        found.explain(run, _preparing(preparation))
+    queues = [queue for device in (Device.CUDA, Device.CPU) if (queue := _queue(session, device))]
+    if not queues:
+        return found
+    nodes = session.scalars(select(Node).order_by(Node.id)).all()
+    taken = taken_slots(session)
+    online = [
+        NodeCapacity(
+            node, {device: free_slots(node, device, taken.get(node.id, set())) for device in slots_of(node)}
+        )
+        for node in nodes
+        if is_online(node, now(), timers)
+    ]
+    available = [capacity for capacity in online if takes_runs(capacity.node)]
+    usable = {capacity.node.id for capacity in available}
+    unavailable = [NodeCapacity(node, {}) for node in nodes if node.id not in usable]
+    for runs in queues:
+        device = runs[0].device
+        budgets, holders = slot_budgets(session, device), _holders(session, device)
+        _plan_queue(found, DeviceQueue(runs, available, unavailable, budgets, holders))
+    return found
+
+
+def _holders(session: Read, device: str) -> dict[UUID, list[str]]:
+    """Names of the runs that hold slots, by team, oldest first."""
+    placed = select(Placement.run_id).join(PlacementSlot, PlacementSlot.placement_id == Placement.id)
+    rows = select(Run.team_id, Run.name).where(Run.device == device, Run.id.in_(placed)).order_by(Run.id)
+    found: dict[UUID, list[str]] = {}
+    for team_id, name in session.execute(rows):
+        found.setdefault(team_id, []).append(name)
+    return found
+
+
+def _queue(session: Read, device: Device) -> Sequence[Run]:
+    """The head of a device's queue: unplaced runs with prepared data, oldest first."""
+    placed = select(Placement.run_id).where(Placement.claim_id.is_(None))
+    waiting = (
+        select(Run)
+        .join(Preparation, Preparation.id == Run.preparation_id)
+        .where(Run.state == RunState.QUEUED, Run.device == device, Run.id.not_in(placed))
+        .where(Preparation.state == PreparationState.READY)
+    )
+    return session.scalars(waiting.order_by(Run.id).limit(MAX_CONSIDERED)).all()
+
+
+def _still_preparing(session: Read) -> list[tuple[Run, Preparation]]:
+    at_work = (PreparationState.WAITING, PreparationState.WORKING)
+    rows = (
+        select(Run, Preparation)
+        .join(Preparation, Preparation.id == Run.preparation_id)
+        .where(Run.state == RunState.QUEUED, Preparation.state.in_(at_work))
+        .order_by(Run.id)
+        .limit(MAX_CONSIDERED)
+    )
+    return [(run, preparation) for run, preparation in session.execute(rows).all()]
+
+
+def _plan_queue(found: Plan, line: DeviceQueue) -> None:
+    """Plan the runs of one device, in their order."""
+    for run in line.runs:
+        needs = needs_of(run)
+        budget = line.budget_of(run)
+        if run.team_id in line.full or budget.used + run.slots > budget.limit:
+            line.full.add(run.team_id)
+            found.explain(run, line.quota_reason(run, budget))
+            continue
+        suited = _suited(line.available, line.unavailable, needs)
+        chosen = _fitting(suited, needs)
+        if chosen:
+            found.placements[run.id] = tuple(capacity.node.id for capacity in chosen)
+            budget.used += run.slots
+            line.holders.setdefault(run.team_id, []).append(run.name)
+            for capacity in chosen:
+                del capacity.free[needs.device][: needs.slots]
+            continue
+        found.explain(run, line.node_reason(run, suited))
+        for capacity in _to_reserve(suited, needs):
+            capacity.reserved_devices.add(needs.device)
+
+
+def _suited(
+    available: list[NodeCapacity], unavailable: list[NodeCapacity], needs: Needs
+) -> list[NodeCapacity]:
+    """The nodes with enough host memory for the run's offload; all nodes if none has enough, since the plan
+    warned of it."""
+    if not needs.host_bytes:
+        return available
+    able = [capacity for capacity in available if capacity.could_offload(needs)]
+    others = [capacity for capacity in unavailable if capacity.could_offload(needs)]
+    return able if len(able) >= needs.nodes or len(able) + len(others) >= needs.nodes else available
+
+
+def _fitting(available: list[NodeCapacity], needs: Needs) -> list[NodeCapacity]:
+    """The nodes for the run, in the order of their ranks; none if it does not fit now."""
+    able = within_reach([capacity for capacity in available if capacity.can_run_now(needs)], needs)
+    if len(able) < needs.nodes:
+        return []
+    able.sort(key=lambda capacity: (len(capacity.free[needs.device]), capacity.node.name))
+    chosen = able[: needs.nodes] if needs.nodes == 1 else _near_each_other(able, needs.nodes)
+    return sorted(chosen, key=lambda capacity: (capacity.location, capacity.node.name))
+
+
+def _near_each_other(able: list[NodeCapacity], count: int) -> list[NodeCapacity]:
+    """``count`` of the nodes: of the smallest location that has enough of them, otherwise of as few as possible."""
+    by_location: dict[str, list[NodeCapacity]] = {}
+    for capacity in able:
+        by_location.setdefault(capacity.location, []).append(capacity)
+    locations = sorted(by_location.values(), key=len)
+    enough = next((nodes for nodes in locations if len(nodes) >= count), None)
+    if enough is not None:
+        return enough[:count]
+    return [capacity for nodes in reversed(locations) for capacity in nodes][:count]
+
+
+def _to_reserve(suited: list[NodeCapacity], needs: Needs) -> list[NodeCapacity]:
+    """The nodes that are kept free for a run that does not fit now."""
+    able = within_reach([capacity for capacity in suited if capacity.could_run(needs)], needs)
+    if needs.nodes == 1:
+        return able
+    if len(able) < needs.nodes:  # they would wait for nodes that do not exist
+        return []
+    able = [capacity for capacity in able if needs.device not in capacity.reserved_devices]
+    able.sort(key=lambda capacity: (-len(capacity.free[needs.device]), capacity.node.name))
+    return able[: needs.nodes]
+
+
+def _preparing(preparation: Preparation) -> str:
+    if preparation.shards_total is None:
+        return "preparing its data"
+    return f"preparing, {preparation.shards_done} of {preparation.shards_total} shards"
