@@ -256,7 +256,6 @@ CELLS: dict[str, Cell] = SINGLE_AXES | COMBINATIONS | LOW_PRECISION | DEEPSPEED 
 
 SHORT = (
     "data 2, clipped",
-    "tensor 2",
     "ZeRO 2 over 2",
     "deepspeed, ZeRO 2 over 2",
     "tensor 2 × zbv 2",

@@ -20,6 +20,7 @@ def _rows(page: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+@pytest.mark.slow(target="parity")
 def test_each_pair_is_trained_judged_and_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     committed = run.PAGE.read_text()
     page = tmp_path / run.PAGE.name

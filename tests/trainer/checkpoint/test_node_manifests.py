@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+import pytest
 import torch.distributed as dist
 
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry
@@ -15,6 +16,7 @@ FILES = 120_000
 """Their digests are random, so even the compressed manifest is above torch's limit of 8 MiB per value."""
 
 
+@pytest.mark.slow(target="layouts")
 def test_large_manifests_are_exchanged_step_after_step() -> None:
     store: Any = dist.TCPStore("127.0.0.1", 0, is_master=True)
     before = store.num_keys()

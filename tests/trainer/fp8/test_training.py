@@ -109,6 +109,7 @@ def test_ranks_hold_equal_weights_and_learn_what_one_process_learns(
     assert distance(alone, together) < rounding_bound(alone)
 
 
+@pytest.mark.slow(target="layouts")
 def test_the_bound_is_narrow_enough_to_see_a_wrong_learning_rate(tmp_path: Path, data: Path) -> None:
     right = make_job(tmp_path / "right", data, precision=fp8(level="O2"))
     wrong = make_job(
@@ -136,7 +137,7 @@ RECIPES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-RECIPES_IN_MAKE_TEST = [RECIPES[2], RECIPES[-1]]
+RECIPES_IN_MAKE_TEST = [RECIPES[-1]]
 """Both levels with state in 8 bits, with the variations that the FP8 settings allow."""
 
 
@@ -198,6 +199,7 @@ def test_moments_and_the_number_of_updates_are_part_of_what_is_resumed(
     assert losses(miscounted) != losses(straight)[STEPS:]
 
 
+@pytest.mark.slow(target="layouts")
 def test_headroom_is_part_of_what_is_resumed(tmp_path: Path, data: Path) -> None:
     job_file = make_job(tmp_path / "first", data, precision=fp8(), checkpoint={"every_steps": STEPS})
     training = build_here(job_file)
@@ -250,7 +252,7 @@ def test_a_model_takes_no_memory_beside_its_state(tmp_path: Path, data: Path) ->
     ("level", "before", "after"),
     partly_slow(
         [(level, *ranks) for level in ("O2", "O3") for ranks in ((1, 2), (4, 2), (2, 1))],
-        [("O3", 2, 1)],
+        [],
     ),
 )
 def test_a_run_continues_with_another_number_of_ranks(

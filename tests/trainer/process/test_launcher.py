@@ -90,6 +90,7 @@ def test_two_ranks_equal_one_process(alone: Path, straight: Path) -> None:
     assert held_out[1] == pytest.approx(held_out[0], abs=3e-5)
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_run_continues_with_another_number_of_ranks(tmp_path: Path, data: Path, alone: Path) -> None:
     """Tolerance as above."""
     point = resume_from(alone.parent / "out/checkpoints/step-10", tmp_path)

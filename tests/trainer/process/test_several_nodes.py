@@ -85,6 +85,7 @@ def test_the_nodes_checkpoint_is_one(
     assert losses(resumed[0]) == losses(one_node)[10:]
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_node_verifies_the_files_that_it_fetched(tmp_path: Path, data: Path, one_node: Path) -> None:
     """Its own copies of all ranks' files: the other node's may be whole."""
     jobs = jobs_of_two_nodes(tmp_path, data)

@@ -58,7 +58,7 @@ def _state(training: Training) -> dict[str, torch.Tensor]:
     return {item.name: item.tensor.clone() for item in training.engine.updater.state()}
 
 
-@pytest.mark.parametrize("precision", partly_slow(PRECISIONS, ["fp32", "O3, delayed"]))
+@pytest.mark.parametrize("precision", partly_slow(PRECISIONS, ["fp32"]))
 def test_an_error_that_does_not_repeat_leaves_no_trace(tmp_path: Path, data: Path, precision: str) -> None:
     job_files = [
         write_job(tmp_path / name, data, precision=PRECISIONS[precision]) for name in ("good", "bad")

@@ -40,7 +40,7 @@ LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
     "zero 3": (2, {"parallelism": {"zero_stage": 3, "shard": 2}}),
     "deepspeed": (2, {"parallelism": {"engine": "deepspeed", "zero_stage": 2}}),
 }
-IN_MAKE_TEST = ("one process", "fp8", "zero 3", "stages and tensor")
+IN_MAKE_TEST = ("one process", "stages and tensor")
 
 
 def _train(mesh: Mesh, job_file: Path, asked_from: int | None) -> Outcome:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from torch import Tensor
 
+from tests.selection import partly_slow
 from tests.trainer.fault_injection import inject_fault, own
 from tests.trainer.jobs import write_job
 from tests.trainer.ranks import on_mesh
@@ -77,6 +78,9 @@ LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
     "O3, tensor 2": (2, fp8("O3") | {"parallelism": {"tensor": 2}}),
     "O3, pipeline 2": (2, fp8("O3") | {"parallelism": {"pipeline": 2}}),
 }
+TOGETHER = [layout for layout in LAYOUTS if "process" not in layout]
+LEFT_TO_LAYOUTS = "O3, tensor 2"
+"""``make test`` has FP8 over data ranks and stages, and tensor ranks in float32."""
 
 
 class Fault(NamedTuple):
@@ -183,13 +187,18 @@ def _alone(layout: str) -> str:
     return "O3, one process" if layout.startswith("O3") else "one process"
 
 
-@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if "process" not in layout])
+@pytest.mark.parametrize(
+    "layout", partly_slow(TOGETHER, [name for name in TOGETHER if name != LEFT_TO_LAYOUTS])
+)
 def test_all_ranks_report_the_numbers_of_one_process(layout: str, results: Callable[..., Any]) -> None:
     (wanted,) = results(_alone(layout))[None]
     assert not complaints(results(layout)[None], wanted, _noise(layout))
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault",
+    partly_slow(FAULTS, [name for name, fault in FAULTS.items() if fault.layout != LEFT_TO_LAYOUTS]),
+)
 def test_a_sum_that_is_left_out_is_missed(fault: str, results: Callable[..., Any]) -> None:
     layout = FAULTS[fault].layout
     (wanted,) = results(_alone(layout))[None]

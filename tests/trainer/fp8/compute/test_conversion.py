@@ -269,6 +269,7 @@ def test_a_converted_block_compiles_whole_and_once_for_all_layers() -> None:
         assert distance(gradient, expected) < 2**-8
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("kind", [RecomputeKind.NONE, RecomputeKind.SELECTIVE])
 def test_compiled_blocks_and_chunks_of_the_loss_learn_what_eager_ones_do(kind: RecomputeKind) -> None:
     """All passes over a model combined, as in a run on a GPU, except for the generated code."""

@@ -63,7 +63,6 @@ def stage_0(job: Callable[..., Path]) -> Callable[..., list[Learned]]:
 IN_MAKE_TEST = (
     "stage 1 over 2",
     "stage 2, 2 replicas of 2",
-    "stage 3, tensor 2",
 )
 
 

@@ -118,7 +118,7 @@ in_make_layouts = pytest.mark.slow(target="layouts")
         (ONE_F_ONE_B, 1, TIED, _keep_tied_gradients_apart),
         pytest.param(ZBV, 2, {}, _complete_with_input_gradients, marks=in_make_layouts),
         pytest.param(ONE_F_ONE_B, 1, {}, _drop_an_activation, marks=in_make_layouts),
-        (INTERLEAVED, 1, {}, _misroute_gradients),
+        pytest.param(INTERLEAVED, 1, {}, _misroute_gradients, marks=in_make_layouts),
     ],
     ids=["tied gradients apart", "reduced too early", "activation dropped", "gradient misrouted"],
 )

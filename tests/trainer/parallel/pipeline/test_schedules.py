@@ -66,6 +66,7 @@ def test_stages_on_two_ranks_equal_the_whole_model_bit_for_bit(
         assert_equal(job_file, ranks, like, learned)
 
 
+@pytest.mark.slow(target="layouts")
 def test_stages_on_four_ranks_equal_the_whole_model_and_ranks_between_the_ends_read_nothing(
     tmp_path: Path, data: Path, whole: Whole
 ) -> None:
@@ -101,6 +102,7 @@ def test_two_pipelines_equal_two_whole_models_bit_for_bit(tmp_path: Path, data: 
             assert_close(job_file, whole(precision={"kind": "fp32"})[0])
 
 
+@pytest.mark.slow(target="layouts")
 def test_tied_embeddings_move_alike_at_both_ends(tmp_path: Path, data: Path, whole: Whole) -> None:
     """In one process each backward pass adds both gradients at once; here each end accumulates its own."""
     like, _ = whole(**TIED)
@@ -128,6 +130,7 @@ def test_ranks_between_the_places_of_a_tied_weight_make_the_same_groups(tmp_path
     assert all(torch.equal(copies[0], copy) for copy in copies)
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_checkpoint_of_any_split_resumes_in_any_other_and_in_one_process(
     tmp_path: Path, data: Path
 ) -> None:
