@@ -24,8 +24,6 @@ from trainwright_backend.core.ids import parse_id
 from trainwright_backend.datasets.preparations import preparation_files
 from trainwright_backend.datasets.tables import FileChunk, Preparation, PreparationChunk
 
-pytestmark = pytest.mark.both_databases
-
 KILLS = int(os.environ.get("TRAINWRIGHT_WORKER_KILLS", "8"))
 
 

@@ -114,6 +114,7 @@ def readers(path: str) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow(target="databases")
 def test_a_killed_preview_leaves_no_process_behind(
     editor: DatasetEditor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,8 +21,6 @@ from trainwright_backend.datasets.jobs.runner import JobRunner, run_and_record_f
 from trainwright_backend.datasets.jobs.turns import Turns
 from trainwright_backend.datasets.tables import DatasetVersion, FileChunk, ParsedFile
 
-pytestmark = pytest.mark.both_databases
-
 
 @pytest.fixture
 def other(editor: DatasetEditor) -> DatasetEditor:
@@ -63,6 +61,7 @@ def state_of(editor: DatasetEditor, dataset: Json) -> str:
     return str(version["preparations"][0]["state"] if version["preparations"] else version["state"])
 
 
+@pytest.mark.both_databases
 def test_teams_take_turns_however_much_one_has_queued(editor: DatasetEditor, other: DatasetEditor) -> None:
     for number in range(6):
         editor.make(f"many-{number}", ready=False, **{"a.jsonl": letters(3, first=10 * number)})
@@ -171,6 +170,7 @@ def sweeping(job_runner: JobRunner, monkeypatch: pytest.MonkeyPatch) -> Iterator
     thread.join()
 
 
+@pytest.mark.both_databases
 def test_a_worker_finds_work_without_a_message(editor: DatasetEditor, sweeping: threading.Thread) -> None:
     """The tests' application has no broker."""
     made = editor.make(ready=False, **{"a.jsonl": letters(30)})

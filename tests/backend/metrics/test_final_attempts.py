@@ -178,7 +178,6 @@ def check_any_sequence(scene: Scene, examples: int = 8) -> None:
     check()
 
 
-@pytest.mark.both_databases
 def test_any_sequence_leaves_the_points_of_the_final_attempts(scene: Scene) -> None:
     check_any_sequence(scene)
 

@@ -21,9 +21,8 @@ from trainwright_backend.main import create_app
 from trainwright_backend.nodes import planning
 from trainwright_backend.runs.tables import Run
 
-pytestmark = pytest.mark.both_databases
 
-
+@pytest.mark.both_databases
 def test_one_loop_leads_and_the_next_takes_over(scene: Scene) -> None:
     state = scene.site.app.state
     first, second = Leader(state.database, state.settings), Leader(state.database, state.settings)
@@ -34,6 +33,7 @@ def test_one_loop_leads_and_the_next_takes_over(scene: Scene) -> None:
     second.resign()
 
 
+@pytest.mark.both_databases
 def test_a_commit_that_matters_wakes_the_loop(scene: Scene) -> None:
     slow = scene.site.app.state.settings.timers.model_copy(update={"sweep_seconds": 1_000.0})
     settings = scene.site.app.state.settings.model_copy(update={"control_loop": True, "timers": slow})
@@ -185,6 +185,7 @@ def test_runs_waiting_for_data_do_not_hide_runs_that_could_start(
     assert scene.show(early[0])["sentence"] == "preparing its data"
 
 
+@pytest.mark.both_databases
 def test_two_loops_that_place_at_once_place_each_run_once(scene: Scene) -> None:
     loops = [Control(scene.site.app) for _ in range(4)]
     runs = [scene.submit() for _ in range(2)]

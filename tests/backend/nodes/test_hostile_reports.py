@@ -13,8 +13,6 @@ from tests.backend.scripted_agent import Scene, Work, inventory, losses
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import Outcome
 
-pytestmark = pytest.mark.both_databases
-
 HOSTILE_TEXT = ("\ud800", "a\0b", "x" * 100_000)
 HOSTILE_NUMBERS = (2**70, -1, float("nan"))
 
@@ -109,6 +107,7 @@ def test_no_inventory_causes_a_server_error(scene: Scene) -> None:
     scene.agent.heartbeat(inventory=inventory())
 
 
+@pytest.mark.both_databases
 def test_the_end_of_an_attempt_needs_a_possible_step_and_possible_sizes(scene: Scene) -> None:
     work = scene.running()
     claim = {"claim_id": work.claim.claim_id, "fence": work.claim.fence}

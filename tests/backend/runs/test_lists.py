@@ -16,8 +16,6 @@ from trainwright.contracts.api.runs import RunSort
 from trainwright_backend.core.ids import new_id, parse_id, public_id
 from trainwright_backend.runs.tables import Run, RunEvent, RunSummary
 
-pytestmark = pytest.mark.both_databases
-
 STATES = ("cancelled", "failed", "succeeded")
 
 
@@ -87,6 +85,7 @@ COLUMN: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("order", ["asc", "desc"])
 def test_every_order_has_every_run_once_with_missing_values_last(
     scene: Scene, crowd: list[dict[str, Any]], order: str
@@ -101,6 +100,7 @@ def test_every_order_has_every_run_once_with_missing_values_last(
         assert found == [run["name"] for run in [*numbered, *without]], sort
 
 
+@pytest.mark.both_databases
 def test_filters_are_combined(scene: Scene, crowd: list[dict[str, Any]]) -> None:
     newest = sorted(crowd, key=lambda run: run["id"], reverse=True)
 

@@ -19,8 +19,6 @@ from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import Placement, PlacementEnd, Run
 from trainwright_backend.runs.transitions import lock_run, move, settle, stop
 
-pytestmark = pytest.mark.both_databases
-
 CALLS = st.lists(
     st.one_of(
         st.sampled_from(list(RunState)),
@@ -115,6 +113,7 @@ def claimed_placement(run: Run) -> Placement:
     )
 
 
+@pytest.mark.both_databases
 def test_a_move_of_a_stale_run_is_refused(scene: Scene) -> None:
     run_id = parse_id("run", scene.submit())
     with scene.database.read() as session:

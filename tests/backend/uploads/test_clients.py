@@ -100,6 +100,7 @@ def test_tuspy_continues_in_another_process_from_its_own_store(
     assert digests(site) == [digest_of(file)]
 
 
+@pytest.mark.slow(target="databases")
 def test_the_server_s_memory_stays_flat(site: Site, server: Server, tmp_path: Path) -> None:
     """256 MiB in one request."""
     file = tmp_path / "large.bin"

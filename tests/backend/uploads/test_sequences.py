@@ -31,6 +31,7 @@ def surroundings(site: Site) -> Iterator[tuple[Site, Server, Proxy, Tus]]:
             yield site, server, proxy, Tus(http, f"{site.path}/uploads")
 
 
+@pytest.mark.slow(target="databases")
 def test_after_any_sequence_offset_and_bytes_are_correct(
     surroundings: tuple[Site, Server, Proxy, Tus],
 ) -> None:
