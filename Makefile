@@ -62,8 +62,8 @@ pauses: tools ## pause and resume a run at random moments (PAUSES=n: at n) and c
 	@TRAINWRIGHT_PAUSES=$(PAUSES) \
 	  $(BIN)/pytest -n 0 -s -m "slow(target='$@')" tests/faults $(PYTEST_ARGS)
 
-faults: tools ## kill each process that works for a run, and the platform itself; the demo; runs of older data folders
-	@$(PYTEST) -m "slow(target='$@')" tests/faults tests/integration $(PYTEST_ARGS)
+faults: tools ## kill each process that works for a run, and the platform itself; the demo; older data folders; hostile files
+	@$(PYTEST) -m "slow(target='$@')" tests/faults tests/integration tests/prepare $(PYTEST_ARGS)
 
 browsers: tools frontend chromium ## browser tests of every page in every size and colour scheme, and of long runs
 	@$(PYTEST) -m "slow(target='$@')" tests/e2e $(PYTEST_ARGS)

@@ -43,6 +43,7 @@ def test_a_person_brings_data_in(browser: Browser) -> None:
     browser.run("datasets.spec.ts")
 
 
+@only_audited
 def test_a_person_writes_copies_filters_and_deletes_runs(browser: Browser, tmp_path: Path) -> None:
     dataset = browser.team.upload("letters", [write_letters(tmp_path / "letters.jsonl")])
     run = browser.team.submit(small_spec(dataset, name="short", resources=ONE_SLOT))

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.prepare.test_decompress import rle_frame
+from tests.selection import partly_slow
 
 MEBIBYTE = 2**20
 GROWTH_MIB = 240
@@ -141,7 +142,15 @@ def base_mib(tmp_path_factory: pytest.TempPathFactory) -> int:
     return _measure(READ, folder / "a.jsonl", folder)[1]
 
 
-@pytest.mark.parametrize(("name", "content", "rows", "error"), CASES, ids=[case[0] for case in CASES])
+LONGEST = ("lines.txt", "open.csv")
+"""Cases that ``make faults`` has: they take a dozen CPU seconds each."""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rows", "error"),
+    partly_slow(CASES, [case for case in CASES if case[0] not in LONGEST], "faults"),
+    ids=[case[0] for case in CASES],
+)
 def test_a_hostile_file_takes_bounded_memory(
     tmp_path: Path,
     base_mib: int,
