@@ -27,15 +27,15 @@ LONG_FILE_SECONDS = 5.0
 CPU_BUDGETS: dict[str, float] = {
     "tests/agent": 120,
     "tests/architecture": 45,
-    "tests/backend": 950,
+    "tests/backend": 840,
     "tests/benchmarks": 40,
-    "tests/e2e": 300,
-    "tests/integration": 240,
-    "tests/parity": 120,
+    "tests/e2e": 190,
+    "tests/integration": 190,
+    "tests/parity": 110,
     "tests/planner": 15,
-    "tests/prepare": 250,
+    "tests/prepare": 180,
     "tests/sdk": 15,
-    "tests/trainer": 1_450,
+    "tests/trainer": 1_050,
 }
 """CPU seconds of ``make test`` by folder. A folder that uses half as much again fails the session.
 
