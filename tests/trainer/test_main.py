@@ -89,10 +89,12 @@ def test_gpus_are_numbered_as_on_the_bus_before_cuda_is_asked(monkeypatch: pytes
 @pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize(("visible", "indices"), [("0", [0]), ("", [])])
 def test_the_selftest_lists_what_is_visible(visible: str, indices: list[int]) -> None:
-    command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", "1"]
+    command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", "0"]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": visible}
     done = subprocess.run(command, capture_output=True, check=True, timeout=100, env=environment)
-    assert [gpu["index"] for gpu in json.loads(done.stdout)["cuda"]] == indices
+    found = json.loads(done.stdout)
+    assert [gpu["index"] for gpu in found["cuda"]] == indices
+    assert set(found["cpu"]["flops_per_second"].values()) == {0.0}, "without slots the CPU is not measured"
 
 
 @pytest.mark.parametrize("command", ["main", "launch"])

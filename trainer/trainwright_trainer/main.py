@@ -65,7 +65,10 @@ def _parser() -> argparse.ArgumentParser:
 
     selftest = commands.add_parser("selftest", help="list the devices and measure the CPU")
     selftest.add_argument(
-        "--slots", type=int, default=min(2, os.cpu_count() or 1), help="CPU slots of this node"
+        "--slots",
+        type=int,
+        default=min(2, os.cpu_count() or 1),
+        help="CPU slots of this node; 0: do not measure",
     )
     selftest.add_argument(
         "--health", action="store_true", help="also check memory, products and links of GPUs"

@@ -177,10 +177,9 @@ def _hardware(settings: Settings) -> PeakRecord:
 
 def self_test(settings: Settings, *options: str) -> SelfTest | None:
     """Run the trainer's self-test; None if it fails."""
-    slots = max(1, settings.cpu_slots)
-    log.info("running the trainer's self-test with %d CPU slots busy", slots)
+    log.info("running the trainer's self-test with %d CPU slots busy", settings.cpu_slots)
     module = f"{settings.trainer_module}.main"
-    command = [sys.executable, "-P", "-m", module, "selftest", "--slots", str(slots), *options]
+    command = [sys.executable, "-P", "-m", module, "selftest", "--slots", str(settings.cpu_slots), *options]
     try:
         done = subprocess.run(
             command,

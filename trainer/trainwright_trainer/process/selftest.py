@@ -37,8 +37,11 @@ _LONGEST_SECONDS = 10.0
 
 
 def selftest(slots: int) -> dict[str, Any]:
-    """Measurements for ``slots`` CPU slots, and the GPUs that ranks can use, numbered like their slots."""
-    threads = max(1, len(os.sched_getaffinity(0)) // slots)
+    """Measurements for ``slots`` CPU slots, and the GPUs that ranks can use, numbered like their slots.
+
+    A node without CPU slots needs no measurement of its CPU; its rates are 0, which means unknown.
+    """
+    threads = max(1, len(os.sched_getaffinity(0)) // max(1, slots))
     rates = measure_rates(slots, threads)
     cpu = {"name": cpu_name(), "slots": slots, "threads_per_slot": threads, "flops_per_second": rates}
     return {"cpu": cpu, "cuda": _gpus()}
@@ -61,7 +64,9 @@ def _gpus() -> list[dict[str, Any]]:
 
 
 def measure_rates(slots: int, threads: int) -> dict[str, float]:
-    """FLOP/s of one slot by dtype while all slots are busy, whatever else runs on the machine."""
+    """FLOP/s of one slot by dtype while all slots are busy, whatever else runs on the machine; 0 without slots."""
+    if slots == 0:
+        return dict.fromkeys((*_DTYPES, "fp8"), 0.0)
     count = slots * threads
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(count)
