@@ -82,3 +82,9 @@ def test_agents_need_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     done = CliRunner().invoke(app, ["run", "--data", str(tmp_path / "node")])
     assert done.exit_code == 1
     assert "WSL2" in done.output
+
+
+def test_the_help_names_the_defaults() -> None:
+    done = CliRunner().invoke(app, ["join", "--help"], env={"COLUMNS": "200"})
+    assert "Ranks that may run on the CPU at once. Default: 2." in done.output
+    assert "Default: that of its route to the server." in done.output

@@ -36,13 +36,13 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_comp
 
 Data = Annotated[Path, typer.Option(help="The agent's data folder; created if it is missing.")]
 CpuSlots = Annotated[
-    int | None, typer.Option(min=0, help="Ranks that may run on the CPU at once [default: 2].")
+    int | None, typer.Option(min=0, help="Ranks that may run on the CPU at once. Default: 2.")
 ]
 PeerAddress = Annotated[
     str | None,
     typer.Option(
-        help="Address at which other nodes reach this one, for runs on several nodes"
-        " [default: that of its route to the server]."
+        help="Address at which other nodes reach this one, for runs on several nodes."
+        " Default: that of its route to the server."
     ),
 ]
 Location = Annotated[

@@ -65,7 +65,7 @@ def drain(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
     """Drain a node: it gets no new runs, and its current runs continue."""
     with open_client(server, key) as client:
         drained = client.set_draining(_node_id(client, node), True)
-        typer.echo(f"{drained.name} gets no new runs; {len(drained.runs)} are on it.")
+        typer.echo(f"{drained.name} gets no new runs; {_on_it(drained)}.")
 
 
 @app.command("undrain")
@@ -80,7 +80,7 @@ def quarantine(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
     """Quarantine a node: it gets no runs until it passes a self-test. Its current runs continue."""
     with open_client(server, key) as client:
         found = client.set_quarantined(_node_id(client, node), True)
-        typer.echo(f"{found.name} gets no runs until it passes a self-test; {len(found.runs)} are on it.")
+        typer.echo(f"{found.name} gets no runs until it passes a self-test; {_on_it(found)}.")
 
 
 @app.command("release")
@@ -147,6 +147,11 @@ def _condition(node: Node) -> str:
 
 def _runs(node: Node) -> str:
     return ", ".join(f"{seat.team}/{seat.name} ({seat.state})" for seat in node.runs)
+
+
+def _on_it(node: Node) -> str:
+    count = len(node.runs)
+    return f"{count or 'no'} {'run is' if count < 2 else 'runs are'} on it"
 
 
 def _time(at: datetime) -> str:
