@@ -15,11 +15,12 @@ export function rate(value: number): string {
   return count(Math.round(value / unit) * unit);
 }
 
-/** 3.124, and 0.00312 where three decimals would not be enough. */
+/** 3.124, 0.00312 where three decimals would not be enough, and 1.37e11 where the digits would not fit. */
 export function decimal(value: number): string {
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
   if (size === 0) return "0";
+  if (size >= 1e6) return scientific(value, 2);
   if (size >= 1_000) return count(value);
   if (size >= 0.1) return value.toFixed(3);
   return size >= 1e-3 ? value.toPrecision(3) : scientific(value, 2);
@@ -107,6 +108,13 @@ export function duration(seconds: number): string {
   const hours = Math.floor(minutes / 60);
   if (hours < 24) return joinUnits(hours, "h", minutes % 60, "min");
   return joinUnits(Math.floor(hours / 24), "d", hours % 24, "h");
+}
+
+/** 0.04, 3.2, 120: hours with a useful number of digits. */
+export function hoursText(hours: number): string {
+  if (hours === 0) return "0";
+  if (hours < 0.01) return "< 0.01";
+  return hours < 10 ? String(Number(hours.toPrecision(2))) : Math.round(hours).toLocaleString("en-US");
 }
 
 /** 3 ms · 351 ms · 1.19 s: the duration of a step or a part of it. */

@@ -38,6 +38,7 @@ describe("numbers", () => {
     [0, "0"],
     [12_345.6, "12,346"],
     [Infinity, "Infinity"],
+    [136_558_821_376, "1.37e11"],
   ])("formats %d as %s", (value, text) => {
     expect(decimal(value)).toBe(text);
   });

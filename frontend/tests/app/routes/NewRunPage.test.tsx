@@ -208,6 +208,7 @@ it("gives the fork of a finished run more steps, and checks it against its check
   await waitFor(() => {
     expect(checked).toContain("ck_9");
   });
+  expect(await screen.findByText(/^The 5,000 more steps are/)).toBeDefined();
   await press("Start fork");
   await arrived();
   expect(sent).toMatchObject([{ body: { changes: { "schedule.steps": 10_000 }, checkpoint: "ck_9" } }]);

@@ -7,12 +7,14 @@ import { NONE, type SpecField, type SpecSection, type SpecValues } from "@/featu
 interface Props {
   section: SpecSection;
   context: FieldContext;
+  /** The preset that the values are those of: then nothing was changed by hand. */
+  preset?: string | undefined;
   /** Shown below the fields while the section is open. */
   below?: ReactNode;
 }
 
 /** A section whose fields have defaults: closed, it says which of them differ. A problem opens it. */
-export function FoldedSection({ section, context, below }: Props) {
+export function FoldedSection({ section, context, preset, below }: Props) {
   const [isOpen, setOpen] = useState(false);
   const { values, problems } = context;
   const fields = shownFields(section.fields, values);
@@ -40,7 +42,11 @@ export function FoldedSection({ section, context, below }: Props) {
         >
           <span className="min-w-0 flex-1 truncate text-small text-soft">{isOpen ? section.help : summaryOf(fields, changed, values)}</span>
           {hasProblem && <span className="shrink-0 text-small text-bad">needs attention</span>}
-          {changed.length > 0 && <span className="shrink-0 rounded-pill bg-raised px-2 text-small text-accent">{changed.length} changed</span>}
+          {changed.length > 0 && (
+            <span className={`shrink-0 rounded-pill bg-raised px-2 text-small ${preset === undefined ? "text-accent" : "text-soft"}`}>
+              {preset === undefined ? `${changed.length} changed` : `preset ${preset}`}
+            </span>
+          )}
         </CollapsibleHeader>
       </h3>
       {isOpen && (

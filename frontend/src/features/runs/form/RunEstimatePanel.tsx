@@ -9,7 +9,7 @@ import { Quantity } from "@/components/Quantity";
 import { Time } from "@/components/Time";
 import type { SpecJson } from "@/features/runs/queries";
 import { estimateQuery } from "@/features/runs/recipes/recipeQueries";
-import { bytes, count, decimal, duration, flopParts, rate, short } from "@/lib/format";
+import { bytes, count, duration, flopParts, hoursText, rate, short } from "@/lib/format";
 
 interface Props {
   team: string;
@@ -60,7 +60,7 @@ export function RunEstimatePanel({ team, spec, specCheck, plan, startStep }: Pro
         <EstimateRow name="checkpoints" note={estimate && <StorageNote estimate={estimate} />}>
           {estimate === undefined ? "–" : <Bytes value={estimate.stored_bytes} />}
         </EstimateRow>
-        <EstimateRow name="slot-hours">{estimate?.slot_hours == null ? "–" : decimal(estimate.slot_hours)}</EstimateRow>
+        <EstimateRow name="slot-hours">{estimate?.slot_hours == null ? "–" : hoursText(estimate.slot_hours)}</EstimateRow>
       </dl>
       {estimate !== undefined && isPlaceholderData && (
         <p className="border-t px-4 py-2 text-small text-soft">Previous estimate; updating…</p>

@@ -3,6 +3,7 @@ import type { SpecCheck, SpecInfo } from "@/api/types";
 import { FieldGrid, type FieldContext } from "@/features/runs/form/FieldGrid";
 import { FoldedSection } from "@/features/runs/form/FoldedSection";
 import { changedFields, shownFields, type FormParts, type Question } from "@/features/runs/form/formParts";
+import { presetOf } from "@/features/runs/form/presets";
 import { PresetCards } from "@/features/runs/form/PresetCards";
 import { SpecFieldInput } from "@/features/runs/form/SpecFieldInput";
 import { count, plural, short } from "@/lib/format";
@@ -43,7 +44,7 @@ export function RunFormFields({ parts, info, context, check, startStep, layout }
         </div>
       )}
       {questions.map((question) => (
-        <QuestionPanel key={question.key} question={question} context={leadContext}>
+        <QuestionPanel key={question.key} question={question} context={leadContext} preset={question.key === "model" ? presetOf(info.presets, values, question.more?.fields ?? []) : undefined}>
           {question.key === "model" && <PresetCards info={info} fields={question.more?.fields ?? []} values={values} onChange={onChange} />}
         </QuestionPanel>
       ))}
@@ -64,7 +65,15 @@ export function RunFormFields({ parts, info, context, check, startStep, layout }
   );
 }
 
-function QuestionPanel({ question, context, children }: { question: Question; context: FieldContext; children: ReactNode }) {
+interface QuestionProps {
+  question: Question;
+  context: FieldContext;
+  /** The name of the preset that the folded fields have the values of. */
+  preset: string | undefined;
+  children: ReactNode;
+}
+
+function QuestionPanel({ question, context, preset, children }: QuestionProps) {
   const { title, help, fields, more } = question;
   return (
     <section className="panel min-w-0">
@@ -78,7 +87,7 @@ function QuestionPanel({ question, context, children }: { question: Question; co
       </div>
       {more !== null && more.fields.length > 0 && (
         <div className="border-t">
-          <FoldedSection section={more} context={context} />
+          <FoldedSection section={more} context={context} preset={preset} />
         </div>
       )}
     </section>
@@ -101,7 +110,8 @@ function lengthText(check: SpecCheck | undefined, startStep: number): string {
   const perStep = spec.batch.global_sequences * spec.batch.sequence_tokens;
   const tokens = Math.max(0, spec.schedule.steps - startStep) * perStep;
   const passes = check?.train_tokens == null || check.train_tokens === 0 ? "" : `, ${timesText(tokens / check.train_tokens)} the training data`;
-  return `${count(spec.schedule.steps)} steps are ${short(tokens)} tokens${passes}.`;
+  const steps = startStep === 0 ? count(spec.schedule.steps) : `The ${count(Math.max(0, spec.schedule.steps - startStep))} more`;
+  return `${steps} steps are ${short(tokens)} tokens${passes}.`;
 }
 
 function timesText(times: number): string {

@@ -3,7 +3,8 @@ import { Button } from "@/components/Button";
 import { Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
-import { axisTop, DEVICE_LABELS, hoursText, PERSON_COLORS, type DayHours, type PersonHours } from "@/features/teams/usage/usageView";
+import { axisTop, DEVICE_LABELS, PERSON_COLORS, type DayHours, type PersonHours } from "@/features/teams/usage/usageView";
+import { hoursText } from "@/lib/format";
 
 interface Props {
   device: string;

@@ -3,7 +3,8 @@ import { Meter } from "@/components/Meter";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
-import { DEVICE_LABELS, hoursText, personName } from "@/features/teams/usage/usageView";
+import { DEVICE_LABELS, personName } from "@/features/teams/usage/usageView";
+import { hoursText } from "@/lib/format";
 
 /** Everybody with usage, also those who have left the team: what their runs used stays theirs. */
 export function MemberUsageTable({ members }: { members: readonly MemberUsage[] }) {

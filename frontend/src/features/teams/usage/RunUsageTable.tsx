@@ -4,7 +4,8 @@ import { Meter } from "@/components/Meter";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
-import { DEVICE_LABELS, hoursText } from "@/features/teams/usage/usageView";
+import { DEVICE_LABELS } from "@/features/teams/usage/usageView";
+import { hoursText } from "@/lib/format";
 
 interface Props {
   team: string;

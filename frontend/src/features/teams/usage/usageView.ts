@@ -49,13 +49,6 @@ export function devicesOf(used: readonly (DailyUsage | RunUsage)[]): string[] {
   return [...new Set(used.map(({ device }) => device))].sort((value, other) => known.indexOf(value) - known.indexOf(other));
 }
 
-/** 0.04, 3.2, 120: hours with a useful number of digits. */
-export function hoursText(hours: number): string {
-  if (hours === 0) return "0";
-  if (hours < 0.01) return "< 0.01";
-  return hours < 10 ? String(Number(hours.toPrecision(2))) : Math.round(hours).toLocaleString("en-US");
-}
-
 /** The smallest 1, 2 or 5 times a power of ten that is not less than the value: the end of an axis. */
 export function axisTop(value: number): number {
   if (value <= 0) return 1;

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { axisTop, devicesOf, fillDays, hoursByPerson, hoursText, memberUsageCsv, parseUsageSearch, PERSON_COLORS } from "@/features/teams/usage/usageView";
+import { axisTop, devicesOf, fillDays, hoursByPerson, memberUsageCsv, parseUsageSearch, PERSON_COLORS } from "@/features/teams/usage/usageView";
+import { hoursText } from "@/lib/format";
 
 const NOW = Date.parse("2026-11-22T01:00:00Z");
 
