@@ -7,6 +7,8 @@ import { TextInput } from "@/components/TextInput";
 import { Time } from "@/components/Time";
 import { createJoinToken } from "@/features/nodes/queries";
 
+const AGENT_FOLDER = "/var/lib/trainwright-agent";
+
 /** Creates a join token for a machine and shows once what to run there. */
 export function AddNode() {
   const [name, setName] = useState("");
@@ -48,10 +50,13 @@ export function AddNode() {
         {tokens.map(({ name, expires, token, api, warning }) => (
           <div key={token} className="panel px-4 py-3">
             <p className="mb-1">
-              Run this on <span className="font-medium">{name}</span>, then start its agent. The token works once, expires at <Time at={expires} />, and will
-              not be shown again.
+              Run these on <span className="font-medium">{name}</span>: the first joins, the second works until it is stopped. The token works once, expires at{" "}
+              <Time at={expires} />, and will not be shown again.
             </p>
-            <Copyable text={joinCommand(name, token, api ?? window.location.origin)} />
+            <div className="flex flex-col items-start gap-1">
+              <Copyable text={joinCommand(name, token, api ?? window.location.origin)} />
+              <Copyable text={`trainwright-agent run --data ${AGENT_FOLDER}`} />
+            </div>
             {warning && <p className="mt-1 text-warn">{warning}</p>}
           </div>
         ))}
@@ -61,5 +66,5 @@ export function AddNode() {
 }
 
 function joinCommand(name: string, token: string, api: string): string {
-  return `trainwright-agent join --api ${api} --name ${name} --token ${token} --data /var/lib/trainwright-agent`;
+  return `trainwright-agent join --api ${api} --name ${name} --token ${token} --data ${AGENT_FOLDER}`;
 }

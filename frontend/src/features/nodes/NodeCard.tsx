@@ -43,7 +43,7 @@ export function NodeCard({ node, now }: Props) {
         <Button
           className="ml-auto"
           disabled={drain.isPending}
-          aria-describedby={`${node.id}-drain`}
+          aria-describedby={node.draining ? `${node.id}-drain` : undefined}
           onClick={() => {
             drain.mutate();
           }}
@@ -52,9 +52,11 @@ export function NodeCard({ node, now }: Props) {
           <span className="sr-only"> {node.name}</span>
         </Button>
       </div>
-      <p id={`${node.id}-drain`} className="mt-1 text-small text-soft">
-        {drainText(node)}
-      </p>
+      {node.draining && (
+        <p id={`${node.id}-drain`} className="mt-1 text-small text-soft">
+          {drainText(node)}
+        </p>
+      )}
       {drain.error !== null && <ErrorNote error={drain.error} />}
       <QuarantineNote node={node} />
       {unused !== "" && (
@@ -98,8 +100,7 @@ function unallowedText({ slots, reported_slots: reported }: Node): string {
   return `It reports ${words.join(" and ")} than it may have.`;
 }
 
-function drainText({ draining, runs }: Node): string {
-  if (!draining) return "Draining stops new runs from being placed here; current runs continue.";
+function drainText({ runs }: Node): string {
   return runs.length === 0 ? "No runs are left and none will be placed here, so the node can be removed." : `No new runs are placed here; ${plural(runs.length, "run")} still running.`;
 }
 

@@ -25,7 +25,7 @@ export function NodeList() {
   return (
     <>
       <p className="mb-4 text-soft">
-        {online.length} of {plural(nodes.length, "node")} online; {freeText.join(", ")}
+        {online.length} of {plural(nodes.length, "node")} online; {freeText.join(", ")}. A node that drains gets no new runs; its current runs continue.
       </p>
       <ul className="flex flex-col gap-3">
         {nodes.map((node) => (

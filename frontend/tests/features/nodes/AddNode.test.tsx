@@ -21,5 +21,6 @@ it("shows once the join command with its token", async () => {
   await userEvent.click(screen.getByRole("button", { name: "Create join token" }));
   const command = `trainwright-agent join --api ${window.location.origin} --name gpu-07 --token a-token --data /var/lib/trainwright-agent`;
   expect(await screen.findByText(command)).toBeDefined();
+  expect(screen.getByText("trainwright-agent run --data /var/lib/trainwright-agent")).toBeDefined();
   expect(name.value).toBe("");
 });

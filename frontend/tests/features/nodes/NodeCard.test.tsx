@@ -110,3 +110,15 @@ it("shows why a node is in quarantine and the result of its self-test, and relea
     expect(received).toEqual([{ quarantined: false }]);
   });
 });
+
+const NOT_TESTED = { ...aNode(true), quarantine: { since: "2026-11-21T12:00:00Z", reason: "A site admin put it there." } };
+const RUN = { run: "run_1", name: "pilot", team: "lab", state: "running" as const, device: "cpu" as const, slots: [0] };
+
+it.each([
+  [NOT_TESTED, "No run is on the node, so its agent runs the self-test now."],
+  [{ ...NOT_TESTED, runs: [RUN] }, "The self-test runs once no run is on it."],
+  [{ ...NOT_TESTED, online: false }, "The self-test runs once the node is back and no run is on it."],
+])("says when a node in quarantine is tested (%#)", async (node, words) => {
+  renderRoute(<NodeCard node={node} now={0} />);
+  expect(await screen.findByText(words)).toBeDefined();
+});
