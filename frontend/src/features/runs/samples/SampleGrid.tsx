@@ -9,25 +9,24 @@ interface Props {
   losses: Column | undefined;
 }
 
-/** One panel per prompt, with its continuations at the shown validations. */
+/** One panel per prompt, side by side, with its continuations at the shown validations. */
 export function SampleGrid({ shown, losses }: Props) {
   const pairs = pairsOf(shown);
   return (
     <ul className={`grid gap-3 ${shown.length > 1 || pairs.length === 1 ? "grid-cols-1" : "grid-cols-2 max-desk:grid-cols-1"}`}>
       {pairs.map(({ prompt, texts }, index) => (
         <li key={index} className="panel min-w-0">
-          <h2 className="border-b px-4 py-2 font-mono text-mono font-medium break-words whitespace-pre-wrap">{prompt}</h2>
+          <h2 className="sr-only">After {prompt}</h2>
           <div className={`grid divide-line ${shown.length > 1 ? "grid-cols-2 divide-x max-tablet:grid-cols-1 max-tablet:divide-x-0 max-tablet:divide-y" : ""}`}>
             {texts.map((text, at) => (
               <div key={at} className="min-w-0 px-4 py-3">
                 {shown.length > 1 && <StepLine written={shown[at]} losses={losses} />}
-                {text === null ? (
-                  <p className="text-soft">This validation did not have this prompt.</p>
-                ) : text === "" ? (
-                  <p className="text-soft">The model ended the text immediately.</p>
-                ) : (
-                  <p className="font-mono text-mono break-words whitespace-pre-wrap">{text}</p>
-                )}
+                <p className="font-mono text-mono break-words whitespace-pre-wrap">
+                  <span className="bg-raised font-medium">{prompt}</span>
+                  {text}
+                </p>
+                {text === null && <p className="text-soft">This validation did not have this prompt.</p>}
+                {text === "" && <p className="text-soft">The model ended the text immediately.</p>}
               </div>
             ))}
           </div>

@@ -62,7 +62,7 @@ it("compares two validations prompt by prompt, with their losses", async () => {
   await userEvent.selectOptions(await screen.findByLabelText("Compare with"), "10");
   const [first] = screen.getAllByRole("listitem");
   const texts = within(first as HTMLElement).getAllByText(/ran|validation loss/).map(({ textContent }) => textContent);
-  expect(texts).toEqual(["step 10, validation loss 5.000", " ran 10 times", "step 30, validation loss 3.000", " ran 30 times"]);
+  expect(texts).toEqual(["step 10, validation loss 5.000", "the dog ran 10 times", "step 30, validation loss 3.000", "the dog ran 30 times"]);
 });
 
 it.each([
