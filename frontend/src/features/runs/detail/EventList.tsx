@@ -25,18 +25,18 @@ export const EventList = memo(function EventList({ team, run, live, limit = Infi
   const shown = groupEvents(events.toReversed()).slice(0, limit);
   return (
     <ol className="flex flex-col gap-0.5">
-      {shown.map((group) => (
-        <GroupItem key={group.events[0].sequence} group={group} />
+      {shown.map((group, index) => (
+        <GroupItem key={group.events[0].sequence} group={group} after={shown[index - 1]?.events[0]} />
       ))}
     </ol>
   );
 });
 
 /** One event, or several alike as one line that opens. */
-function GroupItem({ group }: { group: EventGroup }) {
+function GroupItem({ group, after }: { group: EventGroup; after: RunEvent | undefined }) {
   const [isOpen, setOpen] = useState(false);
   const { events } = group;
-  if (events.length === 1) return <EventItem event={events[0]} />;
+  if (events.length === 1) return <EventItem event={events[0]} after={after} />;
   return (
     <>
       <li className={ITEM_CLASS}>
@@ -62,13 +62,14 @@ function GroupItem({ group }: { group: EventGroup }) {
 
 const ITEM_CLASS = "grid grid-cols-[auto_1fr] gap-x-3 leading-6";
 
-function EventItem({ event }: { event: RunEvent }) {
+/** An event. `after` came next: a reason that both give, such as that of stopping and failing, is said there only. */
+function EventItem({ event, after }: { event: RunEvent; after?: RunEvent | undefined }) {
   return (
     <li className={ITEM_CLASS}>
       <EventTime time={event.time} />
       <span className="min-w-0 break-words">
         <EventState event={event} />
-        {event.message}
+        {event.state === "stopping" && after?.message === event.message ? "" : eventText(event)}
       </span>
     </li>
   );
@@ -91,6 +92,12 @@ function EventState({ event }: { event: RunEvent }) {
       {label}
     </span>
   );
+}
+
+/** `by Ada` after the state Paused, not `Paused by Ada`. */
+function eventText({ state, message }: RunEvent): string {
+  const label = state === null || state === undefined ? "" : `${stateStyle[state].label} `;
+  return label !== "" && message.startsWith(`${label}by `) ? message.slice(label.length) : message;
 }
 
 function eventTime(time: string): string {

@@ -66,9 +66,14 @@ export function RunRow({ team, run, columns, now, shortId, index, select, isSele
       <Td className={`text-right ${isSelecting ? "hidden" : "tablet:hidden"}`}>
         {showsMetrics(run) && decimal(run.summary.values["loss"] ?? NaN)}
       </Td>
-      <Td className="text-right text-small tablet:hidden">{timeText(run, now)}</Td>
+      <Td className="text-right text-small tablet:hidden">{keepUnits(timeText(run, now))}</Td>
     </tr>
   );
+}
+
+/** Breaks lines between `3 min` and `30 s`, not between a number and its unit. */
+function keepUnits(text: string): string {
+  return text.replace(/(\d) (?=[a-z])/g, "$1\u00a0");
 }
 
 interface CellProps {

@@ -71,8 +71,8 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
     text: lastMetric("validation_loss", decimal),
   },
   grad_norm: { label: "grad norm", widthPx: 96, alignRight: true, isMetric: true, text: lastMetric("grad_norm", decimal) },
-  time: { label: "time", widthPx: 112, alignRight: true },
-  by: { label: "by", widthPx: 84, text: ({ created_by }) => created_by ?? "–" },
+  time: { label: "time", widthPx: 144, alignRight: true },
+  by: { label: "by", widthPx: 108, text: ({ created_by }) => created_by ?? "–" },
   created: { label: "created", widthPx: 116, sort: "created" },
   nodes: { label: "nodes", widthPx: 120, text: ({ nodes }) => nodes.join(", ") || "–" },
   learning_rate: {

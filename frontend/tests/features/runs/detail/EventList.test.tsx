@@ -32,3 +32,15 @@ it("shows repeated events as one line that opens, and changes of state one by on
   expect(screen.getByText(/saved step 300/)).toBeDefined();
   expect(screen.getAllByRole("listitem")).toHaveLength(15);
 });
+
+it("says the state of an event and its reason once", async () => {
+  const at = { time: "2026-11-21T13:00:00Z", type: "state", attempt: 1, step: null };
+  const events = [
+    { ...at, sequence: 1, state: "stopping", message: "Paused by Ada" },
+    { ...at, sequence: 2, state: "paused", message: "Paused by Ada" },
+  ];
+  server.use(http.get("*/runs/run_1/events", () => HttpResponse.json({ items: events })));
+  renderRoute(<EventList team="lab" run="run_1" live={false} />);
+  await screen.findByText("by Ada");
+  expect(screen.getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual([expect.stringMatching(/Pausedby Ada$/), expect.stringMatching(/Stopping$/)]);
+});
