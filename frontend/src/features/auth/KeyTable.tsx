@@ -34,7 +34,7 @@ export function KeyTable() {
             <Th>scope</Th>
             <Th className="max-tablet:hidden">created</Th>
             <Th>expires</Th>
-            <Th>last used</Th>
+            <Th className="max-tablet:hidden">last used</Th>
             <Th>
               <span className="sr-only">actions</span>
             </Th>
@@ -52,7 +52,7 @@ export function KeyTable() {
             <Td className="text-soft">
               <KeyExpiry expires={key.expires} />
             </Td>
-            <Td className="text-soft">{key.last_used ? <Time at={key.last_used} /> : "never"}</Td>
+            <Td className="text-soft max-tablet:hidden">{key.last_used ? <Time at={key.last_used} /> : "never"}</Td>
             <Td className="text-right">
               <button
                 type="button"

@@ -45,7 +45,8 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
       name: field,
       value: account[field],
       onChange: (event: { target: { value: string } }) => {
-        setAccount({ ...account, [field]: event.target.value });
+        const { value } = event.target;
+        setAccount({ ...account, [field]: field === "team" ? shortName(value) : value });
       },
     };
   }
@@ -74,7 +75,7 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
               />
             )}
           </Field>
-          <Field label="Password" help={PASSWORD_HELP} error={problem("password")}>
+          <Field label="Password" help={problem("password") === undefined ? PASSWORD_HELP : undefined} error={problem("password")}>
             {(control) => (
               <TextInput {...control} {...input("password")} type="password" autoComplete="new-password" required minLength={10} />
             )}
@@ -82,7 +83,11 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
           {firstOwner && (
             <Field
               label="Team"
-              help="Short name of your first team, used in page addresses: lowercase letters, digits and hyphens, such as my-team."
+              help={
+                problem("team") === undefined
+                  ? "Short name of your first team, used in page addresses: lowercase letters, digits and hyphens, such as my-team."
+                  : undefined
+              }
               error={problem("team")}
             >
               {(control) => <TextInput {...control} {...input("team")} required maxLength={40} />}
@@ -137,6 +142,11 @@ function validateAccount({ name, email, password, team }: Account, firstOwner: b
     ...validatePassword({ password }),
     ...(firstOwner && !TEAM_PATTERN.test(team) ? { team: TEAM_RULE } : {}),
   };
+}
+
+/** `My Team` → `my-team` */
+function shortName(text: string): string {
+  return text.toLowerCase().replace(/[\s_]+/g, "-");
 }
 
 function validatePassword({ password }: Pick<Account, "password">): Partial<Account> {

@@ -12,9 +12,11 @@ it("shows the error of each field, and focuses the first one", async () => {
   await userEvent.type(await screen.findByLabelText("Your name"), "Ada");
   await userEvent.type(screen.getByLabelText("Email"), "ada@example.org");
   await userEvent.type(screen.getByLabelText("Password"), "a long enough password");
-  await userEvent.type(screen.getByLabelText("Team"), "My Team");
+  await userEvent.type(screen.getByLabelText("Team"), "My 1st_Team-");
   await userEvent.click(screen.getByRole("button", { name: "Create account" }));
+  expect(screen.getByLabelText<HTMLInputElement>("Team").value).toBe("my-1st-team-");
   expect(screen.getByText(/^Use 3 to 40 lowercase letters/)).toBeDefined();
+  expect(screen.queryByText(/^Short name of your first team/)).toBeNull();
   expect(document.activeElement).toBe(screen.getByLabelText("Team"));
   expect(screen.getByLabelText("Email").getAttribute("aria-invalid")).toBeNull();
 });

@@ -51,7 +51,7 @@ export function FirstSteps({ hasRuns, hasFinished }: Props) {
         <Step number={2} title="Start a run" isDone={hasRuns}>
           {hasData ? (
             <Link to="/$team/runs/new" params={{ team }} className={LINK_CLASS}>
-              Open the form
+              The form
             </Link>
           ) : (
             "The form"

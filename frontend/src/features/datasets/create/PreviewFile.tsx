@@ -21,7 +21,7 @@ export function PreviewFile({ file, onLeaveOut }: Props) {
         <p className="mt-1 flex flex-wrap gap-x-4 gap-y-1 text-small text-soft">
           {columns.map((column) => (
             <span key={column.name} className={column.name === field ? "text-text" : ""}>
-              {column.name === field && "reads "}
+              {column.name === field && "documents from "}
               <span className="font-mono font-medium">{column.name}</span> ({column.type})
             </span>
           ))}

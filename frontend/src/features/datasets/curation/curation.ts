@@ -107,7 +107,7 @@ export function mistakesOf(draft: CurationDraft): Partial<Record<RuleName | "rej
 /** Describes what a curation does. */
 export function describeCuration(curation: CurationSpec): string[] {
   return [
-    ...(curation.read.field === null || curation.read.field === undefined ? [] : [`field ${curation.read.field}`]),
+    ...(curation.read.field === null || curation.read.field === undefined ? [] : [`documents from the field “${curation.read.field}”`]),
     ...(curation.read.text_documents === "blank_line" ? ["text split at blank lines"] : []),
     ...describeFilters(curation),
     ...(curation.mix.length > 0 ? [`mixed from ${curation.mix.length} datasets`] : []),

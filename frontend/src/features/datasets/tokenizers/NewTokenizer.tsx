@@ -65,7 +65,7 @@ export function NewTokenizer({ team }: { team: string }) {
         <div className="w-64 max-tablet:w-full">
           <NameField label="Tokenizer name" value={name} onChange={setName} />
         </div>
-        <Button type="submit" className="mt-6 max-tablet:mt-0" disabled={creation.isPending || file === null}>
+        <Button type="submit" className="mt-[24px] max-tablet:mt-0" disabled={creation.isPending || file === null}>
           {creation.isPending ? "Uploading" : "Upload tokenizer"}
         </Button>
       </div>

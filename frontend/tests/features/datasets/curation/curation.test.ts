@@ -32,7 +32,7 @@ it("reports each field that is not a number, and accepts grouped digits", () => 
 
 it("describes what it does", () => {
   expect(describeCuration(FULL).join(", ")).toBe(
-    "field body, text split at blank lines, without duplicates, minimum length 200, minimum share of letters 7 %, maximum share of repeated lines 30 %",
+    "documents from the field “body”, text split at blank lines, without duplicates, minimum length 200, minimum share of letters 7 %, maximum share of repeated lines 30 %",
   );
   expect(describeCuration(DEFAULT_CURATION)).toEqual([]);
   expect(dropReason("rules.min_characters")).toBe("too short");
