@@ -27,7 +27,7 @@ export function roundingHealth(clamped: number, underflow: number): Health {
   if (underflow > MAX_UNDERFLOW) {
     return unhealthy("A few large values set the scale, so small gradients vanish. Lower the learning rate; the map below shows which layer it is.");
   }
-  return healthy("Clamped is 0 with current amax, and below 6 % with delayed amax; underflow is below 1 %.");
+  return healthy("Clamped is 0 with current amax, and below 6 % with delayed amax; underflow is at most 1 %.");
 }
 
 export function lostHealth(lost: number, level: string): Health {

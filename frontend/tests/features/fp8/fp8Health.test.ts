@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { headroomHealth, lostHealth, roundingHealth, skippedHealth } from "@/features/fp8/fp8Health";
 
 it.each([
-  [roundingHealth(0, 5e-3), true, /underflow is below 1 %/],
+  [roundingHealth(0, 5e-3), true, /underflow is at most 1 %/],
   [roundingHealth(5e-2, 0), true, /below 6 %/],
   [roundingHealth(7e-2, 0), false, /Use current amax/],
   [roundingHealth(0, 2e-2), false, /Lower the learning rate; the map below/],

@@ -94,8 +94,9 @@ function EventState({ event }: { event: RunEvent }) {
   );
 }
 
-/** `by Ada` after the state Paused, not `Paused by Ada`. */
+/** `by Ada` after the state Paused, not `Paused by Ada`; `to pause, asked by Ada` after Stopping. */
 function eventText({ state, message }: RunEvent): string {
+  if (state === "stopping") return message.replace(/^Paused by /, "to pause, asked by ").replace(/^Cancelled by /, "to cancel, asked by ");
   const label = state === null || state === undefined ? "" : `${stateStyle[state].label} `;
   return label !== "" && message.startsWith(`${label}by `) ? message.slice(label.length) : message;
 }

@@ -37,10 +37,14 @@ it("says the state of an event and its reason once", async () => {
   const at = { time: "2026-11-21T13:00:00Z", type: "state", attempt: 1, step: null };
   const events = [
     { ...at, sequence: 1, state: "stopping", message: "Paused by Ada" },
-    { ...at, sequence: 2, state: "paused", message: "Paused by Ada" },
+    { ...at, sequence: 2, type: "note", state: null, message: "saved step 4" },
+    { ...at, sequence: 3, state: "paused", message: "Paused by Ada" },
+    { ...at, sequence: 4, state: "stopping", message: "Training diverged." },
+    { ...at, sequence: 5, state: "failed", message: "Training diverged." },
   ];
   server.use(http.get("*/runs/run_1/events", () => HttpResponse.json({ items: events })));
   renderRoute(<EventList team="lab" run="run_1" live={false} />);
-  await screen.findByText("by Ada");
-  expect(screen.getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual([expect.stringMatching(/Pausedby Ada$/), expect.stringMatching(/Stopping$/)]);
+  await screen.findByText(/^by Ada/);
+  const words = [/Failed.*Training diverged\.$/, /Stopping$/, /Paused.*by Ada$/, /saved step 4$/, /Stopping.*to pause, asked by Ada$/];
+  expect(screen.getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual(words.map((word): unknown => expect.stringMatching(word)));
 });
