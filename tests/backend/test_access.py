@@ -107,6 +107,7 @@ EXPECTED = {
     f"POST {T}/runs/bulk": "editor",
     f"POST {T}/runs/{{run}}/cancel": "editor",
     f"PUT {T}/runs/{{run}}/layout": "editor",
+    f"POST {T}/runs/{{run}}/move": "editor",
     f"POST {T}/runs/{{run}}/pause": "editor",
     f"POST {T}/runs/{{run}}/resume": "editor",
     f"GET {T}/runs/{{run}}/events": "viewer",

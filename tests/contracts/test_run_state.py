@@ -42,7 +42,8 @@ def test_the_undisturbed_way_is_allowed() -> None:
 
 
 def test_verdicts_have_one_order_and_one_target_each() -> None:
-    assert [v.strength for v in (Verdict.RETRY, Verdict.PAUSE, Verdict.FAIL, Verdict.CANCEL)] == [0, 1, 2, 3]
+    weakest_first = [Verdict.RETRY, Verdict.MOVE, Verdict.PAUSE, Verdict.FAIL, Verdict.CANCEL]
+    assert [verdict.strength for verdict in weakest_first] == [0, 1, 2, 3, 4]
     assert set(SETTLES_TO) == set(Verdict)
     assert MOVES[RunState.STOPPING] == {RunState.SUCCEEDED, *SETTLES_TO.values()}
 

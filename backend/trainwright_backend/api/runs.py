@@ -15,6 +15,7 @@ from trainwright.contracts.api.actions import (
     NewFork,
     RunEdit,
     RunLayout,
+    RunMove,
     Tag,
 )
 from trainwright.contracts.api.envelopes import Page
@@ -44,7 +45,7 @@ from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.checkpoints import bulk, deletion, fork, layout_change
 from trainwright_backend.core.ids import LARGEST_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
-from trainwright_backend.nodes import estimate
+from trainwright_backend.nodes import estimate, moving
 from trainwright_backend.runs import clone, edits, export, groups, lists, pause, service, submission, what_if
 from trainwright_backend.runs.submission import Submitter
 
@@ -249,6 +250,15 @@ def resume_run(access: Editor, session: WriteSession, settings: CurrentSettings,
     """Queue a paused run again. If it needs more slots than the team's limit, the request is refused and it stays paused."""
     resumed = pause.resume_run(session, access.team_id, run, access.user_name)
     return service.show_run(session, resumed, settings.timers.scale)
+
+
+@router.post("/{run}/move", status_code=202)
+def move_run(
+    access: Editor, session: WriteSession, settings: CurrentSettings, run: str, body: RunMove
+) -> Run:
+    """Save a run's state and place it again without one of its nodes. It keeps its slots of the quota and its place in the queue."""
+    moved = moving.move_run(session, access.team_id, run, body.node, access.user_name, settings.timers)
+    return service.show_run(session, moved, settings.timers.scale)
 
 
 @router.put("/{run}/layout")

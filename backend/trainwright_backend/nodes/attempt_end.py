@@ -14,7 +14,7 @@ from trainwright.contracts.agent_protocol import EndReply, EndReport, Timers
 from trainwright.contracts.end_codes import EndClass, EndCode, end_class, sentence
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.contracts.run_state import RunState, Verdict
+from trainwright.contracts.run_state import SAVING_VERDICTS, RunState, Verdict
 from trainwright_backend.checkpoints.fork import has_lost_resume_point, mark_parent_invalid
 from trainwright_backend.checkpoints.service import has_export, last_checkpoint, mark_invalid
 from trainwright_backend.core.db import Read, Write
@@ -62,8 +62,8 @@ def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, ti
     if report.exit.code is EndCode.NODE_REBOOTED:
         note_failure(session, node_id, report.exit.code, sentence(report.exit.code))
     if run.state is RunState.STOPPING:
-        if run.verdict is Verdict.PAUSE:
-            _note_paused_end(session, run, report.exit)
+        if run.verdict in SAVING_VERDICTS:
+            _note_saving_end(session, run, report.exit)
         elif _names_cause(run, report.exit):
             end_attempt(session, run, report.exit, timers)
         settle(session, run, finished=_trained(run) if exported else "")
@@ -132,7 +132,7 @@ def expire_lease(session: Write, placement_id: UUID, seen_renewal: int, timers: 
     note_failure(session, placement.node_id, EndCode.LEASE_EXPIRED, f"{message}.")
     exit = Outcome(code=EndCode.LEASE_EXPIRED, message=message)
     if run.state is RunState.STOPPING:
-        if run.verdict is not Verdict.PAUSE and _names_cause(run, exit):
+        if run.verdict not in SAVING_VERDICTS and _names_cause(run, exit):
             end_attempt(session, run, exit, timers)
         settle(session, run, finished=_trained(run) if has_export(session, run) else "")
     elif _has_done_its_part(session, run, placement):
@@ -204,7 +204,7 @@ def _mark_damaged(session: Write, run: Run, step: int | None) -> None:
     mark_invalid(session, run.id, step)
 
 
-def _note_paused_end(session: Write, run: Run, exit: Outcome) -> None:
+def _note_saving_end(session: Write, run: Run, exit: Outcome) -> None:
     """Record how an attempt ended that was ordered to save. It is not counted, since the run was stopping anyway."""
     if exit.code is EndCode.CHECKPOINT_INVALID:
         _mark_damaged(session, run, exit.step)

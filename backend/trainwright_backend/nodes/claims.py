@@ -139,6 +139,7 @@ def start_attempt(session: Write, run: Run, node_names: Sequence[str], job: JobS
         RunState.STARTING,
         f"attempt {run.attempt + 1} on {_listed(node_names)}: {what} {origin}",
     )
+    run.avoided_nodes = []
     session.add(
         Attempt(run_id=run.id, number=run.attempt, fence=run.fence, resume_step=resume_step, started=now())
     )

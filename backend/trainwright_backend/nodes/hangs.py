@@ -1,8 +1,8 @@
 """Hangs: no rank of a run makes progress.
 
 In its renewals, each node's supervisor reports where its ranks have stalled. Once all nodes of the attempt have reported a
-stall, the attempt ends as `hang`, and its message names the rank that the others wait for. If a run that is being paused
-hangs while it saves, it is stopped, and later resumes from the newest checkpoint.
+stall, the attempt ends as `hang`, and its message names the rank that the others wait for. If a run hangs while
+it saves, to pause or to move, it is stopped, and later resumes from the newest checkpoint.
 """
 
 from sqlalchemy import select
@@ -11,7 +11,7 @@ from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import JobSpec, Outcome
 from trainwright.contracts.rank_position import Stall
-from trainwright.contracts.run_state import RunState, Verdict
+from trainwright.contracts.run_state import SAVING_VERDICTS, RunState
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.nodes.attempt_end import end_attempt
 from trainwright_backend.nodes.hang_diagnosis import Diagnosis, PlacedRank, diagnose
@@ -31,8 +31,8 @@ def note_stall(session: Write, run: Run, placement: Placement, stall: Stall | No
     if stall is None:
         return False
     session.flush()
-    pausing = run.state is RunState.STOPPING and run.verdict is Verdict.PAUSE
-    if run.state is not RunState.RUNNING and not pausing:
+    saving = run.state is RunState.STOPPING and run.verdict in SAVING_VERDICTS
+    if run.state is not RunState.RUNNING and not saving:
         return False
     placements = _open_placements(session, run)
     if any(each.stall is None for each in placements):
@@ -42,9 +42,9 @@ def note_stall(session: Write, run: Run, placement: Placement, stall: Stall | No
     message = f"{found.sentence} No rank made progress for {min(each.seconds for each in stalls):.0f} s"
     limits = [each.limit_seconds for each in stalls if each.limit_seconds is not None]
     message += f"; the limit was {max(limits):.0f} s." if limits else "."
-    if is_first_report or not pausing:
+    if is_first_report or not saving:
         _suspect(session, run, placements, found)
-    if not pausing:
+    if not saving:
         rank = found.culprits[0] if found.culprits else None
         end_attempt(session, run, Outcome(code=EndCode.HANG, message=message, rank=rank), timers)
     elif is_first_report:

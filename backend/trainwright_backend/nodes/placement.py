@@ -50,6 +50,7 @@ def place(session: Write, run_id: UUID, node_ids: Sequence[UUID], timers: Timers
         for node_id in ordered
     }
     nodes = [node for node_id in node_ids if (node := locked[node_id]) is not None]
+    nodes = [node for node in nodes if node.name not in run.avoided_nodes]
     if len(nodes) < run.nodes or _fail_too_short(session, run):
         return False
     taken, needs = taken_slots(session), needs_of(run)

@@ -30,6 +30,7 @@ from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, now
 from trainwright_backend.datasets.tables import Preparation
+from trainwright_backend.nodes.moving import avoids, not_avoided
 from trainwright_backend.nodes.node_capacity import NodeCapacity, within_reach
 from trainwright_backend.nodes.requirements import Needs, needs_of
 from trainwright_backend.nodes.service import free_slots, is_online, slots_of, taken_slots, takes_runs
@@ -166,7 +167,7 @@ def _plan_queue(found: Plan, line: DeviceQueue) -> None:
             line.full.add(run.team_id)
             found.explain(run, line.quota_reason(run, budget))
             continue
-        suited = _suited(line.available, line.unavailable, needs)
+        suited = not_avoided(run, _suited(line.available, line.unavailable, needs))
         chosen = _fitting(suited, needs)
         if chosen:
             found.placements[run.id] = tuple(capacity.node.id for capacity in chosen)
@@ -175,7 +176,7 @@ def _plan_queue(found: Plan, line: DeviceQueue) -> None:
             for capacity in chosen:
                 del capacity.free[needs.device][: needs.slots]
             continue
-        found.explain(run, line.node_reason(run, suited))
+        found.explain(run, line.node_reason(run, suited) + avoids(run))
         for capacity in _to_reserve(suited, needs):
             capacity.reserved_devices.add(needs.device)
 

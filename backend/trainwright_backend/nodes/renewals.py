@@ -10,7 +10,7 @@ from sqlalchemy import and_, exists, not_, select
 
 from trainwright.contracts.agent_protocol import Phase, Renewal, RenewalOrder, RenewalReply, Timers
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.run_state import RunState, Verdict
+from trainwright.contracts.run_state import SAVING_VERDICTS, RunState, Verdict
 from trainwright_backend.core.db import Read, Write, now, storable
 from trainwright_backend.nodes.advance import advance
 from trainwright_backend.nodes.agent_silence import is_agent_silent
@@ -73,7 +73,7 @@ def _rendezvous(session: Read, run: Run) -> str | None:
 
 def _order_to_stop(session: Write, run: Run) -> RenewalOrder:
     """Ranks save together or not at all: once one node has ended or gone silent, the others are only stopped."""
-    if run.verdict is not Verdict.PAUSE:
+    if run.verdict not in SAVING_VERDICTS:
         return RenewalOrder.KILL
     saved = and_(
         Placement.closed == PlacementEnd.ENDED, Placement.end_reason.in_((EndCode.SAVED, EndCode.FINISHED))

@@ -56,4 +56,6 @@ def resume_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
     why = why_never_fits(session, team_id, run.device, run.slots)
     if why is not None:
         raise AppError("quota_exceeded", 403, why)
+    run.avoided_nodes = []
+    session.flush()
     return move(session, run, RunState.QUEUED, f"Resumed by {by}")

@@ -127,6 +127,8 @@ class Run(Base):
     """On all its nodes together."""
     nodes: Mapped[int] = mapped_column(default=1)
     """Each has the same number of slots."""
+    avoided_nodes: Mapped[list[str]] = mapped_column(JSON, default=list)
+    """Names of nodes that the next attempt is not placed on, because a person moved the run off them."""
 
     state: Mapped[RunState] = mapped_column(words(RunState))
     verdict: Mapped[Verdict | None] = mapped_column(words(Verdict))

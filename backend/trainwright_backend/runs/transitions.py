@@ -20,6 +20,7 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import (
     FINAL,
     MOVES,
+    SAVING_VERDICTS,
     SETTLES_TO,
     WITHOUT_TRAINER,
     RunState,
@@ -113,14 +114,14 @@ def stop(
     ``attempt_reason`` is the reason for the attempt's end if it differs from the run's ``reason``: a run fails
     as `poison` by an attempt whose supervisor was lost. If the run is already stopping, a stronger verdict replaces a weaker
     one, and the cause of a failure replaces a symptom that another node reported first; otherwise nothing changes. A later
-    pause does not replace the attempt's reason.
+    pause or move does not replace the attempt's reason.
     """
     if run.state is not RunState.STOPPING:
         move(session, run, RunState.STOPPING, message, verdict=verdict, reason=reason, retry_at=retry_at)
         set_attempt_reason(session, run, attempt_reason or reason)
     elif run.verdict is None or verdict.strength > run.verdict.strength or _is_symptom(run, reason):
         _write(session, run, RunState.STOPPING, message, verdict=verdict, reason=reason, retry_at=retry_at)
-        if verdict is not Verdict.PAUSE:
+        if verdict not in SAVING_VERDICTS:
             set_attempt_reason(session, run, attempt_reason or reason)
     return settle(session, run)
 
@@ -136,12 +137,12 @@ def settle(session: Write, run: Run, *, finished: str = "") -> Run:
     """Move a stopping run by its verdict, if all claimed placements of its fence are closed.
 
     ``finished`` describes what the ending attempt completed, if nothing is left to do: then the run succeeds
-    instead of pausing.
+    instead of pausing or moving.
     """
     if run.state is not RunState.STOPPING or has_open_claim(session, run):
         return run
     assert run.verdict is not None, "a stopping run has a verdict"
-    if finished and run.verdict is Verdict.PAUSE:
+    if finished and run.verdict in SAVING_VERDICTS:
         return move(session, run, RunState.SUCCEEDED, finished, reason=EndCode.FINISHED)
     return move(session, run, SETTLES_TO[run.verdict], run.message, reason=run.reason, retry_at=run.retry_at)
 

@@ -1607,6 +1607,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/runs/{run}/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Move Run
+         * @description Save a run's state and place it again without one of its nodes. It keeps its slots of the quota and its place in the queue.
+         */
+        post: operations["move_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/runs/{run}/pause": {
         parameters: {
             query?: never;
@@ -5154,6 +5174,17 @@ export interface components {
             parallelism: components["schemas"]["ParallelismSpec"];
         };
         /**
+         * RunMove
+         * @description The node that a run is to leave.
+         */
+        RunMove: {
+            /**
+             * Node
+             * @description Name of one of the nodes that the run is on.
+             */
+            node: string;
+        };
+        /**
          * RunPlan
          * @description The plan of a run's layout.
          */
@@ -6201,7 +6232,7 @@ export interface components {
          * @description What happens to a stopping run: it is retried, paused, failed or cancelled. Weakest first.
          * @enum {string}
          */
-        Verdict: "retry" | "pause" | "fail" | "cancel";
+        Verdict: "retry" | "move" | "pause" | "fail" | "cancel";
         /**
          * VersionState
          * @enum {string}
@@ -9372,6 +9403,42 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": string;
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    move_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunMove"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
                 };
             };
             /** @description Refused. */

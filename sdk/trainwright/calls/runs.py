@@ -15,6 +15,7 @@ from trainwright.contracts.api.actions import (
     NewFork,
     RunAction,
     RunEdit,
+    RunMove,
 )
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.run_spec import RunSpec
@@ -36,6 +37,11 @@ class RunCalls(TeamCalls):
     def resume(self, run_id: str) -> Run:
         """Queue a paused run again. If it needs more slots than the team's limit, the call fails and the run stays paused."""
         return self._do(run_id, "resume")
+
+    def move(self, run_id: str, node: str) -> Run:
+        """Ask a run to save its state and leave its nodes. It is placed again without ``node``."""
+        asked = RunMove(node=node).model_dump(mode="json")
+        return self._client.post_repeatable(f"{self._path}/runs/{run_id}/move", Run, json=asked)
 
     def edit(
         self,

@@ -282,6 +282,19 @@ def resume(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SER
         _act(api, RunAction.RESUME, runs)
 
 
+@app.command("move")
+def move(
+    run: str,
+    key: Key,
+    team: TeamSlug,
+    off: Annotated[str, typer.Option(help="Name of the node that the run leaves.")],
+    server: Server = LOCAL_SERVER,
+) -> None:
+    """Move a run off one of its nodes: it saves its state and is placed again without that node."""
+    with open_team(server, key, team) as api:
+        typer.echo(api.move(run, off).sentence)
+
+
 @app.command("edit")
 def edit(
     run: str,

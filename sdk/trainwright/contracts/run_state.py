@@ -27,6 +27,8 @@ class Verdict(StrEnum):
     """What happens to a stopping run: it is retried, paused, failed or cancelled. Weakest first."""
 
     RETRY = "retry"
+    MOVE = "move"
+    """It saves, leaves its nodes, and is queued again."""
     PAUSE = "pause"
     FAIL = "fail"
     CANCEL = "cancel"
@@ -42,8 +44,12 @@ WITHOUT_TRAINER = frozenset({RunState.QUEUED, RunState.RETRY_WAIT, RunState.PAUS
 ADVANCING = (RunState.QUEUED, RunState.LEASED, RunState.STARTING, RunState.RUNNING, RunState.COMPLETING)
 """The states of an undisturbed run, in order, before it succeeds."""
 
+SAVING_VERDICTS = frozenset({Verdict.MOVE, Verdict.PAUSE})
+"""Verdicts of runs that save before they stop."""
+
 SETTLES_TO = {
     Verdict.RETRY: RunState.RETRY_WAIT,
+    Verdict.MOVE: RunState.QUEUED,
     Verdict.PAUSE: RunState.PAUSED,
     Verdict.FAIL: RunState.FAILED,
     Verdict.CANCEL: RunState.CANCELLED,

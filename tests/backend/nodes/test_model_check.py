@@ -102,12 +102,12 @@ def test_every_rule_holds_when_a_run_on_two_nodes_is_disturbed(
     assert explored.states > 5_000
 
 
-def test_every_rule_holds_whenever_a_user_pauses_or_cancels(
+def test_every_rule_holds_whenever_a_user_pauses_moves_or_cancels(
     platform: Callable[..., Platform], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked = platform(1)
     machines = Machines(checked, SupervisorLeases(monkeypatch), faults=frozenset({Fault.USER}))
-    explored = check(machines, checked.start, 0, "pause", "cancel")
+    explored = check(machines, checked.start, 0, "pause", "move", "cancel")
     assert explored.states > 100
 
 
@@ -118,7 +118,7 @@ def test_every_rule_holds_whenever_a_user_pauses_or_cancels(
     [
         ((1,), ALL, 2, ()),
         ((2,), ALL, 1, ()),
-        ((1,), frozenset(Fault), 1, ("cancel", "pause", "resume")),
+        ((1,), frozenset(Fault), 1, ("cancel", "move", "pause", "resume")),
         ((2,), frozenset({Fault.USER}), 0, ("cancel", "pause", "resume")),
         ((2, 1), frozenset({Fault.SUPERVISOR}), 1, ()),
         ((1, 1, 1), frozenset({Fault.CRASH}), 1, ()),

@@ -147,6 +147,12 @@ ACTIONS: dict[str, Action] = {
         lambda t, _, n: t.delete_checkpoint(n.run, n.checkpoint),
         "checkpoints delete {run} {checkpoint}",
     ),
+    "move": Action(
+        f"POST {R}/move",
+        {"node": "node-a"},
+        lambda t, _, n: t.move(n.run, "node-a"),
+        "runs move {run} --off node-a",
+    ),
     "layout": Action(
         f"PUT {R}/layout",
         {"parallelism": {"zero_stage": 1}, "micro_sequences": 4},

@@ -180,6 +180,13 @@ class AllowedSlots(Strict):
     cpu: int | None = Field(default=None, ge=0, le=MOST_SLOTS)
 
 
+class RunMove(Strict):
+    """The node that a run is to leave."""
+
+    node: str = Field(min_length=1, max_length=63)
+    """Name of one of the nodes that the run is on."""
+
+
 class NodeEdit(Strict):
     """A change of a node; what is left out stays as it is."""
 

@@ -34,7 +34,7 @@ from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.core.object_store import LocalStore
-from trainwright_backend.nodes import attempt_end, claims, fencing, placement, renewals, retry_policy
+from trainwright_backend.nodes import attempt_end, claims, fencing, moving, placement, renewals, retry_policy
 from trainwright_backend.nodes import quarantine as quarantines
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs import pause, service
@@ -259,6 +259,14 @@ class Platform:
         row = session.get_one(Run, self.runs[run])
         service.cancel_run(session, row.team_id, public_id("run", row.id), "Ada")
 
+    def _on_move(self, session: Write, run: int) -> None:
+        """A person moves the run off the first of its nodes."""
+        row = session.get_one(Run, self.runs[run])
+        on = moving.nodes_of(session, row)
+        moving.move_run(
+            session, row.team_id, public_id("run", row.id), on[0] if on else "none", "Ada", TIMERS
+        )
+
     def _on_pause(self, session: Write, run: int) -> None:
         row = session.get_one(Run, self.runs[run])
         pause.pause_run(session, row.team_id, public_id("run", row.id), "Ada")
@@ -310,7 +318,14 @@ class Platform:
         fences = {row["id"]: row["fence"] for row in named["run"]}
         return (
             tuple(
-                (row["state"], row["verdict"], row["verdict"] and row["reason"], row["fence"], row["attempt"])
+                (
+                    row["state"],
+                    row["verdict"],
+                    row["verdict"] and row["reason"],
+                    row["fence"],
+                    row["attempt"],
+                    row["avoided_nodes"],
+                )
                 for row in named["run"]
             ),
             tuple(

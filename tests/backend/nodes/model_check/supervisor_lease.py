@@ -13,7 +13,7 @@ from trainwright_agent.supervisor import lease as leases
 from trainwright_agent.supervisor.lease import Lease, LeaseEnd
 from trainwright_agent.workspace import Deadline, DeadlineFile
 
-CLAIM = Claim.model_construct(claim_id="0" * 16, fence=1, attempt=1, timers=TIMERS, downloads=[])
+CLAIM = Claim.model_construct(claim_id="0" * 16, fence=1, attempt=1, timers=TIMERS, job=None, downloads=[])
 
 
 class Held(NamedTuple):

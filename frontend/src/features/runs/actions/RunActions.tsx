@@ -11,7 +11,7 @@ import { MenuAction } from "@/components/MenuAction";
 import { DeleteRuns } from "@/features/runs/actions/DeleteRuns";
 import { EditRun } from "@/features/runs/actions/EditRun";
 import { cancelRun, deleteRun, runQuery } from "@/features/runs/queries";
-import { canPause, pauseRun, resumeRun } from "@/features/runs/actions/runRequests";
+import { canPause, leavableNodes, moveRun, pauseRun, resumeRun } from "@/features/runs/actions/runRequests";
 import { copyText } from "@/lib/copyText";
 import { count } from "@/lib/format";
 import { isFinal } from "@/lib/runs/runProgress";
@@ -40,6 +40,14 @@ export function RunActions({ team, run, onRefused, onDeleted }: Props) {
   };
   const toggleMutation = useMutation({
     mutationFn: () => (run.state === "paused" ? resumeRun : pauseRun)(team, run.id),
+    onMutate: () => {
+      onRefused(null);
+    },
+    onSuccess: updateRun,
+    onError: onRefused,
+  });
+  const move = useMutation({
+    mutationFn: (node: string) => moveRun(team, run.id, node),
     onMutate: () => {
       onRefused(null);
     },
@@ -103,6 +111,16 @@ export function RunActions({ team, run, onRefused, onDeleted }: Props) {
         >
           Edit name, tags and notes
         </MenuAction>
+        {leavableNodes(run).map((node) => (
+          <MenuAction
+            key={node}
+            onSelect={() => {
+              move.mutate(node);
+            }}
+          >
+            Move off {node}
+          </MenuAction>
+        ))}
         <MenuAction onSelect={() => void copyText(run.id)}>Copy run ID</MenuAction>
         <DropdownMenu.Separator className="my-1 border-t" />
         {!(run.state === "stopping" && run.verdict === "cancel") && (

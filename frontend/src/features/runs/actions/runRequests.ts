@@ -5,7 +5,7 @@ import { isFinal } from "@/lib/runs/runProgress";
 
 /** Whether the run can be paused. A stopping run can only if it stops in order to retry. */
 export function canPause({ state, verdict }: Run): boolean {
-  return !isFinal(state) && state !== "paused" && (state !== "stopping" || verdict === "retry");
+  return !isFinal(state) && state !== "paused" && (state !== "stopping" || verdict === "retry" || verdict === "move");
 }
 
 export async function pauseRun(team: string, run: string): Promise<Run> {
@@ -14,6 +14,15 @@ export async function pauseRun(team: string, run: string): Promise<Run> {
 
 export async function resumeRun(team: string, run: string): Promise<Run> {
   return body(await api.POST("/api/v1/teams/{team}/runs/{run}/resume", { params: { path: { team, run } } }));
+}
+
+/** The nodes that the run can be moved off: those that it is on, unless it is about to leave them. */
+export function leavableNodes({ state, nodes }: Run): readonly string[] {
+  return isFinal(state) || state === "stopping" ? [] : nodes;
+}
+
+export async function moveRun(team: string, run: string, node: string): Promise<Run> {
+  return body(await api.POST("/api/v1/teams/{team}/runs/{run}/move", { params: { path: { team, run } }, body: { node } }));
 }
 
 /** Applies a user's edit of the tags, from ``before`` to ``wanted``, to the run's tags ``now``. */

@@ -98,7 +98,7 @@ describe("a stopping run", () => {
   const stopping = (verdict: Run["verdict"]) => aRun({ state: "stopping", verdict });
 
   it("can be paused if it will retry, but not if it stops for good or to pause", async () => {
-    for (const [verdict, offered] of [["retry", true], ["pause", false], ["fail", false], ["cancel", false]] as const) {
+    for (const [verdict, offered] of [["retry", true], ["move", true], ["pause", false], ["fail", false], ["cancel", false]] as const) {
       const run = stopping(verdict);
       expect(eligibleRuns("pause", [run])).toEqual(offered ? [run] : []);
       const page = renderRoute(<RunActions team="lab" run={run} onRefused={() => undefined} onDeleted={() => undefined} />);
@@ -106,6 +106,31 @@ describe("a stopping run", () => {
       expect(screen.queryByRole("button", { name: "Pause" }) !== null).toBe(offered);
       page.unmount();
     }
+  });
+});
+
+describe("a run on two nodes", () => {
+  it("can be moved off each of them, unless it is about to leave them", async () => {
+    const asked: unknown[] = [];
+    server.use(
+      http.post(`${RUN}/move`, async ({ request }) => {
+        asked.push(await request.json());
+        return HttpResponse.json(aRun({ state: "stopping", verdict: "move", nodes: ["node-b", "node-c"] }));
+      }),
+    );
+    const run = aRun({ state: "running", nodes: ["node-b", "node-c"] });
+    const page = renderRoute(<RunActions team="lab" run={run} onRefused={() => undefined} onDeleted={() => undefined} />);
+    await userEvent.click(await screen.findByRole("button", { name: "More actions" }));
+    expect(screen.getByRole("menuitem", { name: "Move off node-b" })).toBeDefined();
+    await userEvent.click(screen.getByRole("menuitem", { name: "Move off node-c" }));
+    await waitFor(() => {
+      expect(asked).toEqual([{ node: "node-c" }]);
+    });
+    page.unmount();
+    const leaving = { ...run, state: "stopping", verdict: "move" } as const;
+    renderRoute(<RunActions team="lab" run={leaving} onRefused={() => undefined} onDeleted={() => undefined} />);
+    await userEvent.click(await screen.findByRole("button", { name: "More actions" }));
+    expect(screen.queryByRole("menuitem", { name: /Move off/ })).toBeNull();
   });
 });
 
