@@ -2,14 +2,16 @@
 
 import socket
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.agent.machine import wait_for
 from trainwright.contracts.agent_protocol import CpuPeak, Gpu, Inventory, SelfTestCheck, SelfTestReport
 from trainwright_agent.daemon import self_test as self_tests
-from trainwright_agent.daemon.inventory import SelfTest
+from trainwright_agent.daemon.inventory import SelfTest, self_test
 from trainwright_agent.daemon.self_test import REPEAT_SECONDS, SelfTester, check_loopback, check_node
 from trainwright_agent.identity import Settings
 
@@ -100,10 +102,14 @@ class Node:
         monkeypatch.setattr(self_tests, "time", SimpleNamespace(monotonic=lambda: self.seconds))
         monkeypatch.setattr(self_tests, "self_test", self._test)
 
-    def _test(self, _: Settings, *options: str) -> SelfTest:
+    def _test(self, _: Settings, *options: str, cancelled: threading.Event) -> SelfTest | None:
         assert options == ("--health",)
         self.started += 1
-        assert self.may_end.wait(10)
+        for _seconds in range(100):
+            if cancelled.wait(0.05):
+                return None
+            if self.may_end.wait(0.05):
+                break
         return measured([GPU], PEAK, SelfTestCheck(name="memory", passed=self.passes))
 
     def ask(self, wanted: str | None, *, is_idle: bool = True) -> None:
@@ -130,6 +136,53 @@ def test_a_node_tests_itself_only_on_request_and_when_idle(node: Node) -> None:
     node.finish()
     assert node.tester.report is not None
     assert (node.tester.report.id, node.tester.report.passed) == ("1", True)
+
+
+def test_a_test_ends_and_says_nothing_if_the_node_is_released_in_the_meantime(node: Node) -> None:
+    node.may_end.clear()
+    node.ask("1")
+    node.tester.cancel_unless("1")
+    assert node.tester.is_running, "it is still wanted"
+    node.tester.cancel_unless(None)
+    assert not node.tester.is_running, "runs may be claimed now"
+    assert node.tester.report is None and not node.ended.is_set()
+    node.may_end.set()
+    node.ask("2")
+    node.finish()
+    assert node.tester.report is not None and node.tester.report.id == "2"
+
+
+def test_a_cancelled_self_test_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has started processes of its own."""
+    package = tmp_path / "slow_trainer"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    pids = tmp_path / "pids"
+    (package / "main.py").write_text(
+        "import os, pathlib, time\n"
+        "child = os.fork()\n"
+        f"if child: pathlib.Path({str(pids)!r}).write_text(f'{{os.getpid()}} {{child}}')\n"
+        "time.sleep(60)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    cancelled, results = threading.Event(), []
+    settings = Settings(trainer_module="slow_trainer")
+    tested = threading.Thread(target=lambda: results.append(self_test(settings, cancelled=cancelled)))
+    tested.start()
+    wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 2, "the test runs")
+    cancelled.set()
+    tested.join(20)
+    assert results == [None]
+    for pid in map(int, pids.read_text().split()):
+        wait_for(lambda pid=pid: _is_gone(pid), "its processes are gone")  # type: ignore[misc]
+
+
+def _is_gone(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    try:
+        return status.read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_one_test_runs_at_a_time(node: Node) -> None:

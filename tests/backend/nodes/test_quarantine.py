@@ -185,3 +185,16 @@ def test_claimed_runs_continue(scene: Scene) -> None:
     edit(scene, quarantined=True)
     scene.control.sweep()
     assert work.order("running") == "go"
+
+
+def test_the_result_of_a_test_from_before_the_release_changes_nothing(scene: Scene) -> None:
+    node = scene.site.admin.get("/api/v1/nodes").json()[0]
+    path = f"/api/v1/nodes/{node['id']}"
+    assert scene.site.admin.patch(path, json={"quarantined": True}).status_code == 200
+    wanted = scene.agent.client.post("/api/v1/agent/heartbeat", json={}).json()["self_test"]
+    assert scene.site.admin.patch(path, json={"quarantined": False}).json()["quarantine"] is None
+    late = {"id": wanted, "checks": [{"name": "memory", "passed": False, "detail": "lost"}]}
+    scene.agent.heartbeat(self_test=late)
+    shown = scene.site.admin.get("/api/v1/nodes").json()[0]
+    assert shown["quarantine"] is None and shown["self_test"] is None
+    assert scene.start().order("starting") == "go"

@@ -130,6 +130,7 @@ class Agent:
         self._timers = reply.timers
         if reply.hints_url is not None:  # older APIs leave it out; the broker may have moved since joining
             self._hints.url = reply.hints_url
+        self._self_tester.cancel_unless(reply.self_test)
         unstarted = self._unstarted()
         for placed in reply.placements:
             if not placed.claimed and placed.run_id not in unstarted:

@@ -13,9 +13,13 @@ import logging
 import os
 import platform
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +41,8 @@ from trainwright_agent.processes import trainer_environment
 log = logging.getLogger(__name__)
 
 _SELFTEST_SECONDS = 180.0
+_POLL_SECONDS = 0.2
+"""Between two looks whether a running self-test is still wanted."""
 _QUERY_SECONDS = 30.0
 
 
@@ -175,20 +181,13 @@ def _hardware(settings: Settings) -> PeakRecord:
     return PeakRecord(cpu_name=cpu_name(), cpu_slots=settings.cpu_slots, cores=cores, method=METHOD)
 
 
-def self_test(settings: Settings, *options: str) -> SelfTest | None:
-    """Run the trainer's self-test; None if it fails."""
+def self_test(settings: Settings, *options: str, cancelled: threading.Event | None = None) -> SelfTest | None:
+    """Run the trainer's self-test; None if it fails, or is killed because it was cancelled."""
     log.info("running the trainer's self-test with %d CPU slots busy", settings.cpu_slots)
     module = f"{settings.trainer_module}.main"
     command = [sys.executable, "-P", "-m", module, "selftest", "--slots", str(settings.cpu_slots), *options]
     try:
-        done = subprocess.run(
-            command,
-            env=trainer_environment(),
-            capture_output=True,
-            timeout=_SELFTEST_SECONDS,
-            check=True,
-        )
-        return SelfTest.model_validate_json(done.stdout)
+        return SelfTest.model_validate_json(_output_of(command, cancelled or threading.Event()))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         stderr = getattr(error, "stderr", None) or b""
         log.error(
@@ -198,6 +197,35 @@ def self_test(settings: Settings, *options: str) -> SelfTest | None:
             stderr.decode(errors="replace")[-500:],
         )
         return None
+
+
+def _output_of(command: Sequence[str], cancelled: threading.Event) -> bytes:
+    """The standard output of a program that ends well. It gets a process group, which is killed if it does not end in time.
+
+    Raises:
+        SubprocessError: it failed, took too long, or was cancelled.
+    """
+    until = time.monotonic() + _SELFTEST_SECONDS
+    with subprocess.Popen(
+        command,
+        env=trainer_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    ) as process:
+        while True:
+            try:
+                output, errors = process.communicate(timeout=_POLL_SECONDS)
+                break
+            except subprocess.TimeoutExpired as expired:
+                if cancelled.is_set() or time.monotonic() > until:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    if cancelled.is_set():
+                        raise subprocess.SubprocessError("it was cancelled") from expired
+                    raise
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, command, output, errors)
+    return output
 
 
 def _agent_version() -> str:

@@ -25,6 +25,7 @@ REPEAT_SECONDS = 600.0
 SLOWEST_FRACTION = 1 / 3
 """Of the best peak that was measured before. On cores that other machines share, the same products have taken 2.5 times as
 long."""
+_CANCEL_SECONDS = 5.0
 _LOOPBACK_SECONDS = 5.0
 _LOOPBACK_BYTES = b"trainwright"
 
@@ -41,6 +42,8 @@ class SelfTester:
         self._settings = settings
         self._on_result = on_result
         self._thread: threading.Thread | None = None
+        self._cancelled = threading.Event()
+        self._running_for = ""
         self._ended = 0.0
         self.report: SelfTestReport | None = None
         """The newest result, while the platform asks for it."""
@@ -48,6 +51,15 @@ class SelfTester:
     @property
     def is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
+
+    def cancel_unless(self, wanted: str | None) -> None:
+        """End a test that is not ``wanted`` any more, because the node was released: it may get runs now.
+
+        Nothing is reported of it.
+        """
+        if self._thread is not None and self._thread.is_alive() and self._running_for != wanted:
+            self._cancelled.set()
+            self._thread.join(_CANCEL_SECONDS)
 
     def ask(self, wanted: str | None, inventory: Inventory, *, is_idle: bool) -> None:
         """Start the test ``wanted`` unless it runs, has passed, or failed a short while ago.
@@ -65,14 +77,19 @@ class SelfTester:
             self.report.passed or time.monotonic() < self._ended + REPEAT_SECONDS
         ):
             return
+        self._cancelled = threading.Event()
+        self._running_for = wanted
         self._thread = threading.Thread(
-            target=self._run, args=(wanted, inventory), name="self-test", daemon=True
+            target=self._run, args=(wanted, inventory, self._cancelled), name="self-test", daemon=True
         )
         self._thread.start()
 
-    def _run(self, wanted: str, inventory: Inventory) -> None:
+    def _run(self, wanted: str, inventory: Inventory, cancelled: threading.Event) -> None:
         log.info("this node is in quarantine and tests itself")
-        checks = list(check_node(inventory, self_test(self._settings, "--health")))
+        checks = list(check_node(inventory, self_test(self._settings, "--health", cancelled=cancelled)))
+        if cancelled.is_set():
+            log.info("the node was released before the self-test had ended")
+            return
         for check in checks:
             log.log(logging.INFO if check.passed else logging.ERROR, "self-test: %s", check)
         self.report, self._ended = SelfTestReport(id=wanted, checks=checks), time.monotonic()
