@@ -39,6 +39,7 @@ BASE: dict[str, Any] = {
 }
 CLIPPED = {"optimizer": {"clip_norm": 0.5}}
 TIED = {"model": {"tied_embeddings": True}}
+PARALLEL_BLOCK = {"model": {"block": "parallel"}}
 
 PRECISIONS: dict[str, dict[str, Any]] = {
     "fp32": {"kind": "fp32"},
@@ -252,7 +253,22 @@ OPTIONS: dict[str, Cell] = {
     }.items()
 }
 
-CELLS: dict[str, Cell] = SINGLE_AXES | COMBINATIONS | LOW_PRECISION | DEEPSPEED | OPTIONS
+PARALLEL_BLOCKS: dict[str, Cell] = {
+    "parallel block: tensor 2": Cell(2, {"tensor": 2}, sections=PARALLEL_BLOCK),
+    "parallel block: tensor 2 × pipeline 2, 2 chunks": Cell(
+        4, {"tensor": 2, "tensor_chunks": 2} | _pipeline(2), sections=PARALLEL_BLOCK
+    ),
+    "parallel block: zbv 2": Cell(2, _pipeline(2, "zbv"), sections=PARALLEL_BLOCK),
+    "parallel block: ZeRO 2 over 2": Cell(2, {"zero_stage": 2}, sections=PARALLEL_BLOCK),
+    "parallel block: ZeRO 3 over 2": Cell(2, {"zero_stage": 3}, sections=PARALLEL_BLOCK),
+    "bf16, parallel block: tensor 2": Cell(2, {"tensor": 2}, "bf16", sections=PARALLEL_BLOCK),
+    "O2, parallel block: tensor 2": Cell(2, {"tensor": 2}, "O2", sections=PARALLEL_BLOCK),
+    "O3, parallel block: data 2 × tensor 2, 2 chunks": Cell(
+        4, {"tensor": 2, "tensor_chunks": 2}, "O3", sections=PARALLEL_BLOCK
+    ),
+}
+
+CELLS: dict[str, Cell] = SINGLE_AXES | COMBINATIONS | LOW_PRECISION | DEEPSPEED | OPTIONS | PARALLEL_BLOCKS
 
 SHORT = (
     "data 2, clipped",

@@ -3584,6 +3584,14 @@ export interface components {
              */
             attention: "full";
             /**
+             * Block
+             * @description What the feed-forward network reads: `serial`, the stream with the result of attention; `parallel`, the same normed
+             *     input as attention (PaLM, MegaScale), which halves the communication of tensor parallelism.
+             * @default serial
+             * @enum {string}
+             */
+            block: "serial" | "parallel";
+            /**
              * Feed Forward
              * @description Hidden size of the SwiGLU block. Empty: 8/3 · width, rounded up to a multiple of 32.
              */
@@ -5197,6 +5205,12 @@ export interface components {
             /** Data */
             data: number;
             /**
+             * Export Loaded By
+             * @description What loads the export: a class of `transformers`, or the file that comes with it. A sentence.
+             * @default
+             */
+            export_loaded_by: string;
+            /**
              * Host Bytes
              * @description Host memory that all ranks of a node use for offload.
              * @default 0
@@ -5336,6 +5350,7 @@ export interface components {
              * @description The shape of the network.
              * @default {
              *       "attention": "full",
+             *       "block": "serial",
              *       "heads": 6,
              *       "initializer_std": 0.02,
              *       "layers": 6,

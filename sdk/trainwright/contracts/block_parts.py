@@ -144,10 +144,14 @@ FEED_FORWARD: dict[str, BlockWeight] = {
     ),
 }
 
-NORMS = {
-    "attention_norm.weight": BlockWeight(lambda m: (m.width,), "input_layernorm.weight"),
-    "feed_forward_norm.weight": BlockWeight(lambda m: (m.width,), "post_attention_layernorm.weight"),
+NORMS: dict[str, dict[str, BlockWeight]] = {
+    "serial": {
+        "attention_norm.weight": BlockWeight(lambda m: (m.width,), "input_layernorm.weight"),
+        "feed_forward_norm.weight": BlockWeight(lambda m: (m.width,), "post_attention_layernorm.weight"),
+    },
+    "parallel": {"norm.weight": BlockWeight(lambda m: (m.width,), "input_layernorm.weight")},
 }
+"""By the name in ``ModelSpec.block``: each of its parts has a norm, or both read the output of one."""
 
 
 def attention_of(model: ModelSpec) -> AttentionPart:
@@ -173,7 +177,12 @@ def mean_keys(window: int | None, tokens: int) -> float:
 
 def block_weights(model: ModelSpec) -> dict[str, BlockWeight]:
     """All weights of a block, by name within it."""
-    return dict(_named(attention_of(model)))
+    return dict(_named(attention_of(model), NORMS[model.block]))
+
+
+def norm_count(model: ModelSpec) -> int:
+    """Norms of a block, each of which is read by linear layers."""
+    return len(NORMS[model.block])
 
 
 def linear_size(model: ModelSpec) -> int:
@@ -187,10 +196,15 @@ def weight_in_block(name: str) -> BlockWeight | None:
     return _ALL[rest.partition(".")[2]] if first == "layers" else None
 
 
-def _named(attention: AttentionPart) -> Iterator[tuple[str, BlockWeight]]:
+def _named(attention: AttentionPart, norms: Mapping[str, BlockWeight]) -> Iterator[tuple[str, BlockWeight]]:
     yield from ((f"attention.{name}", weight) for name, weight in attention.weights.items())
     yield from ((f"feed_forward.{name}", weight) for name, weight in FEED_FORWARD.items())
-    yield from NORMS.items()
+    yield from norms.items()
 
 
-_ALL = {name: weight for attention in ATTENTIONS.values() for name, weight in _named(attention)}
+_ALL = {
+    name: weight
+    for attention in ATTENTIONS.values()
+    for norms in NORMS.values()
+    for name, weight in _named(attention, norms)
+}

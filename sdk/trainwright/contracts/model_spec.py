@@ -51,6 +51,10 @@ class ModelSpec(Strict):
     initializer_std: float = Field(default=0.02, gt=0.0, le=1.0)
     """Standard deviation of the initial weights. For projections into the residual stream it is divided by √(2 · layers)."""
 
+    block: Literal["serial", "parallel"] = "serial"
+    """What the feed-forward network reads: `serial`, the stream with the result of attention; `parallel`, the same normed
+    input as attention (PaLM, MegaScale), which halves the communication of tensor parallelism."""
+
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
         if self.width % self.heads:

@@ -10,7 +10,7 @@ All figures are for one token of a micro batch on one rank. In bfloat16, without
     gate                 4 · e F / t                 gate, up, silu(gate), their product
 
 as in table 2 of Korthikanti et al. 2022, adapted to this network: RMSNorm instead of LayerNorm, SwiGLU instead of GELU, fused
-attention, no dropout. Compiled blocks store less: norms without float32 copies, the gate without silu. In FP8 the inputs of
+attention, no dropout. A parallel block has one norm, and all its products but the last two read the same input. Compiled blocks store less: norms without float32 copies, the gate without silu. In FP8 the inputs of
 products take one byte each. ``selective`` stores the input of the block and the results of products and attention, ``full`` only
 the input of the block (``trainwright_trainer.model.recompute``).
 
@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trainwright.contracts.block_parts import FEED_FORWARD, BlockWeight, attention_of
+from trainwright.contracts.block_parts import FEED_FORWARD, BlockWeight, attention_of, norm_count
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.training_spec import RecomputeKind
@@ -85,8 +85,9 @@ def recompute_bytes(model: ModelSpec, mode: BlockMode) -> float:
 def deferred_bytes(model: ModelSpec, mode: BlockMode) -> float:
     """Bytes per token between input gradient and weight gradients of a block: both factors of each product."""
     size = 1 if mode.precision is PrecisionKind.FP8 else mode.value_bytes
-    parts = (attention_of(model).weights, FEED_FORWARD)
-    return size * sum(_factors(list(part.values()), model, mode) for part in parts)
+    attention, feed_forward = list(attention_of(model).weights.values()), list(FEED_FORWARD.values())
+    parts = [attention + feed_forward] if norm_count(model) == 1 else [attention, feed_forward]
+    return size * sum(_factors(part, model, mode) for part in parts)
 
 
 def cast_bytes_per_weight(mode: BlockMode) -> int:
@@ -97,12 +98,13 @@ def cast_bytes_per_weight(mode: BlockMode) -> int:
 
 def _norms(model: ModelSpec, mode: BlockMode) -> float:
     kept = mode.value_bytes * model.width if mode.compiled else 8 * model.width
-    return 2 * (kept + 4) / mode.tensor
+    return norm_count(model) * (kept + 4) / mode.tensor
 
 
 def _inputs(model: ModelSpec, mode: BlockMode) -> float:
     """Products that read the same input share it, and in FP8 its cast."""
-    return 2 * (1 if mode.precision is PrecisionKind.FP8 else mode.value_bytes) * model.width
+    size = 1 if mode.precision is PrecisionKind.FP8 else mode.value_bytes
+    return norm_count(model) * size * model.width
 
 
 def _attention(model: ModelSpec, mode: BlockMode) -> float:
@@ -127,8 +129,8 @@ def _products(model: ModelSpec, mode: BlockMode) -> float:
 
 
 def _factors(weights: Sequence[BlockWeight], model: ModelSpec, mode: BlockMode) -> float:
-    """Values per token that the weight gradients of a part's linear layers need: the gradient of each output, the part's
-    input once, and other inputs. What a sharded dim belongs to is sharded too.
+    """Values per token that the weight gradients of linear layers need: the gradient of each output, the input that several
+    read once, and other inputs. What a sharded dim belongs to is sharded too.
     """
     linear = [weight for weight in weights if weight.is_linear]
     total = 0.0

@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainwright.contracts.block_parts import FEED_FORWARD, attention_of, linear_size, mixing_flops
+from trainwright.contracts.block_parts import (
+    FEED_FORWARD,
+    attention_of,
+    linear_size,
+    mixing_flops,
+    norm_count,
+)
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
@@ -39,7 +45,7 @@ def count_parameters(model: ModelSpec, vocabulary: int) -> Parameters:
         embedding=vocabulary * model.width,
         attention=model.layers * sum(weight.size(model) for weight in attention),
         feed_forward=model.layers * sum(weight.size(model) for weight in feed_forward),
-        norms=(2 * model.layers + 1) * model.width,
+        norms=(norm_count(model) * model.layers + 1) * model.width,
         head=0 if model.tied_embeddings else vocabulary * model.width,
     )
 

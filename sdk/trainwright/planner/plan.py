@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from trainwright.contracts.api.plans import PlannedAction, PlannedMemory, PlannedRank, PlannedStage, RunPlan
 from trainwright.contracts.block_parts import mixing_flops
+from trainwright.contracts.export_formats import loaded_by
 from trainwright.contracts.layout_rules import configured_stages
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind
@@ -125,6 +126,7 @@ def plan(
             *(_too_large_for_host(spec, host) if host and cuda else []),
         ],
         too_large=too_large,
+        export_loaded_by=loaded_by(spec.model),
         timeline=shown,
         bubble_fraction=bubble,
     )

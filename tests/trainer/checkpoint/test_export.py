@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from tests.trainer.jobs import read_out, resume_from, train_here, write_job
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, digest_of
+from trainwright.contracts.export_formats import loaded_by
 from trainwright.contracts.model_spec import ModelSpec
+from trainwright_trainer.checkpoint import plain_model
 from trainwright_trainer.checkpoint.export import hugging_face_name, load_export
 from trainwright_trainer.checkpoint.load import verify_files
 from trainwright_trainer.checkpoint.save import Origin, Writer, save_checkpoint
@@ -83,6 +87,64 @@ def test_an_export_without_our_own_words_is_read_as_a_llama(exported: Path, tmp_
     assert [block.attention.head_size for block in model.layers.values()] == [own.features_per_head] * 2
     weights = dict(load_export(exported / "out/export")[0].named_parameters())
     assert all(torch.equal(weight, weights[name]) for name, weight in model.named_parameters())
+
+
+_READ = """
+import json, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import model
+import torch
+loaded = model.load(sys.argv[1])
+assert not [name for name in sys.modules if name.startswith("trainwright")]
+tokens = torch.tensor(json.loads(sys.argv[2]))
+with torch.no_grad():
+    logits = loaded(tokens)
+pathlib.Path(sys.argv[3]).write_text(json.dumps([logits.tolist(), loaded.generate(tokens[0].tolist(), 5)]))
+"""
+
+
+def read_plainly(export: Path, tokens_BT: torch.Tensor, out: Path) -> tuple[torch.Tensor, list[int]]:
+    """Logits and a greedy continuation by the file of an export, in a process of its own without our code."""
+    command = [sys.executable, "-c", _READ, str(export), json.dumps(tokens_BT.tolist()), str(out)]
+    subprocess.run(command, check=True, timeout=240, cwd=out.parent)
+    logits, ids = json.loads(out.read_text())
+    return torch.tensor(logits), ids
+
+
+@pytest.mark.parametrize("windows", [{}, {"sliding_window": 6, "sliding_window_pattern": 2}])
+def test_a_model_unknown_to_transformers_comes_with_a_file_that_loads_it(
+    tmp_path: Path, data: Path, windows: dict[str, int]
+) -> None:
+    job_file = write_job(
+        tmp_path,
+        data,
+        model={"block": "parallel"} | windows,
+        schedule={"steps": 8, "warmup_steps": 1},
+        optimizer={"learning_rate": 0.02},
+    )
+    training = train_here(job_file)
+    assert main(["export", str(job_file)]) == 0
+    export = tmp_path / "out/export"
+    assert loaded_by(training.spec.model).endswith("the file model.py that comes with it can.")
+    manifest = CheckpointManifest.model_validate_json((export / "manifest.json").read_bytes())
+    verify_files(export, manifest.files)
+    tokens_BT = torch.randint(0, 257, (2, 16), generator=torch.Generator().manual_seed(0))
+    logits_BTV, ids = read_plainly(export, tokens_BT, tmp_path / "read.json")
+    with torch.no_grad():
+        ours_BTV = training.engine.model(tokens_BT)
+        reloaded_BTV = load_export(export)[0](tokens_BT)
+    assert ours_BTV.abs().max() > 0.5
+    assert (logits_BTV - ours_BTV).abs().max() <= 1e-4
+    assert torch.equal(reloaded_BTV, ours_BTV)
+    assert ids[:16] == tokens_BT[0].tolist() and ids[16] == int(ours_BTV[0, -1].argmax())
+
+
+def test_the_file_of_an_export_refuses_what_it_does_not_know() -> None:
+    known = {"layers": 1, "width": 8, "heads": 1, "kv_heads": 1, "head_size": 8, "feed_forward": 8}
+    scalars = {"rope_theta": 1e4, "norm_epsilon": 1e-5, "tied_embeddings": True}
+    plain_model.Model(known | scalars, 8, 8)
+    with pytest.raises(ValueError, match="does not know some_later_option"):
+        plain_model.Model(known | scalars | {"some_later_option": 1}, 8, 8)
 
 
 def test_an_export_in_bf16_is_the_trained_weights_rounded_once(tmp_path: Path, data: Path) -> None:

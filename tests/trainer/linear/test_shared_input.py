@@ -16,20 +16,24 @@ from trainwright_trainer.linear.weight_casts import WeightCasts
 from trainwright_trainer.model import joint_products
 from trainwright_trainer.model.attention import Attention, AttentionTables
 from trainwright_trainer.model.joint_products import JointProducts, join_products
-from trainwright_trainer.model.transformer import Block
+from trainwright_trainer.model.transformer import Block, ParallelBlock
 from trainwright_trainer.runtime.module_replacement import replace_modules
+
+AnyBlock = Block | ParallelBlock
 
 EPSILON = 2.0**-8
 """Of bfloat16."""
 
 
-def blocks() -> tuple[Block, Block]:
+def blocks(kind: type[AnyBlock] = Block) -> tuple[AnyBlock, AnyBlock]:
     """A block that adds weight gradients to sums and keeps casts, and the same block with joint products."""
     torch.manual_seed(0)
-    separate = Block(SPEC, 0)
+    separate = kind(SPEC, 0)
     replace_modules(separate, {nn.Linear: partial(DenseLinear, sums_gradient=True)})
-    joint = copy.deepcopy(separate)
-    join_products([joint])
+    named = nn.ModuleDict({"0": copy.deepcopy(separate)})
+    join_products(named)
+    joint = named["0"]
+    assert isinstance(joint, kind)
     for block in (separate, joint):
         modules = list(block.modules())
         layers = [module for module in modules if isinstance(module, DenseLinear)]
@@ -39,7 +43,7 @@ def blocks() -> tuple[Block, Block]:
     return separate, joint
 
 
-def step(block: Block) -> dict[str, Tensor]:
+def step(block: AnyBlock) -> dict[str, Tensor]:
     """The result of a forward pass, the input's gradient, and the sums of three micro batches."""
     torch.manual_seed(2)
     x = torch.randn(2, LENGTH, SPEC.width).bfloat16().requires_grad_()
@@ -57,8 +61,9 @@ def apart(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     return max(float((one[name] - other[name]).norm() / other[name].norm()) for name in one)
 
 
-def test_joint_products_compute_what_separate_ones_do() -> None:
-    separate, joint = blocks()
+@pytest.mark.parametrize("kind", [Block, ParallelBlock])
+def test_joint_products_compute_what_separate_ones_do(kind: type[AnyBlock]) -> None:
+    separate, joint = blocks(kind)
     assert list(dict(joint.named_parameters())) == list(dict(separate.named_parameters()))
     results = step(joint), step(separate)
     # An input's gradient is rounded about ten times; the layers' results are rounded as before.
@@ -92,6 +97,13 @@ def test_casts_of_joint_layers_share_a_tensor_and_no_memory_is_added() -> None:
         assert torch.equal(layer.weight_cast, layer.weight.bfloat16())
 
 
+def test_a_parallel_block_multiplies_its_one_input_at_once() -> None:
+    _, joint = blocks(ParallelBlock)
+    assert isinstance(joint, JointProducts) and joint.joint_cast is not None
+    assert len(joint.joint_layers) == 5
+    assert not any(isinstance(part, JointProducts) for part in (joint.attention, joint.feed_forward))
+
+
 class _Squared(Attention):
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
         return super().forward(x_BTD * x_BTD, tables)
@@ -101,7 +113,7 @@ def test_a_variant_that_changes_its_input_stays_as_it_is(monkeypatch: pytest.Mon
     monkeypatch.setitem(joint_products.ATTENTION_MODULES, "full", _Squared)
     block = Block(SPEC, 0)
     replace_modules(block, {nn.Linear: DenseLinear})
-    join_products([block])
+    join_products(nn.ModuleDict({"0": block}))
     assert type(block.attention) is _Squared
     assert isinstance(block.feed_forward, JointProducts)
 

@@ -98,9 +98,10 @@ def job(folder: Path, data: Path, ranks: int, **parallelism: object) -> Path:
     return write_job(folder / "-".join(map(str, parallelism.values())), data, ranks, parallelism=parallelism)
 
 
+@pytest.mark.parametrize("block", ["serial", "parallel"])
 @pytest.mark.parametrize("kind", ATTENTION_MODULES)
-def test_a_block_has_the_weights_that_are_declared(kind: str) -> None:
-    _check_declared(SPEC.model_copy(update={"attention": kind}))
+def test_a_block_has_the_weights_that_are_declared(kind: str, block: str) -> None:
+    _check_declared(SPEC.model_copy(update={"attention": kind, "block": block}))
 
 
 def test_a_weight_that_is_not_declared_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

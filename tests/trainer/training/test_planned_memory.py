@@ -33,6 +33,7 @@ MODELS = {
     "grouped": ModelSpec(layers=2, width=128, heads=4, kv_heads=2, feed_forward=320),
     "wide heads": ModelSpec(layers=2, width=64, heads=4, head_size=32, feed_forward=256),
     "narrow gate": ModelSpec(layers=2, width=256, heads=4, feed_forward=192),
+    "parallel block": ModelSpec(layers=2, width=128, heads=4, kv_heads=2, feed_forward=320, block="parallel"),
 }
 SEQUENCES, LENGTH = 4, 64
 _WITHIN = 0.15
@@ -67,7 +68,9 @@ def block_of(model: ModelSpec, kind: PrecisionKind) -> Transformer:
         set_residual_dtype(built, torch.bfloat16)
     if kind is PrecisionKind.FP8:
         weights = {name: weight.detach().half() for name, weight in built.named_parameters()}
-        for name, weight in convert(built, FP8Spec(), torch.device("cpu")).weights.items():
+        one_input = model.block == "parallel"
+        converted = convert(built, FP8Spec(), torch.device("cpu"), one_input=one_input)
+        for name, weight in converted.weights.items():
             weight.attach(weights[name], torch.ones(()), torch.ones(()))
     return built
 

@@ -1,7 +1,8 @@
 """Exports: the weights of a checkpoint in the layout of Hugging Face's models, with the tokenizer.
 
 Rotary features are already in that layout's order, so exporting only renames tensors; the same table in
-reverse loads an export for sampling. Exported weights are real numbers in float32, or rounded to bfloat16 for
+reverse loads an export for sampling. A model that no class of `transformers` computes (``contracts.export_formats``) keeps our
+names, and ``plain_model`` comes with it, a file that loads it without us. We never run that copy. Exported weights are real numbers in float32, or rounded to bfloat16 for
 half the size.
 """
 
@@ -17,13 +18,15 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from trainwright.contracts.block_parts import attention_of, weight_in_block
+from trainwright.contracts.block_parts import weight_in_block
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest
+from trainwright.contracts.export_formats import PLAIN, PLAIN_FILE, format_of
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import TOKENIZER_NAME, ShardManifest
 from trainwright_trainer.checkpoint.load import read_tensor, verify_files
 from trainwright_trainer.checkpoint.save import code_version, replace_folder, write_manifest
+from trainwright_trainer.checkpoint.snapshot import used_fields
 from trainwright_trainer.checkpoint.tensor_files import write_hashed, write_tensors
 from trainwright_trainer.data.shards import read_manifest
 from trainwright_trainer.model.transformer import Transformer
@@ -33,6 +36,7 @@ OWN_KEY = "trainwright"
 """In `config.json`: the model in our own words, which loads an export of any architecture. `transformers` ignores it."""
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_PLAIN_MODEL = Path(__file__).with_name("plain_model.py")
 _OUTER_NAMES = {"embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
 
 
@@ -45,10 +49,13 @@ def export(
         CheckpointInvalidError: a file does not match ``manifest``.
     """
     verify_files(checkpoint, manifest.files)
-    model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    with torch.device("meta"):
+        model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     draft = out.with_name(f"{out.name}.tmp-{uuid4().hex[:12]}")
     draft.mkdir(parents=True)
-    weights = _renamed_weights(checkpoint, manifest, model, DTYPES[spec.checkpoint.export_dtype])
+    weights = _weights(checkpoint, manifest, model, DTYPES[spec.checkpoint.export_dtype])
+    if format_of(spec.model) is not PLAIN:
+        weights = {hugging_face_name(name): weight for name, weight in weights.items()}
     files = [write_tensors(draft / WEIGHTS_NAME, weights)]
     for name, content in _side_files(spec, read_manifest(data), data).items():
         files.append(write_hashed(draft / name, [content]))
@@ -70,13 +77,14 @@ def load_export(folder: Path) -> tuple[Transformer, Tokenizer]:
     config = json.loads((folder / "config.json").read_bytes())
     model = Transformer(_model_spec(config), config["vocab_size"], config["max_position_embeddings"])
     weights = load_file(folder / WEIGHTS_NAME)
-    model.load_state_dict(
-        {name: weights[hugging_face_name(name)] for name, _ in model.named_parameters()}, strict=False
-    )
+    named = str if config["model_type"] == PLAIN.model_type else hugging_face_name
+    model.load_state_dict({name: weights[named(name)] for name, _ in model.named_parameters()}, strict=False)
     return model, Tokenizer.from_file(str(folder / TOKENIZER_NAME))
 
 
 def _model_spec(config: dict[str, Any]) -> ModelSpec:
+    if config["model_type"] == PLAIN.model_type:
+        return ModelSpec.model_validate(config["model"])
     if OWN_KEY in config:
         return ModelSpec.model_validate(config[OWN_KEY])
     return ModelSpec.model_validate(  # exports from before there were options, all of them Llama's
@@ -103,11 +111,11 @@ def hugging_face_name(name: str) -> str:
     return f"model.layers.{name.split('.')[1]}.{weight.exported_as}"
 
 
-def _renamed_weights(
+def _weights(
     checkpoint: Path, manifest: CheckpointManifest, model: nn.Module, dtype: torch.dtype
 ) -> dict[str, Tensor]:
     return {
-        hugging_face_name(name): read_tensor(checkpoint, manifest, f"model.{name}", weight.shape).to(dtype)
+        name: read_tensor(checkpoint, manifest, f"model.{name}", weight.shape).to(dtype)
         for name, weight in model.named_parameters()
     }
 
@@ -122,8 +130,9 @@ def _side_files(spec: RunSpec, data: ShardManifest, folder: Path) -> dict[str, b
         "clean_up_tokenization_spaces": False,
     }
     ends = {"bos_token_id": data.end_of_text, "eos_token_id": data.end_of_text}
-    return {
-        "config.json": _json(_config(spec) | ends),
+    plain = format_of(spec.model) is PLAIN
+    return ({PLAIN_FILE: _PLAIN_MODEL.read_bytes()} if plain else {}) | {
+        "config.json": _json((_plain_config(spec) if plain else _config(spec)) | ends),
         "generation_config.json": _json(ends),
         TOKENIZER_NAME: tokenizer,
         "tokenizer_config.json": _json(settings),
@@ -131,9 +140,29 @@ def _side_files(spec: RunSpec, data: ShardManifest, folder: Path) -> dict[str, b
     }
 
 
+def _plain_config(spec: RunSpec) -> dict[str, Any]:
+    model = spec.model
+    derived = {
+        "kv_heads": model.key_value_heads,
+        "head_size": model.features_per_head,
+        "feed_forward": model.feed_forward_width,
+    }
+    return {
+        "architectures": [PLAIN.architecture],
+        "model_type": PLAIN.model_type,
+        "vocab_size": spec.data.tokenizer.size,
+        "max_position_embeddings": spec.batch.sequence_tokens,
+        "model": used_fields(model) | derived,
+        "dtype": _dtype_name(spec),
+    }
+
+
+def _dtype_name(spec: RunSpec) -> str:
+    return str(DTYPES[spec.checkpoint.export_dtype]).removeprefix("torch.")
+
+
 def _config(spec: RunSpec) -> dict[str, Any]:
-    model, theirs = spec.model, attention_of(spec.model).hugging_face(spec.model)
-    dtype = str(DTYPES[spec.checkpoint.export_dtype]).removeprefix("torch.")
+    model, theirs, dtype = spec.model, format_of(spec.model), _dtype_name(spec)
     return {
         "architectures": [theirs.architecture],
         "model_type": theirs.model_type,

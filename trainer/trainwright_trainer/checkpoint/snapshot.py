@@ -76,7 +76,7 @@ def config_digest(spec: RunSpec) -> str:
     shaping = {
         "seed": spec.seed,
         "data": spec.data.model_dump(mode="json"),
-        "model": _shape(spec.model),
+        "model": used_fields(spec.model),
         "sequence_tokens": spec.batch.sequence_tokens,
         "global_sequences": spec.batch.global_sequences,
         "optimizer": spec.optimizer.kind,
@@ -85,17 +85,14 @@ def config_digest(spec: RunSpec) -> str:
     return digest_of(json.dumps(shaping, sort_keys=True).encode())
 
 
-_ADDED_OPTIONS = ("attention", "sliding_window", "sliding_window_pattern")
+_ADDED_OPTIONS = ("attention", "sliding_window", "sliding_window_pattern", "block")
 """Fields of ``ModelSpec`` that were added when there were checkpoints."""
 
 
-def _shape(model: ModelSpec) -> dict[str, Any]:
+def used_fields(model: ModelSpec) -> dict[str, Any]:
     """Without added options that are at their defaults: checkpoints of models that had no choice keep their digest."""
-    shape = model.model_dump(mode="json")
-    for name in _ADDED_OPTIONS:
-        if getattr(model, name) == ModelSpec.model_fields[name].default:
-            del shape[name]
-    return shape
+    unused = {name for name in _ADDED_OPTIONS if getattr(model, name) == ModelSpec.model_fields[name].default}
+    return model.model_dump(mode="json", exclude=unused)
 
 
 def _formats(precision: PrecisionSpec) -> dict[str, str]:

@@ -198,11 +198,11 @@ class LinearFunction(Function):
         dys, dx = tokens.backward(casts, products)
         gradients: list[Tensor | None] = []
         for layer, cast, dy in zip(layers, casts, dys, strict=True):
-            gradients += [_weight_gradient(layer, dy, x), cast.amax]
+            gradients += [hand_weight_gradient(layer, dy, x), cast.amax]
         return None, None, None, dx(), *gradients
 
 
-def _weight_gradient(layer: Matmuls, dy: Factor, x: Factor) -> Tensor | None:
+def hand_weight_gradient(layer: Matmuls, dy: Factor, x: Factor) -> Tensor | None:
     """dW for autograd; None if it is deferred, or added to ``layer.total`` here."""
     if layer.deferred is not None:
         compute = partial(layer.weight_gradient, dy, x)

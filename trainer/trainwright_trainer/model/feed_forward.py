@@ -21,6 +21,9 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(spec.feed_forward_width, spec.width, bias=False)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        hidden_BTF = silu(self.gate(x_BTD)) * self.up(x_BTD)
-        out_BTD: Tensor = self.down(hidden_BTF)
+        out_BTD: Tensor = self.down(self.hidden(self.gate(x_BTD), self.up(x_BTD)))
         return out_BTD
+
+    def hidden(self, gate_BTF: Tensor, up_BTF: Tensor) -> Tensor:
+        """(B, T, F) between the projections."""
+        return silu(gate_BTF) * up_BTF

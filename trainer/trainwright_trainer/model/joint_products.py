@@ -6,17 +6,17 @@ the same, except for the rounding of the input's gradient: sums over several mat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from functools import partial
 
 from torch import Tensor, nn
-from torch.nn.functional import silu
 
 from trainwright_trainer.linear.dense import DenseLinear
 from trainwright_trainer.linear.shared_input import multiply_at_once
 from trainwright_trainer.model.attention import Attention, AttentionTables
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.feed_forward import FeedForward
+from trainwright_trainer.model.transformer import ParallelBlock
 from trainwright_trainer.runtime.module_replacement import Replacements, recreate, replace_modules
 
 
@@ -30,7 +30,7 @@ class JointProducts(nn.Module):
 
     @property
     def joint_layers(self) -> list[DenseLinear]:
-        layers = [getattr(self, name) for name in self.joint_names]
+        layers = [self.get_submodule(name) for name in self.joint_names]
         return [layer for layer in layers if isinstance(layer, DenseLinear)]
 
 
@@ -48,22 +48,50 @@ class _JointFeedForward(JointProducts, FeedForward):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         gate_BTF, up_BTF = multiply_at_once(x_BTD, self)
-        out_BTD: Tensor = self.down(silu(gate_BTF) * up_BTF)
+        out_BTD: Tensor = self.down(self.hidden(gate_BTF, up_BTF))
         return out_BTD
 
 
-def join_products(blocks: Iterable[nn.Module]) -> None:
-    """Let ``blocks`` multiply an input of several layers at once. Their linear layers are ``DenseLinear``."""
-    replacements: Replacements = {FeedForward: partial(recreate, into=_JointFeedForward)}
+class _JointParallelBlock(JointProducts, ParallelBlock):
+    joint_names = (
+        *(f"attention.{name}" for name in _JointAttention.joint_names),
+        *(f"feed_forward.{name}" for name in _JointFeedForward.joint_names),
+    )
+
+    def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
+        q_BTF, k_BTF, v_BTF, *hidden_BTF = multiply_at_once(normed_BTD, self)
+        attention, feed_forward = self.attention, self.feed_forward
+        attended_BTD: Tensor = attention.output(attention.mix(q_BTF, k_BTF, v_BTF, tables))
+        forwarded_BTD: Tensor = feed_forward.down(feed_forward.hidden(*hidden_BTF))
+        return attended_BTD + forwarded_BTD
+
+
+def join_products(blocks: nn.Module, where: Callable[[str], bool] = lambda path: True) -> None:
+    """Let the modules in ``blocks``, whose linear layers are ``DenseLinear``, multiply what several layers read at once.
+
+    Args:
+        where: whether to change the module at a path.
+    """
+    joint = {
+        path
+        for path, block in blocks.named_modules()
+        if type(block) is ParallelBlock and where(path) and _only_projects(type(block.attention))
+    }
+    replace_modules(blocks, {ParallelBlock: partial(recreate, into=_JointParallelBlock)}, joint.__contains__)
+    parts: Replacements = {FeedForward: partial(recreate, into=_JointFeedForward)}
     for variant in ATTENTION_MODULES.values():
-        replacements = {**replacements, variant: _replacement(variant)}
-    for block in blocks:
-        replace_modules(block, replacements)
+        parts = {**parts, variant: _replacement(variant)}
+    replace_modules(blocks, parts, lambda path: where(path) and path.rpartition(".")[0] not in joint)
+
+
+def _only_projects(variant: type[Attention]) -> bool:
+    """Whether a variant does nothing with its input but project it."""
+    return variant.forward is Attention.forward
 
 
 def _replacement(variant: type[Attention]) -> partial[nn.Module]:
     """How to replace a variant. One that does more with its input than project it stays as it is."""
-    if variant.forward is not Attention.forward:
+    if not _only_projects(variant):
         return partial(_unchanged)
     return partial(recreate, into=type(f"JointOf{variant.__name__}", (_JointAttention, variant), {}))
 

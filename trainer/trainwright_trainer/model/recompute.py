@@ -21,8 +21,8 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright_trainer.model.attention import AttentionTables
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
-from trainwright_trainer.model.transformer import Block, Transformer
-from trainwright_trainer.runtime.module_replacement import replace_modules
+from trainwright_trainer.model.transformer import Transformer
+from trainwright_trainer.runtime.module_replacement import recreate, replace_modules
 
 _KEPT = (
     "aten::mm",
@@ -39,18 +39,20 @@ def recompute(model: Transformer, spec: MemorySpec) -> None:
     """Make the chosen blocks of ``model`` recompute. Results are bitwise the same."""
     if spec.recompute is RecomputeKind.NONE:
         return
-    make = partial(RecomputedBlock, selective=spec.recompute is RecomputeKind.SELECTIVE)
-    replace_modules(model.layers, {Block: make}, lambda layer: spec.recomputes(int(layer)))
+    how: dict[str, Any] = {"context_fn": _contexts} if spec.recompute is RecomputeKind.SELECTIVE else {}
+    kinds = dict.fromkeys(map(type, model.layers.values()))
+    replace_modules(
+        model.layers,
+        {kind: partial(_recomputed, into=_recomputing(kind), how=how) for kind in kinds},
+        lambda layer: spec.recomputes(int(layer)),
+    )
 
 
-class RecomputedBlock(Block):
-    """A block that recomputes its activations in the backward pass."""
+class RecomputedBlock(nn.Module):
+    """The base, besides its own class, of a block that recomputes its activations in the backward pass."""
 
-    def __init__(self, block: Block, selective: bool) -> None:
-        nn.Module.__init__(self)
-        self.attention_norm, self.attention = block.attention_norm, block.attention
-        self.feed_forward_norm, self.feed_forward = block.feed_forward_norm, block.feed_forward
-        self._how: dict[str, Any] = {"context_fn": _contexts} if selective else {}
+    how: dict[str, Any]
+    """Options of the checkpoint."""
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
         # No layer draws random numbers, so generator states need not be saved, which would wait for the device.
@@ -60,9 +62,19 @@ class RecomputedBlock(Block):
             tables,
             use_reentrant=False,
             preserve_rng_state=False,
-            **self._how,
+            **self.how,
         )
         return out_BTD
+
+
+def _recomputing(kind: type[nn.Module]) -> type[RecomputedBlock]:
+    return type(f"Recomputed{kind.__name__}", (RecomputedBlock, kind), {})
+
+
+def _recomputed(block: nn.Module, into: type[RecomputedBlock], how: dict[str, Any]) -> RecomputedBlock:
+    made = recreate(block, into)
+    made.how = how
+    return made
 
 
 def _contexts() -> tuple[Any, Any]:

@@ -2,6 +2,8 @@
 
     x ← x + attention(norm(x));  x ← x + feed_forward(norm(x));   logits = head(norm(x))
 
+A parallel block has one norm, and x ← x + attention(norm(x)) + feed_forward(norm(x)).
+
 No module here knows about precision, devices or ranks. Parameter names are canonical: checkpoints use them,
 and an export renames them one by one.
 
@@ -37,6 +39,32 @@ class Block(nn.Module):
         return x_BTD
 
 
+class ParallelBlock(nn.Module):
+    """One layer whose two parts read the same input (PaLM, Chowdhery et al. 2022; MegaScale, Jiang et al. 2024).
+    (B, T, D) → (B, T, D).
+
+    So tensor ranks gather one input for a block and sum one output (``parallel.tensor.parallelize``).
+    """
+
+    def __init__(self, spec: ModelSpec, layer: int) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
+        self.attention = build_attention(spec, layer)
+        self.feed_forward = FeedForward(spec)
+
+    def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
+        return x_BTD + self.both(self.norm(x_BTD), tables)
+
+    def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
+        """What the block adds to the stream."""
+        attended_BTD: Tensor = self.attention(normed_BTD, tables)
+        forwarded_BTD: Tensor = self.feed_forward(normed_BTD)
+        return attended_BTD + forwarded_BTD
+
+
+_BLOCKS: dict[str, type[Block] | type[ParallelBlock]] = {"serial": Block, "parallel": ParallelBlock}
+
+
 class Transformer(nn.Module):
     """Token ids (B, T) → logits (B, T, V), for T up to ``positions``."""
 
@@ -48,7 +76,9 @@ class Transformer(nn.Module):
         super().__init__()
         self.positions = positions
         self.embedding = nn.Embedding(vocabulary, spec.width)
-        self.layers = nn.ModuleDict({str(layer): Block(spec, layer) for layer in range(spec.layers)})
+        self.layers = nn.ModuleDict(
+            {str(layer): _BLOCKS[spec.block](spec, layer) for layer in range(spec.layers)}
+        )
         self.norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
         self.head = nn.Linear(spec.width, vocabulary, bias=False)
         if spec.tied_embeddings:

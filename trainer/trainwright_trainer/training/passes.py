@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from trainwright.contracts.block_parts import norm_count
 from trainwright.contracts.parallelism_spec import EngineKind
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
@@ -147,7 +148,9 @@ def _shard(parts: ModelParts, mesh: Mesh) -> None:
 def _convert(parts: ModelParts, spec: RunSpec, mesh: Mesh) -> None:
     assert spec.precision.fp8 is not None
     check_device(spec.precision.fp8.scaling, mesh.device)
-    parts.fp8 = convert(parts.model, spec.precision.fp8, mesh.device, parts.shard_specs.forward_order)
+    one_input = norm_count(spec.model) == 1
+    order = parts.shard_specs.forward_order
+    parts.fp8 = convert(parts.model, spec.precision.fp8, mesh.device, order, one_input)
 
 
 def _defer(parts: ModelParts) -> None:
@@ -161,7 +164,7 @@ def _sum_in_products(parts: ModelParts) -> None:
 
 def _join_products(parts: ModelParts, layers: Collection[int]) -> None:
     """Join products in ``layers``. They keep casts of their weights, which can share one tensor."""
-    join_products(block for layer, block in parts.model.layers.items() if int(layer) in layers)
+    join_products(parts.model.layers, lambda path: int(path.partition(".")[0]) in layers)
 
 
 def _use_flex_attention(parts: ModelParts) -> None:

@@ -115,6 +115,9 @@ class RunPlan(Envelope):
     """Why no joined node can run it: a rank needs more memory than any node could give it. Null if one can, or if no node
     reported its memory."""
 
+    export_loaded_by: str = ""
+    """What loads the export: a class of `transformers`, or the file that comes with it. A sentence."""
+
     timeline: list[list[PlannedAction]]
     """Actions of each pipeline rank; only the first micro batches if there are very many."""
 

@@ -31,6 +31,7 @@ from trainwright_trainer.parallel.tensor.chunked_collectives import (
     Chunking,
     all_gather_matmul,
     matmul_reduce_scatter,
+    matmuls_reduce_scatter,
 )
 from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast
 from trainwright_trainer.parallel.tensor.sequence_parallel import all_gather, reduce_scatter
@@ -41,10 +42,10 @@ Tensors = dict[str, Tensor]
 
 
 def pass_through(mesh: Mesh, kind: str, number: int, later: bool = False) -> Tensors:
-    """Results of both passes of layers that read one input, and of one whose output is summed;
+    """Results of both passes of layers that read one input, of one whose output is summed, and of two whose outputs are;
     unchunked for 0 chunks."""
     results: Tensors = {}
-    for half in (_gathered, _summed):
+    for half in (_gathered, _summed, _summed_twice):
         deferred = DeferredWeightGradients() if later else None
         made = half(mesh.tensor, kind, number, deferred)
         results |= {f"{half.__name__}: {key}": tensor.detach() for key, tensor in made.items()}
@@ -76,6 +77,18 @@ def _summed(axis: Axis, kind: str, number: int, deferred: DeferredWeightGradient
     )
     out.backward(_whole_numbers(*out.shape, seed=50 + axis.rank) * 4**axis.rank)
     return {"y": out} | _learned(x, [layer], deferred)
+
+
+def _summed_twice(axis: Axis, kind: str, number: int, deferred: DeferredWeightGradients | None) -> Tensors:
+    inputs = [_whole_numbers(B, T, K, seed=60 + axis.rank + 2 * index).requires_grad_() for index in (0, 1)]
+    layers = [_layer(kind, 70 + axis.rank + 2 * index, deferred) for index in (0, 1)]
+    if number:
+        out = matmuls_reduce_scatter(inputs, layers, Chunking(axis, number))
+    else:
+        out = reduce_scatter(layers[0](inputs[0]) + layers[1](inputs[1]), axis)
+    out.backward(_whole_numbers(*out.shape, seed=80 + axis.rank) * 4**axis.rank)
+    assert inputs[1].grad is not None
+    return {"y": out, "dx 1": inputs[1].grad} | _learned(inputs[0], layers, deferred)
 
 
 def _whole_numbers(*shape: int, seed: int) -> Tensor:

@@ -33,7 +33,11 @@ class ConvertedModel(NamedTuple):
 
 
 def convert(
-    model: nn.Module, spec: FP8Spec, device: torch.device, order: Iterable[str] = ()
+    model: nn.Module,
+    spec: FP8Spec,
+    device: torch.device,
+    order: Iterable[str] = (),
+    one_input: bool = False,
 ) -> ConvertedModel:
     """Replace the modules of ``model`` in place. The values of its parameters are dropped, so it may be on the
     meta device.
@@ -42,12 +46,13 @@ def convert(
         device: of the new layers.
         order: names of all weights if ``model`` has only some: the entire model decides which layers are the
             last.
+        one_input: whether both parts of a block read the same input.
     """
     parameters = dict(model.named_parameters())
     dtype = _GRADIENT_DTYPES[spec.accumulation]
     weights = {name: Weight(parameter.shape, dtype, device) for name, parameter in parameters.items()}
     stored = {id(parameters[name]): weight for name, weight in weights.items()}
-    layers = _convert_modules(model, stored, fp8_weights(order or parameters, spec), spec)
+    layers = _convert_modules(model, stored, fp8_weights(order or parameters, spec), spec, one_input)
     taps = {name: _layer_scaling(layer) for name, layer in layers.items()}
     return ConvertedModel(weights, AmaxHistory(taps, spec.amax, device))
 
@@ -64,7 +69,7 @@ def fp8_weights(names: Iterable[str], spec: FP8Spec) -> set[str]:
 
 
 def _convert_modules(
-    model: nn.Module, stored: dict[int, Weight], chosen: set[str], spec: FP8Spec
+    model: nn.Module, stored: dict[int, Weight], chosen: set[str], spec: FP8Spec, one_input: bool
 ) -> dict[str, FP8Linear]:
     """Returns the FP8 layers by the name of their weight, in the order of the forward pass."""
     layers: dict[str, FP8Linear] = {}
@@ -78,7 +83,8 @@ def _convert_modules(
             # The input of a block's part is the output of a norm, and cast and saved once for all that read it.
             shares = _in_block(f"{path}.weight").reads_input
             new = InputCast(spec.scaling, weight.handle.device, of_norm=shares)
-            cast = casts.setdefault(parent if shares else path, new)
+            part_or_block = parent.rpartition(".")[0] if one_input else parent
+            cast = casts.setdefault(part_or_block if shares else path, new)
             layers[f"{path}.weight"] = FP8Linear(weight, cast)
         setattr(
             model.get_submodule(parent), child, layers.get(f"{path}.weight") or _bf16_module(module, weight)

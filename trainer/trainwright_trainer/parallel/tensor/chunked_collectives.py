@@ -20,15 +20,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from trainwright_trainer.distributed.axis import Axis, PendingTensor
 from trainwright_trainer.fp8.compute.linear import FP8Linear
 from trainwright_trainer.linear.dense import DenseLinear, DenseMatmuls, matmul_dtype
-from trainwright_trainer.linear.product import Cast, Factor, Matmuls, Matrix, RowMatmul, linear, summed
+from trainwright_trainer.linear.product import (
+    Cast,
+    Factor,
+    Matmuls,
+    Matrix,
+    RowMatmul,
+    hand_weight_gradient,
+    linear,
+    summed,
+)
 from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast
 
 
@@ -52,6 +64,61 @@ def matmul_reduce_scatter(full_BTK: Tensor, layer: nn.Module, chunking: Chunking
     matmuls = [_matmuls_of(layer, full_BTK.dtype)]
     (part_BTN,) = linear(full_BTK, _cast_input(full_BTK, layer), matmuls, _ScatteredTokens(chunking))
     return part_BTN
+
+
+def matmuls_reduce_scatter(
+    fulls_BTK: Sequence[Tensor], layers: Sequence[nn.Module], chunking: Chunking
+) -> Tensor:
+    """Apply each of ``layers`` to its input and reduce-scatter the sum of the results: (B, T, K) each → (B, T/t, N)."""
+    inputs = [full_BTK.to(matmul_dtype(full_BTK)) for full_BTK in fulls_BTK]
+    casts = [_cast_input(x_BTK, layer) for x_BTK, layer in zip(inputs, layers, strict=True)]
+    matmuls = [_matmuls_of(layer, x_BTK.dtype) for x_BTK, layer in zip(inputs, layers, strict=True)]
+    leaves = [leaf for each in matmuls for leaf in (each.leaf(), each.probe)]
+    flat = [x_BTK.flatten(0, -2) for x_BTK in inputs]
+    part_MN: Tensor = SummedProducts.apply(chunking, matmuls, casts, *flat, *leaves)
+    return part_MN.view(*inputs[0].shape[:-2], -1, part_MN.shape[1])
+
+
+class SummedProducts(Function):
+    """``matmuls_reduce_scatter`` as a node of the autograd graph.
+
+    The gradient of a sum is that of each summand. So dy is cast and gathered once, as the first layer casts it: all have had
+    the same dy in every step, hence the same amaxes and the same delayed scale.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, chunking: Chunking, layers: Sequence[Matmuls], casts: Sequence[Cast], *given: Any
+    ) -> Tensor:
+        leaves = given[len(layers) :: 2]
+        weights = [layer.stored(leaf) for layer, leaf in zip(layers, leaves, strict=True)]
+        products = [layer.output(weight) for layer, weight in zip(layers, weights, strict=True)]
+        part_MN = _wait_all(
+            _multiply_and_scatter([cast.rows for cast in casts], products, chunking), chunking
+        )
+        ctx.chunking, ctx.layers = chunking, layers
+        factors = [cast.factor for cast in casts]
+        ctx.transposed = [factor.transposed for factor in factors]
+        saved = [*(factor.matrix for factor in factors), *weights]
+        ctx.sizes = [len(tensors) for tensors in saved]
+        ctx.save_for_backward(*(tensor for tensors in saved for tensor in tensors))
+        return part_MN
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy_MN: Tensor) -> tuple[Tensor | None, ...]:
+        layers: Sequence[Matmuls] = ctx.layers
+        saved = iter(ctx.saved_tensors)
+        matrices = [tuple(islice(saved, size)) for size in ctx.sizes]
+        factors = [Factor(*each) for each in zip(matrices, ctx.transposed, strict=False)]
+        weights = matrices[len(layers) :]
+        cast = layers[0].cast_output_gradient(dy_MN, ctx.chunking.axis)
+        products = [layer.input_gradient(weight) for layer, weight in zip(layers, weights, strict=True)]
+        dy, inputs = _gather_and_multiply(cast.rows, products, ctx.chunking)
+        gradients: list[Tensor | None] = []
+        for layer, x in zip(layers, factors, strict=True):
+            gradients += [hand_weight_gradient(layer, dy, x), cast.amax]
+        return None, None, None, *inputs, *gradients
 
 
 class _GatheredTokens(NamedTuple):

@@ -8,6 +8,7 @@ of the tokens.
     moves   forward     twice per block: the normed part is all-gathered before the first matmuls, and the output of the
                         last, partial sums on each rank, is reduce-scattered
             backward    gathers and reduce-scatters swapped; the gradient of each norm's weight is all-reduced
+            In a parallel block once instead of twice: both parts read one input, and their outputs are summed before.
 
 So all arithmetic and all saved activations are divided by the number of ranks (Shoeybi et al. 2019;
 Korthikanti et al. 2022). Query heads are on the same rank as the key and value heads that they share.
@@ -26,7 +27,6 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu
 
 from trainwright.contracts.block_parts import weight_in_block
 from trainwright_trainer.distributed.axis import Axis
@@ -36,10 +36,12 @@ from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.model.attention import Attention, AttentionTables
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.feed_forward import FeedForward
+from trainwright_trainer.model.transformer import ParallelBlock
 from trainwright_trainer.parallel.tensor.chunked_collectives import (
     Chunking,
     all_gather_matmul,
     matmul_reduce_scatter,
+    matmuls_reduce_scatter,
 )
 from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast
 from trainwright_trainer.parallel.tensor.sequence_parallel import (
@@ -97,13 +99,19 @@ def parallelize_modules(model: nn.Module, vocabulary: int, axis: Axis, chunks: i
             positions.
     """
     chunking = Chunking(axis, chunks)
+    one_input = {path for path, module in model.named_modules() if type(module) is ParallelBlock}
+    replace_modules(model, {ParallelBlock: partial(_parallel_block, chunking=chunking)})
     replace_modules(
         model,
         {
             **_parallel_attentions(chunking),
-            FeedForward: partial(_ParallelFeedForward, axis=axis)
-            if chunks == 1
-            else partial(_ChunkedFeedForward, chunking=chunking),
+            FeedForward: partial(_parallel_feed_forward, chunking=chunking),
+        },
+        lambda path: path.rpartition(".")[0] not in one_input,
+    )
+    replace_modules(
+        model,
+        {
             nn.Embedding: partial(VocabParallelEmbedding, vocabulary=vocabulary, axis=axis),
             BF16Embedding: partial(VocabParallelBF16Embedding, vocabulary=vocabulary, axis=axis),
         },
@@ -137,12 +145,17 @@ def _parallel_attentions(chunking: Chunking) -> Replacements:
 def _parallel_attention(
     attention: Attention, into: type[_ParallelAttention], chunking: Chunking
 ) -> _ParallelAttention:
-    if chunking.chunks > 1 and type(attention).forward is not Attention.forward:
-        raise TypeError(f"{type(attention).__name__} overrides forward: its input cannot arrive in chunks")
+    if chunking.chunks > 1:
+        _check_chunkable(attention)
     made = recreate(attention, into)
     made.chunking = chunking
     _gather_input((made.query, made.key, made.value), chunking.axis)
     return made
+
+
+def _check_chunkable(attention: Attention) -> None:
+    if type(attention).forward is not Attention.forward:
+        raise TypeError(f"{type(attention).__name__} overrides forward: its input cannot arrive in chunks")
 
 
 class _ParallelAttention(Attention):
@@ -156,15 +169,19 @@ class _ParallelAttention(Attention):
         return reduce_scatter(_with_all_tokens(x_BTD, axis, self.query, compute), axis)
 
 
+def _parallel_feed_forward(feed_forward: FeedForward, chunking: Chunking) -> _ParallelFeedForward:
+    made = recreate(feed_forward, _ParallelFeedForward if chunking.chunks == 1 else _ChunkedFeedForward)
+    made.chunking = chunking
+    _gather_input((made.gate, made.up), chunking.axis)
+    return made
+
+
 class _ParallelFeedForward(FeedForward):
-    def __init__(self, feed_forward: FeedForward, axis: Axis) -> None:
-        nn.Module.__init__(self)
-        self.gate, self.up, self.down = feed_forward.gate, feed_forward.up, feed_forward.down
-        self.axis = axis
-        _gather_input((self.gate, self.up), axis)
+    chunking: Chunking
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        return reduce_scatter(_with_all_tokens(x_BTD, self.axis, self.gate, super().forward), self.axis)
+        axis = self.chunking.axis
+        return reduce_scatter(_with_all_tokens(x_BTD, axis, self.gate, super().forward), axis)
 
 
 class _ChunkedAttention(_ParallelAttention):
@@ -177,13 +194,49 @@ class _ChunkedAttention(_ParallelAttention):
 
 
 class _ChunkedFeedForward(_ParallelFeedForward):
-    def __init__(self, feed_forward: FeedForward, chunking: Chunking) -> None:
-        super().__init__(feed_forward, chunking.axis)
-        self.chunking = chunking
+    """``_ParallelFeedForward`` whose tokens travel in chunks."""
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        gate_BTF, up_BTF = all_gather_matmul(x_BTD, (self.gate, self.up), self.chunking)
-        return matmul_reduce_scatter(silu(gate_BTF) * up_BTF, self.down, self.chunking)
+        hidden_BTF = self.hidden(*all_gather_matmul(x_BTD, (self.gate, self.up), self.chunking))
+        return matmul_reduce_scatter(hidden_BTF, self.down, self.chunking)
+
+
+def _parallel_block(block: ParallelBlock, chunking: Chunking) -> _ShardedParallelBlock:
+    if chunking.chunks > 1:
+        _check_chunkable(block.attention)
+    made = recreate(block, _ShardedParallelBlock if chunking.chunks == 1 else _ChunkedParallelBlock)
+    made.chunking = chunking
+    _gather_input(made.first_layers, chunking.axis)
+    return made
+
+
+class _ShardedParallelBlock(ParallelBlock):
+    """A parallel block gathers its one input, and reduce-scatters the sum of what both parts computed: half of what a serial
+    block sends.
+    """
+
+    chunking: Chunking
+
+    @property
+    def first_layers(self) -> list[nn.Module]:
+        attention, feed_forward = self.attention, self.feed_forward
+        return [attention.query, attention.key, attention.value, feed_forward.gate, feed_forward.up]
+
+    def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
+        compute = partial(super().both, tables=tables)
+        axis = self.chunking.axis
+        return reduce_scatter(_with_all_tokens(normed_BTD, axis, self.attention.query, compute), axis)
+
+
+class _ChunkedParallelBlock(_ShardedParallelBlock):
+    """``_ShardedParallelBlock`` whose tokens travel in chunks."""
+
+    def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
+        q_BTF, k_BTF, v_BTF, *rest = all_gather_matmul(normed_BTD, self.first_layers, self.chunking)
+        mixed_BTF = self.attention.mix(q_BTF, k_BTF, v_BTF, tables)
+        hidden_BTF = self.feed_forward.hidden(*rest)
+        layers = [self.attention.output, self.feed_forward.down]
+        return matmuls_reduce_scatter([mixed_BTF, hidden_BTF], layers, self.chunking)
 
 
 def _with_all_tokens(

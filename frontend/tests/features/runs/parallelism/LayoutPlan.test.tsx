@@ -29,6 +29,7 @@ const PLAN: RunPlan = {
   slot_bytes: null,
   slot_node: null,
   warnings: [],
+  export_loaded_by: "transformers loads the export as LlamaForCausalLM.",
   timeline: [
     [
       { kind: "F", stage: 0, micro_batch: 0, start: 0, end: 1 },
@@ -64,6 +65,7 @@ it("shows ranks, memory and the pipeline schedule as diagrams, text and tables",
   expect(screen.getByText("pipeline rank 1: layer 3, loss")).toBeDefined();
   expect(layout.textContent).toContain("Ranks are idle 25.0 % of the time");
   expect(layout.textContent).toContain("Stages are chosen when the run starts");
+  expect(layout.textContent).toContain("transformers loads the export as LlamaForCausalLM.");
   expect(screen.getByRole("img", { name: "Timeline of 2 pipeline ranks" }).querySelectorAll("title")).toHaveLength(5);
   expect(screen.queryByText("gathered")).toBeNull();
   await userEvent.click(screen.getByRole("button", { name: "Schedule as a table" }));

@@ -1,0 +1,219 @@
+"""The model of this folder in plain PyTorch: no class of `transformers` computes it.
+
+It needs torch and safetensors, and tokenizers for text. From Python, beside the folder's files:
+
+    from model import load
+
+    model = load(".")
+    logits = model(tokens)      # (B, T) token ids → (B, T, V)
+    ids = model.generate(ids, new_tokens=20)
+
+On the command line: `python model.py "Once upon a time" --tokens 50`.
+
+    B sequence   T position   D width   F hidden   H query heads   G key heads   K features of a head   V vocabulary
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+_FIELDS = {
+    "layers",
+    "width",
+    "heads",
+    "kv_heads",
+    "head_size",
+    "feed_forward",
+    "rope_theta",
+    "norm_epsilon",
+    "tied_embeddings",
+    "initializer_std",
+    "block",
+    "sliding_window",
+    "sliding_window_pattern",
+}
+"""Settings that this file knows: it refuses a folder with others, instead of computing something else."""
+
+
+class Attention(nn.Module):
+    """Causal attention whose query heads share heads of keys and values, with rotary positions. A layer may have a window: its
+    tokens attend to no more than that many, themselves included.
+    """
+
+    def __init__(self, config: dict[str, Any], layer: int) -> None:
+        super().__init__()
+        pattern = config.get("sliding_window_pattern")
+        is_full = pattern is not None and (layer + 1) % pattern == 0
+        self.window = None if is_full else config.get("sliding_window")
+        self.head_size = config["head_size"]
+        queries, keys = config["heads"] * self.head_size, config["kv_heads"] * self.head_size
+        self.query = nn.Linear(config["width"], queries, bias=False)
+        self.key = nn.Linear(config["width"], keys, bias=False)
+        self.value = nn.Linear(config["width"], keys, bias=False)
+        self.output = nn.Linear(queries, config["width"], bias=False)
+
+    def forward(self, x_BTD: Tensor, angles_TK: Tensor) -> Tensor:
+        q_BHTK = _rotate(self._heads(self.query(x_BTD)), angles_TK)
+        k_BGTK = _rotate(self._heads(self.key(x_BTD)), angles_TK)
+        v_BGTK = self._heads(self.value(x_BTD))
+        group = q_BHTK.shape[1] // k_BGTK.shape[1]
+        k_BHTK, v_BHTK = (each.repeat_interleave(group, 1) for each in (k_BGTK, v_BGTK))
+        mask_TT = self._mask(x_BTD.shape[1], x_BTD.device)
+        mixed_BHTK = F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, attn_mask=mask_TT)
+        mixed_BTD: Tensor = self.output(mixed_BHTK.transpose(1, 2).flatten(2))
+        return mixed_BTD
+
+    def _mask(self, length: int, device: torch.device) -> Tensor:
+        """Whether the token of a row attends to that of a column."""
+        mask_TT = torch.ones(length, length, dtype=torch.bool, device=device).tril()
+        if self.window is not None:
+            mask_TT = mask_TT.triu(1 - self.window)
+        return mask_TT
+
+    def _heads(self, x_BTF: Tensor) -> Tensor:
+        x_BHTK: Tensor = x_BTF.unflatten(2, (-1, self.head_size)).transpose(1, 2)
+        return x_BHTK
+
+
+def _rotate(x_BHTK: Tensor, angles_TK: Tensor) -> Tensor:
+    """Feature i is paired with feature i + K/2."""
+    first, second = x_BHTK.float().chunk(2, -1)
+    crossed = torch.cat((-second, first), -1)
+    rotated_BHTK: Tensor = x_BHTK.float() * angles_TK.cos() + crossed * angles_TK.sin()
+    return rotated_BHTK.type_as(x_BHTK)
+
+
+class FeedForward(nn.Module):
+    """SwiGLU."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__()
+        self.gate = nn.Linear(config["width"], config["feed_forward"], bias=False)
+        self.up = nn.Linear(config["width"], config["feed_forward"], bias=False)
+        self.down = nn.Linear(config["feed_forward"], config["width"], bias=False)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        out_BTD: Tensor = self.down(F.silu(self.gate(x_BTD)) * self.up(x_BTD))
+        return out_BTD
+
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then the same with the feed-forward network."""
+
+    def __init__(self, config: dict[str, Any], layer: int) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(config["width"], eps=config["norm_epsilon"])
+        self.attention = Attention(config, layer)
+        self.feed_forward_norm = nn.RMSNorm(config["width"], eps=config["norm_epsilon"])
+        self.feed_forward = FeedForward(config)
+
+    def forward(self, x_BTD: Tensor, angles_TK: Tensor) -> Tensor:
+        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), angles_TK)
+        out_BTD: Tensor = x_BTD + self.feed_forward(self.feed_forward_norm(x_BTD))
+        return out_BTD
+
+
+class ParallelBlock(nn.Module):
+    """x + attention(norm(x)) + feed_forward(norm(x))."""
+
+    def __init__(self, config: dict[str, Any], layer: int) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(config["width"], eps=config["norm_epsilon"])
+        self.attention = Attention(config, layer)
+        self.feed_forward = FeedForward(config)
+
+    def forward(self, x_BTD: Tensor, angles_TK: Tensor) -> Tensor:
+        normed_BTD = self.norm(x_BTD)
+        out_BTD: Tensor = x_BTD + (self.attention(normed_BTD, angles_TK) + self.feed_forward(normed_BTD))
+        return out_BTD
+
+
+class Model(nn.Module):
+    """Token ids (B, T) → logits (B, T, V)."""
+
+    def __init__(self, config: dict[str, Any], vocabulary: int, positions: int) -> None:
+        super().__init__()
+        unknown = sorted(set(config) - _FIELDS)
+        if unknown:
+            raise ValueError(f"config.json: this file does not know {', '.join(unknown)}")
+        self.positions, self.head_size, self.theta = positions, config["head_size"], config["rope_theta"]
+        kind = ParallelBlock if config.get("block") == "parallel" else Block
+        self.embedding = nn.Embedding(vocabulary, config["width"])
+        self.layers = nn.ModuleDict({str(layer): kind(config, layer) for layer in range(config["layers"])})
+        self.norm = nn.RMSNorm(config["width"], eps=config["norm_epsilon"])
+        self.head = nn.Linear(config["width"], vocabulary, bias=False)
+        if config["tied_embeddings"]:
+            self.head.weight = self.embedding.weight
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        angles_TK = self._angles(tokens_BT.shape[1], tokens_BT.device)
+        x_BTD = self.embedding(tokens_BT)
+        for block in self.layers.values():
+            x_BTD = block(x_BTD, angles_TK)
+        logits_BTV: Tensor = self.head(self.norm(x_BTD))
+        return logits_BTV
+
+    @torch.inference_mode()
+    def generate(self, ids: list[int], new_tokens: int, temperature: float = 0.0) -> list[int]:
+        """``ids`` and ``new_tokens`` more; temperature 0 always takes the most likely one."""
+        ids = list(ids)
+        for _ in range(new_tokens):
+            logits_V = self(torch.tensor([ids[-self.positions :]]))[0, -1].float()
+            drawn = (
+                torch.multinomial((logits_V / temperature).softmax(-1), 1)
+                if temperature
+                else logits_V.argmax()
+            )
+            ids.append(int(drawn))
+        return ids
+
+    def _angles(self, length: int, device: torch.device) -> Tensor:
+        even = torch.arange(0, self.head_size, 2, dtype=torch.float32, device=device)
+        frequencies = 1.0 / self.theta ** (even / self.head_size)
+        positions = torch.arange(length, dtype=torch.float32, device=device)
+        return torch.outer(positions, frequencies).repeat(1, 2)
+
+
+def load(folder: str | Path) -> Model:
+    """The model of an export, in the number format of its weights."""
+    config = json.loads(Path(folder, "config.json").read_text())
+    with torch.device("meta"):
+        model = Model(config["model"], config["vocab_size"], config["max_position_embeddings"])
+    tied = {"head.weight"} if config["model"]["tied_embeddings"] else set()
+    weights: dict[str, Tensor] = {}
+    for path in sorted(Path(folder).glob("*.safetensors")):
+        weights |= load_file(path)
+    wanted = set(model.state_dict()) - tied
+    if wanted != set(weights):
+        raise ValueError(f"the weights differ from config.json: {sorted(wanted ^ set(weights))[0]}")
+    model.load_state_dict(weights, strict=False, assign=True)
+    if tied:
+        model.head.weight = model.embedding.weight
+    return model.eval()
+
+
+def main() -> None:
+    """Continue a text."""
+    from tokenizers import Tokenizer
+
+    parser = argparse.ArgumentParser(description="Continue a text.")
+    parser.add_argument("prompt")
+    parser.add_argument("--tokens", type=int, default=50)
+    parser.add_argument("--temperature", type=float, default=0.0)
+    given = parser.parse_args()
+    folder = Path(__file__).parent
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    ids = tokenizer.encode(given.prompt).ids
+    print(tokenizer.decode(load(folder).generate(ids, given.tokens, given.temperature)))
+
+
+if __name__ == "__main__":
+    main()
