@@ -218,6 +218,9 @@ def test_no_field_is_refused_in_the_words_of_the_validation_library(wrong: Any) 
                 for found in problems(error, RunSpec):
                     seen += 1
                     text = found.message
-                    assert not [word for word in PYDANTIC_WORDS if word.lower() in text.lower()], (found.field, text)
+                    assert not [word for word in PYDANTIC_WORDS if word.lower() in text.lower()], (
+                        found.field,
+                        text,
+                    )
                     assert "than This number" not in found.message
     assert seen > 20

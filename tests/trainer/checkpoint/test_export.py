@@ -4,10 +4,13 @@ import json
 import shutil
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -15,9 +18,9 @@ from tests.trainer.jobs import read_out, resume_from, train_here, write_job
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, digest_of
 from trainwright.contracts.export_formats import loaded_by
 from trainwright.contracts.model_spec import ModelSpec
-from trainwright_trainer.checkpoint import plain_model
+from trainwright_trainer.checkpoint import export, plain_model
 from trainwright_trainer.checkpoint.export import hugging_face_name, load_export
-from trainwright_trainer.checkpoint.load import verify_files
+from trainwright_trainer.checkpoint.load import read_tensor, verify_files
 from trainwright_trainer.checkpoint.save import Origin, Writer, save_checkpoint
 from trainwright_trainer.checkpoint.snapshot import Snapshot, StateSlice, config_digest
 from trainwright_trainer.main import main
@@ -103,9 +106,9 @@ pathlib.Path(sys.argv[3]).write_text(json.dumps([logits.tolist(), loaded.generat
 """
 
 
-def read_plainly(export: Path, tokens_BT: torch.Tensor, out: Path) -> tuple[torch.Tensor, list[int]]:
+def read_plainly(folder: Path, tokens_BT: torch.Tensor, out: Path) -> tuple[torch.Tensor, list[int]]:
     """Logits and a greedy continuation by the file of an export, in a process of its own without our code."""
-    command = [sys.executable, "-c", _READ, str(export), json.dumps(tokens_BT.tolist()), str(out)]
+    command = [sys.executable, "-c", _READ, str(folder), json.dumps(tokens_BT.tolist()), str(out)]
     subprocess.run(command, check=True, timeout=240, cwd=out.parent)
     logits, ids = json.loads(out.read_text())
     return torch.tensor(logits), ids
@@ -124,19 +127,64 @@ def test_a_model_unknown_to_transformers_comes_with_a_file_that_loads_it(
     )
     training = train_here(job_file)
     assert main(["export", str(job_file)]) == 0
-    export = tmp_path / "out/export"
+    folder = tmp_path / "out/export"
     assert loaded_by(training.spec.model).endswith("the file model.py that comes with it can.")
-    manifest = CheckpointManifest.model_validate_json((export / "manifest.json").read_bytes())
-    verify_files(export, manifest.files)
+    manifest = CheckpointManifest.model_validate_json((folder / "manifest.json").read_bytes())
+    verify_files(folder, manifest.files)
     tokens_BT = torch.randint(0, 257, (2, 16), generator=torch.Generator().manual_seed(0))
-    logits_BTV, ids = read_plainly(export, tokens_BT, tmp_path / "read.json")
+    logits_BTV, ids = read_plainly(folder, tokens_BT, tmp_path / "read.json")
     with torch.no_grad():
         ours_BTV = training.engine.model(tokens_BT)
-        reloaded_BTV = load_export(export)[0](tokens_BT)
+        reloaded_BTV = load_export(folder)[0](tokens_BT)
     assert ours_BTV.abs().max() > 0.5
     assert (logits_BTV - ours_BTV).abs().max() <= 1e-4
     assert torch.equal(reloaded_BTV, ours_BTV)
     assert ids[:16] == tokens_BT[0].tolist() and ids[16] == int(ours_BTV[0, -1].argmax())
+
+
+@pytest.mark.parametrize("block", ["serial", "parallel"])
+def test_large_exports_are_several_files_with_an_index(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, block: str
+) -> None:
+    """At most 8,192 bytes each, but for larger weights; and no more than two weights in memory at a time."""
+    job_file = write_job(tmp_path, data, model={"block": block}, schedule={"steps": 2, "warmup_steps": 1})
+    training = train_here(job_file)
+    monkeypatch.setattr(export, "FILE_BYTES", 8_192)
+    alive: list[weakref.ref[torch.Tensor]] = []
+    most = 0
+
+    def read(*given: Any) -> torch.Tensor:
+        nonlocal most
+        most = max(most, sum(each() is not None for each in alive))
+        tensor = read_tensor(*given)
+        alive.append(weakref.ref(tensor))
+        return tensor
+
+    monkeypatch.setattr(export, "read_tensor", read)
+    assert main(["export", str(job_file)]) == 0
+    assert len(alive) == len(list(training.engine.model.parameters())) and most <= 2
+    folder = tmp_path / "out/export"
+    files = sorted(folder.glob("*.safetensors"))
+    index = json.loads((folder / "model.safetensors.index.json").read_bytes())
+    assert len(files) > 2 and set(index["weight_map"].values()) == {path.name for path in files}
+    assert all(path.stat().st_size <= 9_216 or len(safe_names(path)) == 1 for path in files)
+    reloaded, _ = load_export(folder)
+    for name, weight in training.engine.model.named_parameters():
+        assert torch.equal(reloaded.get_parameter(name), weight), name
+    if block == "serial":
+        theirs = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+        for name, weight in training.engine.model.named_parameters():
+            assert torch.equal(theirs.get_parameter(hugging_face_name(name)), weight), name
+    else:
+        plain = dict(plain_model.load(folder).named_parameters())
+        assert all(
+            torch.equal(plain[name], weight) for name, weight in training.engine.model.named_parameters()
+        )
+
+
+def safe_names(path: Path) -> list[str]:
+    with safe_open(path, "pt") as file:
+        return list(file.keys())
 
 
 def test_the_file_of_an_export_refuses_what_it_does_not_know() -> None:

@@ -3,12 +3,13 @@
 Rotary features are already in that layout's order, so exporting only renames tensors; the same table in
 reverse loads an export for sampling. A model that no class of `transformers` computes (``contracts.export_formats``) keeps our
 names, and ``plain_model`` comes with it, a file that loads it without us. We never run that copy. Exported weights are real numbers in float32, or rounded to bfloat16 for
-half the size.
+half the size. Weights are read and written one by one, in files of at most 4 GiB.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,10 +17,10 @@ from uuid import uuid4
 import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainwright.contracts.block_parts import weight_in_block
-from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest
+from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry
 from trainwright.contracts.export_formats import PLAIN, PLAIN_FILE, format_of
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
@@ -27,13 +28,23 @@ from trainwright.contracts.shards import TOKENIZER_NAME, ShardManifest
 from trainwright_trainer.checkpoint.load import read_tensor, verify_files
 from trainwright_trainer.checkpoint.save import code_version, replace_folder, write_manifest
 from trainwright_trainer.checkpoint.snapshot import used_fields
-from trainwright_trainer.checkpoint.tensor_files import write_hashed, write_tensors
+from trainwright_trainer.checkpoint.tensor_files import (
+    TensorShape,
+    write_hashed,
+    write_tensors_one_by_one,
+)
 from trainwright_trainer.data.shards import read_manifest
 from trainwright_trainer.model.transformer import Transformer
 
 WEIGHTS_NAME = "model.safetensors"
 OWN_KEY = "trainwright"
 """In `config.json`: the model in our own words, which loads an export of any architecture. `transformers` ignores it."""
+
+INDEX_NAME = "model.safetensors.index.json"
+"""As `transformers` expects it beside several files of weights."""
+
+FILE_BYTES = 4 * 2**30
+"""The most that a file of weights has, unless a single one is larger: files of many GiB are slow to copy again."""
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _PLAIN_MODEL = Path(__file__).with_name("plain_model.py")
@@ -49,14 +60,9 @@ def export(
         CheckpointInvalidError: a file does not match ``manifest``.
     """
     verify_files(checkpoint, manifest.files)
-    with torch.device("meta"):
-        model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     draft = out.with_name(f"{out.name}.tmp-{uuid4().hex[:12]}")
     draft.mkdir(parents=True)
-    weights = _weights(checkpoint, manifest, model, DTYPES[spec.checkpoint.export_dtype])
-    if format_of(spec.model) is not PLAIN:
-        weights = {hugging_face_name(name): weight for name, weight in weights.items()}
-    files = [write_tensors(draft / WEIGHTS_NAME, weights)]
+    files = _write_weights(draft, checkpoint, manifest, spec)
     for name, content in _side_files(spec, read_manifest(data), data).items():
         files.append(write_hashed(draft / name, [content]))
     described = CheckpointManifest(
@@ -76,7 +82,11 @@ def load_export(folder: Path) -> tuple[Transformer, Tokenizer]:
     """Build the model and the tokenizer of an export."""
     config = json.loads((folder / "config.json").read_bytes())
     model = Transformer(_model_spec(config), config["vocab_size"], config["max_position_embeddings"])
-    weights = load_file(folder / WEIGHTS_NAME)
+    weights = {
+        name: weight
+        for path in sorted(folder.glob("*.safetensors"))
+        for name, weight in load_file(path).items()
+    }
     named = str if config["model_type"] == PLAIN.model_type else hugging_face_name
     model.load_state_dict({name: weights[named(name)] for name, _ in model.named_parameters()}, strict=False)
     return model, Tokenizer.from_file(str(folder / TOKENIZER_NAME))
@@ -111,13 +121,44 @@ def hugging_face_name(name: str) -> str:
     return f"model.layers.{name.split('.')[1]}.{weight.exported_as}"
 
 
-def _weights(
-    checkpoint: Path, manifest: CheckpointManifest, model: nn.Module, dtype: torch.dtype
-) -> dict[str, Tensor]:
-    return {
-        name: read_tensor(checkpoint, manifest, f"model.{name}", weight.shape).to(dtype)
-        for name, weight in model.named_parameters()
+def _write_weights(
+    folder: Path, checkpoint: Path, manifest: CheckpointManifest, spec: RunSpec
+) -> list[FileEntry]:
+    """One weight after the other, so that memory for the largest suffices; several files have an index."""
+    with torch.device("meta"):
+        model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    dtype = DTYPES[spec.checkpoint.export_dtype]
+    renamed = str if format_of(spec.model) is PLAIN else hugging_face_name
+    ours = {renamed(name): name for name, _ in model.named_parameters()}
+    shapes = {
+        renamed(name): TensorShape(dtype, tuple(weight.shape)) for name, weight in model.named_parameters()
     }
+
+    def read(name: str) -> Tensor:
+        return read_tensor(checkpoint, manifest, f"model.{ours[name]}", shapes[name].shape).to(dtype)
+
+    groups = list(_groups(shapes, FILE_BYTES))
+    if len(groups) == 1:
+        return [write_tensors_one_by_one(folder / WEIGHTS_NAME, shapes, read)]
+    files, places = [], {}
+    for number, group in enumerate(groups, 1):
+        name = f"model-{number:05}-of-{len(groups):05}.safetensors"
+        files.append(write_tensors_one_by_one(folder / name, group, read))
+        places |= dict.fromkeys(group, name)
+    total = sum(shape.bytes for shape in shapes.values())
+    index = {"metadata": {"total_size": total}, "weight_map": places}
+    return [*files, write_hashed(folder / INDEX_NAME, [_json(index)])]
+
+
+def _groups(shapes: Mapping[str, TensorShape], most_bytes: int) -> Iterator[dict[str, TensorShape]]:
+    """Consecutive weights that fit into a file of ``most_bytes``; a larger one has a file of its own."""
+    group: dict[str, TensorShape] = {}
+    for name, shape in shapes.items():
+        if group and sum(each.bytes for each in group.values()) + shape.bytes > most_bytes:
+            yield group
+            group = {}
+        group[name] = shape
+    yield group
 
 
 def _side_files(spec: RunSpec, data: ShardManifest, folder: Path) -> dict[str, bytes]:

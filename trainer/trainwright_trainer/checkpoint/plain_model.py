@@ -79,8 +79,7 @@ class Attention(nn.Module):
         return mask_TT
 
     def _heads(self, x_BTF: Tensor) -> Tensor:
-        x_BHTK: Tensor = x_BTF.unflatten(2, (-1, self.head_size)).transpose(1, 2)
-        return x_BHTK
+        return x_BTF.view(*x_BTF.shape[:2], -1, self.head_size).transpose(1, 2)
 
 
 def _rotate(x_BHTK: Tensor, angles_TK: Tensor) -> Tensor:

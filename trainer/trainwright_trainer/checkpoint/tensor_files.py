@@ -13,13 +13,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -65,22 +65,68 @@ class StoredTensor:
         return prod(self.shape[1:]) * self.dtype.itemsize
 
 
+class TensorShape(NamedTuple):
+    """What the header of a file says of a tensor."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileEntry:
     """Write contiguous CPU tensors as one safetensors file."""
+    shapes = {name: TensorShape(tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
+    return write_hashed(path, [_head(shapes), *map(_raw, tensors.values())])
+
+
+def write_tensors_one_by_one(
+    path: Path, shapes: Mapping[str, TensorShape], read: Callable[[str], Tensor]
+) -> FileEntry:
+    """``write_tensors`` of tensors that need not fit into memory together: ``read`` makes one, and it is gone once written.
+
+    Args:
+        shapes: of all of them, in the order of the file.
+    """
+    digest, count = hashlib.sha256(), 0
+    with path.open("wb") as file:
+        for part in _one_by_one(shapes, read):
+            digest.update(part)
+            count += file.write(part)
+        sync_file(file)
+    return FileEntry(name=path.name, bytes=count, digest=digest.hexdigest())
+
+
+def _one_by_one(
+    shapes: Mapping[str, TensorShape], read: Callable[[str], Tensor]
+) -> Iterator[bytes | memoryview]:
+    yield _head(shapes)
+    for name, (dtype, shape) in shapes.items():
+        tensor = read(name)
+        assert tensor.dtype == dtype and tuple(tensor.shape) == shape, name
+        yield _raw(tensor)
+
+
+def _head(shapes: Mapping[str, TensorShape]) -> bytes:
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
-    for name, tensor in tensors.items():
-        size = tensor.numel() * tensor.element_size()
+    for name, tensor in shapes.items():
         header[name] = {
             "dtype": _DTYPES[tensor.dtype],
             "shape": list(tensor.shape),
-            "data_offsets": [offset, offset + size],
+            "data_offsets": [offset, offset + tensor.bytes],
         }
-        offset += size
+        offset += tensor.bytes
     head = json.dumps(header).encode()
     head += b" " * (-len(head) % 8)
-    raw = (tensor.reshape(-1).view(torch.uint8).numpy().data for tensor in tensors.values())
-    return write_hashed(path, [len(head).to_bytes(8, "little"), head, *raw])
+    return len(head).to_bytes(8, "little") + head
+
+
+def _raw(tensor: Tensor) -> memoryview:
+    raw: memoryview = tensor.reshape(-1).view(torch.uint8).numpy().data
+    return raw
 
 
 def write_hashed(path: Path, parts: Sequence[bytes | memoryview]) -> FileEntry:
