@@ -22,7 +22,7 @@ def state_text(run: Run, spec: RunSpec, summary: RunSummary) -> str:
     if run.state is RunState.FAILED:
         return run.message
     if run.state is RunState.RETRY_WAIT:
-        return f"{run.message.rstrip('.')}; will retry"
+        return _closed(run.message)
     if run.state is RunState.PAUSED:
         return _paused(spec, summary)
     if run.verdict is Verdict.PAUSE:
@@ -36,8 +36,13 @@ def end_text(code: EndCode, message: str) -> str:
     cause = message.strip()
     if not cause:
         return sentence(code)
-    closed = cause if cause.endswith((".", "!", "?")) else f"{cause}."
+    closed = _closed(cause)
     return closed if sentence(code) in closed else f"{closed} {sentence(code)}"
+
+
+def _closed(text: str) -> str:
+    """Text that ends like a sentence."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def failed_text(code: EndCode, message: str) -> str:

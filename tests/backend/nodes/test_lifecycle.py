@@ -233,7 +233,7 @@ def test_any_text_of_a_trainer_is_stored(scene: Scene) -> None:
     assert stored.status_code == 200, stored.text
     work.offset = stored.json()["offset"]
     assert work.ended("crashed", "rank\0 1 died") == "retry_wait"
-    assert scene.show(work.run_id)["sentence"] == "rank 1 died; will retry"
+    assert scene.show(work.run_id)["sentence"] == "rank 1 died."
 
 
 def test_an_end_applies_to_its_own_claim(scene: Scene) -> None:
