@@ -21,6 +21,7 @@ from trainwright.commands import (
     members,
     nodes,
     plan,
+    queue,
     recipes,
     runs,
     sessions,
@@ -38,6 +39,7 @@ app = typer.Typer(no_args_is_help=True)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(tokenizers.app, name="tokenizers")
 app.add_typer(runs.app, name="runs")
+app.add_typer(queue.app, name="queue")
 app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(nodes.app, name="nodes")
 app.add_typer(recipes.app, name="recipes")

@@ -25,6 +25,7 @@ from trainwright.calls.datasets import DatasetCalls
 from trainwright.calls.monitoring import MonitoringCalls
 from trainwright.calls.people import PeopleCalls
 from trainwright.calls.planning import PlanningCalls
+from trainwright.calls.queue import QueueCalls
 from trainwright.calls.runs import RunCalls
 from trainwright.contracts.api.actions import AllowedSlots
 from trainwright.contracts.api.envelopes import Health, SpecInfo
@@ -125,7 +126,9 @@ class Client(Connection):
         return self.post("/join-tokens", JoinToken, json={"name": node_name})
 
 
-class TeamClient(DatasetCalls, PlanningCalls, RunCalls, MonitoringCalls, CheckpointCalls, PeopleCalls):
+class TeamClient(
+    DatasetCalls, PlanningCalls, RunCalls, QueueCalls, MonitoringCalls, CheckpointCalls, PeopleCalls
+):
     """Calls of one team. Get it from `Client.team`."""
 
     _client: Client

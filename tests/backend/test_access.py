@@ -88,6 +88,8 @@ EXPECTED = {
     f"GET {T}/tokenizers": "viewer",
     f"POST {T}/tokenizers": "editor",
     f"DELETE {T}/tokenizers/{{tokenizer}}": "editor",
+    f"GET {T}/queue": "viewer",
+    f"PUT {T}/queue/order": "editor",
     f"GET {T}/runs": "viewer",
     f"POST {T}/runs": "editor",
     f"GET {T}/runs/groups": "viewer",
@@ -180,6 +182,7 @@ BODIES = {
     "POST clone": {"name": "a copy"},
     "POST fork": {"name": "a fork"},
     "PUT layout": {"parallelism": {}},
+    "PUT order": {"runs": [UNKNOWN["run"], public_id("run", new_id())]},
     "PATCH {checkpoint}": {"pinned": True},
 }
 """Bodies of routes that need more than an empty object, by method and end of the address."""

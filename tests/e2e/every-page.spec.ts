@@ -35,6 +35,7 @@ const PAGES: readonly PageToCheck[] = [
   pageWith(`/${TEAM}/runs/${DONE}/checkpoints`, "Weights"),
   pageWith(`/${TEAM}/runs/${DONE}/configuration`, "learning rate"),
   pageWith(`/${TEAM}/compare?runs=${DONE},${HELD}`, /last eight bits [\d.]+, held [\d.]+/),
+  pageWith(`/${TEAM}/queue`, "No run is waiting."),
   pageWith(`/${TEAM}/datasets`, "letters"),
   pageWith(`/${TEAM}/datasets/${DATASET}`, "Ready"),
   pageWith(`/${TEAM}/checkpoints`, "Weights"),

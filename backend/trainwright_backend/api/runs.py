@@ -20,6 +20,7 @@ from trainwright.contracts.api.actions import (
 )
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.plans import RunPlan, WhatIf
+from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.api.runs import (
     ExportFormat,
     Run,
@@ -46,7 +47,18 @@ from trainwright_backend.checkpoints import bulk, deletion, fork, layout_change
 from trainwright_backend.core.ids import LARGEST_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.nodes import estimate, moving
-from trainwright_backend.runs import clone, edits, export, groups, lists, pause, service, submission, what_if
+from trainwright_backend.runs import (
+    clone,
+    edits,
+    export,
+    groups,
+    lists,
+    pause,
+    queue,
+    service,
+    submission,
+    what_if,
+)
 from trainwright_backend.runs.submission import Submitter
 
 router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"], route_class=GuardedRoute)
@@ -158,11 +170,15 @@ def submit_run(
     settings: CurrentSettings,
     response: Response,
     spec: RunSpec,
+    priority: Annotated[
+        Priority, Query(description="Those of a higher priority start first.")
+    ] = Priority.NORMAL,
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
-    """Start a run. With an Idempotency-Key, repeating the request returns the same run."""
+    """Queue a run. With an Idempotency-Key, repeating the request returns the same run."""
     submitter = Submitter(access.user_id, access.user_name)
-    submitted = submission.submit_run(session, access.team_id, submitter, spec, idempotency_key)
+    queue.check_priority(access.role, access.team_slug, priority)
+    submitted = submission.submit_run(session, access.team_id, submitter, spec, idempotency_key, priority)
     response.status_code = 200 if submitted.replayed else 201
     return service.show_run(session, submitted.run, settings.timers.scale)
 
@@ -220,7 +236,9 @@ def show_run(access: Viewer, session: ReadSession, settings: CurrentSettings, ru
 def edit_run(
     access: Editor, session: WriteSession, settings: CurrentSettings, run: str, body: RunEdit
 ) -> Run:
-    """Change a run's name, tags or notes; omitted fields do not change."""
+    """Change a run's name, tags, notes or priority; omitted fields do not change."""
+    if body.priority is not None:
+        queue.check_priority(access.role, access.team_slug, body.priority)
     edited = edits.edit_run(session, access.team_id, run, body, access.user_name)
     return service.show_run(session, edited, settings.timers.scale)
 

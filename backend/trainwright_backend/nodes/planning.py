@@ -1,7 +1,8 @@
 """Choosing nodes for queued runs.
 
-Runs are placed in order of submission, with all their nodes and slots or not at all, and only within the limit of their
-team: a run over it waits for the team's other runs, and the team's later runs do not overtake it. Teams do not wait for each
+Teams take turns by their use (`fair_share`). A team's runs are placed by priority, then in the order that people gave them or
+in which they were submitted. A run is placed with all its nodes and slots or not at all, and only within its team's limit:
+beyond it, the run waits for the team's other runs, and the team's later runs do not overtake it. Teams do not wait for each
 other's limits.
 
 A node that is drained or in quarantine gets no runs. A node does not get a run if it lacks the run's engine or the memory for
@@ -18,11 +19,11 @@ from as few locations as possible, ordered by location, so that neighbouring ran
 The plan is made for all runs in one snapshot and changes nothing: `placement` executes it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.api.datasets import PreparationState
@@ -30,14 +31,17 @@ from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, now
 from trainwright_backend.datasets.tables import Preparation
+from trainwright_backend.nodes.fair_share import FairOrder
 from trainwright_backend.nodes.moving import avoids, not_avoided
 from trainwright_backend.nodes.node_capacity import NodeCapacity, within_reach
 from trainwright_backend.nodes.requirements import Needs, needs_of
 from trainwright_backend.nodes.service import free_slots, is_online, slots_of, taken_slots, takes_runs
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.nodes.waiting_reasons import in_line, waits_for
+from trainwright_backend.runs.queue import queue_order
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
 from trainwright_backend.teams.slot_quota import SlotBudget, slot_budgets, waits_for_quota
+from trainwright_backend.teams.usage import decayed_usage
 
 MAX_CONSIDERED = 200
 """Runs at the head of a device's queue that one round considers."""
@@ -61,7 +65,7 @@ class Plan:
 class DeviceQueue:
     """The waiting runs of one device, in their order, and what they can get."""
 
-    runs: Sequence[Run]
+    runs: Iterable[Run]
     available: list[NodeCapacity]
     unavailable: list[NodeCapacity]
     """Drained, in quarantine or offline."""
@@ -102,7 +106,7 @@ def plan(session: Read, timers: Timers) -> Plan:
     found = Plan()
     for run, preparation in _still_preparing(session):
         found.explain(run, _preparing(preparation))
-    queues = [queue for device in (Device.CUDA, Device.CPU) if (queue := _queue(session, device))]
+    queues = [queue for device in (Device.CUDA, Device.CPU) if (queue := waiting_heads(session, device))]
     if not queues:
         return found
     nodes = session.scalars(select(Node).order_by(Node.id)).all()
@@ -120,7 +124,8 @@ def plan(session: Read, timers: Timers) -> Plan:
     for runs in queues:
         device = runs[0].device
         budgets, holders = slot_budgets(session, device), _holders(session, device)
-        _plan_queue(found, DeviceQueue(runs, available, unavailable, budgets, holders))
+        ordered = FairOrder(runs, decayed_usage(session, device), budgets)
+        _plan_queue(found, DeviceQueue(ordered, available, unavailable, budgets, holders))
     return found
 
 
@@ -134,16 +139,19 @@ def _holders(session: Read, device: str) -> dict[UUID, list[str]]:
     return found
 
 
-def _queue(session: Read, device: Device) -> Sequence[Run]:
-    """The head of a device's queue: unplaced runs with prepared data, oldest first."""
+def waiting_heads(session: Read, device: Device) -> Sequence[Run]:
+    """The heads of the teams' queues for a device: unplaced runs with prepared data, each team's in their order."""
     placed = select(Placement.run_id).where(Placement.claim_id.is_(None))
+    turn = func.row_number().over(partition_by=Run.team_id, order_by=queue_order()).label("turn")
     waiting = (
-        select(Run)
+        select(Run.id, turn)
         .join(Preparation, Preparation.id == Run.preparation_id)
         .where(Run.state == RunState.QUEUED, Run.device == device, Run.id.not_in(placed))
         .where(Preparation.state == PreparationState.READY)
+        .subquery()
     )
-    return session.scalars(waiting.order_by(Run.id).limit(MAX_CONSIDERED)).all()
+    heads = select(Run).join(waiting, waiting.c.id == Run.id).order_by(waiting.c.turn, Run.id)
+    return session.scalars(heads.limit(MAX_CONSIDERED)).all()
 
 
 def _still_preparing(session: Read) -> list[tuple[Run, Preparation]]:

@@ -1,4 +1,4 @@
-"""Editing a run's name, tags and notes, which do not affect the training.
+"""Editing a run's name, tags, notes and priority, which do not affect the training.
 
 The name is also in the stored spec, and both are changed together.
 """
@@ -11,6 +11,7 @@ from sqlalchemy import delete, select
 from trainwright.contracts.api.actions import MOST_TAGS, RunEdit
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid
+from trainwright_backend.runs.queue import set_priority
 from trainwright_backend.runs.service import locked_run
 from trainwright_backend.runs.tables import Run, RunTag
 from trainwright_backend.runs.transitions import add_event
@@ -29,6 +30,8 @@ def edit_run(session: Write, team_id: UUID, run_id: str, edit: RunEdit, by: str)
         run.spec = {**run.spec, "name": edit.name}
         session.flush()
         add_event(session, run, "renamed", message)
+    if edit.priority is not None:
+        set_priority(session, run, edit.priority, by)
     if edit.notes is not None:
         run.notes = edit.notes
     if edit.tags is not None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import select
 
+from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.api.runs import ForkedFrom
 from trainwright.contracts.api.runs import Run as ShownRun
 from trainwright.contracts.api.runs import RunEvent as ShownEvent
@@ -217,6 +218,7 @@ def _shown(run: Run, summary_row: RunSummary | None, placements: list[Placement]
         tags=[],
         notes=run.notes,
         forked_from=None,
+        priority=list(Priority)[run.priority],
         attempt_layout=None,
         attempt_nodes=[],
     )

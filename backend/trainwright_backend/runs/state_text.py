@@ -10,7 +10,7 @@ from trainwright_backend.runs.tables import Run
 def state_text(run: Run, spec: RunSpec, summary: RunSummary) -> str:
     """The text beside the state of ``run``."""
     if run.state is RunState.QUEUED:
-        return run.waiting_reason or "waiting for its turn"
+        return queue_text(run.waiting_reason)
     if run.state in (RunState.LEASED, RunState.STARTING):
         return run.progress or "starting on the node"
     if run.state is RunState.RUNNING:
@@ -29,6 +29,11 @@ def state_text(run: Run, spec: RunSpec, summary: RunSummary) -> str:
         return _pausing(spec, summary)
     at_step = f" at step {summary.step:,}" if summary.step and run.state is not RunState.STOPPING else ""
     return f"{run.message.rstrip('.')}{at_step}"
+
+
+def queue_text(waiting_reason: str) -> str:
+    """What a queued run waits for. It has no reason yet before the next round, or far behind others."""
+    return waiting_reason or "waiting for its turn"
 
 
 def end_text(code: EndCode, message: str) -> str:

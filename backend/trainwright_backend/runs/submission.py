@@ -18,6 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.api.plans import RunPlan
+from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.api.runs import SpecCheck
 from trainwright.contracts.base import problems
 from trainwright.contracts.data_spec import DataSpec
@@ -74,7 +75,12 @@ class SubmitResult:
 
 
 def submit_run(
-    session: Write, team_id: UUID, submitter: Submitter, spec: RunSpec, key: str | None
+    session: Write,
+    team_id: UUID,
+    submitter: Submitter,
+    spec: RunSpec,
+    key: str | None,
+    priority: Priority = Priority.NORMAL,
 ) -> SubmitResult:
     """Store a run for ``spec``, or find the one that was created with the same ``key``.
 
@@ -82,10 +88,16 @@ def submit_run(
         AppError: 422 ``idempotency_key_reused``: the key was used with another body; 410 ``run_deleted``.
         Invalid: the spec does not fit the installation, or can never fit the team's limit.
     """
-    earlier = find_by_idempotency_key(session, team_id, key, spec.model_dump(mode="json"))
+    request = spec.model_dump(mode="json")
+    if priority is not Priority.NORMAL:
+        request["priority"] = priority
+    earlier = find_by_idempotency_key(session, team_id, key, request)
     if earlier is not None:
         return SubmitResult(earlier, replayed=True)
-    return SubmitResult(create_run(session, team_id, submitter, spec, key), replayed=False)
+    run = create_run(session, team_id, submitter, spec, key)
+    run.priority = list(Priority).index(priority)
+    session.flush()
+    return SubmitResult(run, replayed=False)
 
 
 def create_run(

@@ -141,6 +141,10 @@ class Run(Base):
     """Number of the newest event; counted under this row's lock, so events become visible in their order."""
 
     waiting_reason: Mapped[str]
+    priority: Mapped[int] = mapped_column(default=1)
+    """Index in `Priority`. Of a team's waiting runs, those with a higher one start first."""
+    queue_place: Mapped[UUID | None]
+    """Among the team's waiting runs of equal priority. Empty: its id, so that earlier submissions start first."""
     progress: Mapped[str]
     """The supervisor's text about its current work."""
     started: Mapped[datetime | None] = mapped_column(UtcDateTime)

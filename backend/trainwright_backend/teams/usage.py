@@ -20,6 +20,10 @@ from trainwright_backend.core.ids import public_id
 from trainwright_backend.teams.tables import SlotTime
 
 SECONDS_AN_HOUR = 3600.0
+HALF_LIFE_DAYS = 7
+"""After so many days, use counts half toward a team's place among others."""
+REMEMBERED_DAYS = 10 * HALF_LIFE_DAYS
+"""Older use is less than a thousandth."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,18 @@ def seconds_by_day(since: datetime, until: datetime) -> Iterator[tuple[date, flo
 def first_day(days: int) -> date:
     """The first of the last ``days`` days (UTC), which include today."""
     return now().date() - timedelta(days=days - 1)
+
+
+def decayed_usage(session: Read, device: str) -> dict[UUID, float]:
+    """Slot-seconds of each team, day by day halved after `HALF_LIFE_DAYS`."""
+    today = now().date()
+    remembered = (SlotTime.device == device, SlotTime.day > today - timedelta(days=REMEMBERED_DAYS))
+    rows = select(SlotTime.team_id, SlotTime.day, func.sum(SlotTime.slot_seconds)).where(*remembered)
+    found: dict[UUID, float] = {}
+    for team_id, day, seconds in session.execute(rows.group_by(SlotTime.team_id, SlotTime.day)):
+        weight = 0.5 ** ((today - day).days / HALF_LIFE_DAYS)
+        found[team_id] = found.get(team_id, 0.0) + weight * seconds
+    return found
 
 
 def list_daily_usage(session: Read, team_id: UUID, first: date) -> list[DailyUsage]:

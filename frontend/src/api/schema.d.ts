@@ -1005,6 +1005,47 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/queue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Queue
+         * @description The team's waiting runs, by device and then in the order in which they start.
+         */
+        get: operations["list_queue"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/queue/order": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Reorder
+         * @description Let waiting runs of one priority start in this order. They share out the places that they have, so other runs stay where
+         *     they are. Owners can reorder everybody's runs, editors their own.
+         */
+        put: operations["reorder"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/quota/{device}": {
         parameters: {
             query?: never;
@@ -1084,7 +1125,7 @@ export interface paths {
         put?: never;
         /**
          * Submit Run
-         * @description Start a run. With an Idempotency-Key, repeating the request returns the same run.
+         * @description Queue a run. With an Idempotency-Key, repeating the request returns the same run.
          */
         post: operations["submit_run"];
         delete?: never;
@@ -1257,7 +1298,7 @@ export interface paths {
         head?: never;
         /**
          * Edit Run
-         * @description Change a run's name, tags or notes; omitted fields do not change.
+         * @description Change a run's name, tags, notes or priority; omitted fields do not change.
          */
         patch: operations["edit_run"];
         trace?: never;
@@ -4104,6 +4145,16 @@ export interface components {
              */
             next_cursor?: string | null;
         };
+        /** Page[QueuedRun] */
+        Page_QueuedRun_: {
+            /** Items */
+            items: components["schemas"]["QueuedRun"][];
+            /**
+             * Next Cursor
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
+             */
+            next_cursor?: string | null;
+        };
         /** Page[Recipe] */
         Page_Recipe_: {
             /** Items */
@@ -4595,6 +4646,12 @@ export interface components {
             uploads: string[];
         };
         /**
+         * Priority
+         * @description Of a team's waiting runs, those of a higher priority start first.
+         * @enum {string}
+         */
+        Priority: "low" | "normal" | "high";
+        /**
          * Problem
          * @description One thing that is wrong with an input, and the field that it concerns.
          */
@@ -4635,6 +4692,63 @@ export interface components {
              * Format: date-time
              */
             since: string;
+        };
+        /**
+         * QueueOrder
+         * @description A new order of some waiting runs, which are all of one priority. They share out the places that they have.
+         */
+        QueueOrder: {
+            /**
+             * Runs
+             * @description Ids, the one to start first at the beginning.
+             */
+            runs: string[];
+        };
+        /**
+         * QueuedRun
+         * @description A run in the queue of its team.
+         */
+        QueuedRun: {
+            /** Created By */
+            created_by: string | null;
+            /** Device */
+            device: string;
+            /**
+             * Expected Start
+             * @description By the time that the runs before it are expected to take. Null: that is not known.
+             */
+            expected_start?: string | null;
+            /** Id */
+            id: string;
+            /**
+             * Mine
+             * @description Whether you submitted it.
+             */
+            mine: boolean;
+            /** Name */
+            name: string;
+            /**
+             * Position
+             * @description Among the team's waiting runs of the same device, from 1.
+             */
+            position: number;
+            priority: components["schemas"]["Priority"];
+            /**
+             * Queued
+             * Format: date-time
+             * @description Since when it waits.
+             */
+            queued: string;
+            /**
+             * Sentence
+             * @description What it waits for, and behind which run.
+             */
+            sentence: string;
+            /**
+             * Slots
+             * @description On all its nodes together.
+             */
+            slots: number;
         };
         /**
          * Quota
@@ -4978,6 +5092,8 @@ export interface components {
              * @default
              */
             notes: string;
+            /** @default normal */
+            priority: components["schemas"]["Priority"];
             reason?: components["schemas"]["EndCode"] | null;
             /** Retry At */
             retry_at?: string | null;
@@ -5012,13 +5128,15 @@ export interface components {
         RunAction: "cancel" | "pause" | "resume" | "delete" | "tag" | "untag";
         /**
          * RunEdit
-         * @description Changes name, tags or notes of a run. Fields that are left out stay as they are.
+         * @description Changes name, tags, notes or priority of a run. Fields that are left out stay as they are.
          */
         RunEdit: {
             /** Name */
             name?: string | null;
             /** Notes */
             notes?: string | null;
+            /** @description Editors can give `low` and `normal`, owners also `high`. It counts while the run waits. */
+            priority?: components["schemas"]["Priority"] | null;
             /** Tags */
             tags?: string[] | null;
         };
@@ -8184,6 +8302,75 @@ export interface operations {
             };
         };
     };
+    list_queue: {
+        parameters: {
+            query?: {
+                limit?: number;
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_QueuedRun_"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    reorder: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QueueOrder"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueOrder"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     set_quota: {
         parameters: {
             query?: never;
@@ -8373,7 +8560,10 @@ export interface operations {
     };
     submit_run: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Those of a higher priority start first. */
+                priority?: components["schemas"]["Priority"];
+            };
             header?: {
                 "idempotency-key"?: string | null;
             };

@@ -27,6 +27,7 @@ export type Preview = Schemas["Preview"];
 export type PreviewFile = Schemas["PreviewFile"];
 export type Tokenizer = Schemas["Tokenizer"];
 export type Run = Schemas["Run"];
+export type QueuedRun = Schemas["QueuedRun"];
 export type RunPlan = Schemas["RunPlan"];
 export type WhatIf = Schemas["WhatIf"];
 export type GpuModel = Schemas["GpuModel"];

@@ -116,6 +116,7 @@ const checkpoints = createRoute({
 const compare = createRoute({ getParentRoute: () => team, path: "/compare", validateSearch: parseCompare, component: lazyPage(() => import("@/app/routes/ComparePage"), "ComparePage") });
 const datasets = createRoute({ getParentRoute: () => team, path: "/datasets", component: lazyPage(() => import("@/app/routes/DatasetsPage"), "DatasetsPage") });
 const dataset = createRoute({ getParentRoute: () => team, path: "/datasets/$datasetId", component: lazyPage(() => import("@/app/routes/DatasetPage"), "DatasetPage") });
+const queue = createRoute({ getParentRoute: () => team, path: "/queue", component: lazyPage(() => import("@/app/routes/QueuePage"), "QueuePage") });
 const nodes = createRoute({ getParentRoute: () => team, path: "/nodes", component: lazyPage(() => import("@/app/routes/NodesPage"), "NodesPage") });
 const usage = createRoute({ getParentRoute: () => team, path: "/usage", validateSearch: parseUsageSearch, component: lazyPage(() => import("@/app/routes/UsagePage"), "UsagePage") });
 const settings = createRoute({ getParentRoute: () => team, path: "/settings", component: lazyPage(() => import("@/app/routes/SettingsPage"), "SettingsPage") });
@@ -124,7 +125,7 @@ const tree = root.addChildren([
   home,
   signIn,
   link,
-  team.addChildren([teamHome, runs, newRun, run, runTab, compare, checkpoints, datasets, dataset, nodes, usage, settings]),
+  team.addChildren([teamHome, runs, newRun, run, runTab, compare, checkpoints, queue, datasets, dataset, nodes, usage, settings]),
 ]);
 
 export const router = createRouter({ routeTree: tree, defaultPreload: false, defaultErrorComponent: PageError, scrollRestoration: true });

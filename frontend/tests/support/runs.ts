@@ -58,6 +58,7 @@ export function aRun(change: Partial<Run> = {}): Run {
     name: "pilot-7",
     state: "running",
     verdict: null,
+    priority: "normal",
     sentence: "step 1,200 of 5,000, 1 h 15 min left",
     reason: null,
     suspect_seconds: null,

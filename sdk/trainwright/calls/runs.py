@@ -17,6 +17,7 @@ from trainwright.contracts.api.actions import (
     RunEdit,
     RunMove,
 )
+from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.run_spec import RunSpec
 
@@ -24,8 +25,10 @@ from trainwright.contracts.run_spec import RunSpec
 class RunCalls(TeamCalls):
     """Actions on runs. A call whose response was lost is repeated only if repeating it is harmless."""
 
-    def submit(self, spec: Mapping[str, Any] | RunSpec) -> Run:
-        return self._client.post_repeatable(f"{self._path}/runs", Run, json=as_json(spec))
+    def submit(self, spec: Mapping[str, Any] | RunSpec, priority: Priority = Priority.NORMAL) -> Run:
+        """Queue a run. Of the team's waiting runs, those of a higher priority start first."""
+        query = "" if priority is Priority.NORMAL else f"?priority={priority}"
+        return self._client.post_repeatable(f"{self._path}/runs{query}", Run, json=as_json(spec))
 
     def cancel(self, run_id: str) -> Run:
         return self._do(run_id, "cancel")
@@ -50,9 +53,11 @@ class RunCalls(TeamCalls):
         name: str | None = None,
         tags: Sequence[str] | None = None,
         notes: str | None = None,
+        priority: Priority | None = None,
     ) -> Run:
-        """Change name, tags or notes of a run. ``tags`` replaces all tags."""
-        change = RunEdit(name=name, tags=None if tags is None else tuple(tags), notes=notes)
+        """Change name, tags, notes or priority of a run. ``tags`` replaces all tags."""
+        listed = None if tags is None else tuple(tags)
+        change = RunEdit(name=name, tags=listed, notes=notes, priority=priority)
         asked = change.model_dump(mode="json", exclude_none=True)
         return self._client.patch(f"{self._path}/runs/{run_id}", Run, json=asked)
 

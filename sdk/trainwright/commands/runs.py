@@ -36,6 +36,7 @@ from trainwright.commands.terminal import (
 )
 from trainwright.contracts.api.actions import MOST_RUNS_AT_ONCE, BulkResult, RunAction
 from trainwright.contracts.api.plans import RunPlan
+from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.api.runs import Run, RunGrouping, RunView
 from trainwright.contracts.run_state import RunState
 from trainwright.transport.connection import ApiError
@@ -64,12 +65,20 @@ def check(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, s
 
 @app.command("submit")
 def submit(
-    spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None, wait: bool = False
+    spec: Path,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    sets: Sets = None,
+    wait: bool = False,
+    priority: Annotated[
+        Priority, typer.Option(help="Those of a higher priority start first; high is for owners.")
+    ] = Priority.NORMAL,
 ) -> None:
     """Start a run from a JSON spec; with --wait, wait until it ends."""
     with open_team(server, key, team) as api:
         whole = read_spec(spec, sets)
-        run = api.submit(whole)
+        run = api.submit(whole, priority)
         typer.echo(run.id)
         _print_plan_warnings(api.plan_run(whole))
         if wait:

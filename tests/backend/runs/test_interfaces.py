@@ -21,6 +21,7 @@ from tests.backend.scripted_agent import Scene, Work
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.actions import Retention, RunAction, RunLayout
 from trainwright.contracts.api.people import Role
+from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.parallelism_spec import ParallelismSpec
 from trainwright.transport.connection import ApiError
 
@@ -116,6 +117,18 @@ ACTIONS: dict[str, Action] = {
     ),
     "note": Action(
         f"PATCH {R}", {"notes": "a"}, lambda t, _, n: t.edit(n.run, notes="a"), "runs edit {run} --notes a"
+    ),
+    "reorder": Action(
+        f"PUT {T}/queue/order",
+        {"runs": ["{run}", "{other}"]},
+        lambda t, _, n: t.reorder([n.run, n.other]),
+        "queue reorder {run} {other}",
+    ),
+    "priority": Action(
+        f"PATCH {R}",
+        {"priority": "low"},
+        lambda t, _, n: t.edit(n.run, priority=Priority.LOW),
+        "queue priority low {run}",
     ),
     "rename": Action(
         f"PATCH {R}", {"name": "a"}, lambda t, _, n: t.edit(n.run, name="a"), "runs edit {run} --name a"
@@ -479,7 +492,7 @@ def test_every_route_that_changes_runs_is_listed_here(scene: Scene) -> None:
         for method in route.methods or ()
         if method not in ("GET", "HEAD", "OPTIONS")
         if str(route.path).startswith(
-            (f"{T}/runs", f"{T}/checkpoints", "/api/v1/nodes", INVITATIONS, MEMBERS)
+            (f"{T}/runs", f"{T}/queue", f"{T}/checkpoints", "/api/v1/nodes", INVITATIONS, MEMBERS)
         )
         or route.path == T
     }

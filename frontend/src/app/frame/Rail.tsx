@@ -1,5 +1,5 @@
 import { Link, useNavigate } from "@tanstack/react-router";
-import { Activity, ChartColumn, Database, Ellipsis, House, Save, Server, Settings, type LucideIcon } from "lucide-react";
+import { Activity, ChartColumn, Database, Ellipsis, House, ListOrdered, Save, Server, Settings, type LucideIcon } from "lucide-react";
 import type { Me } from "@/api/types";
 import { KeyboardShortcuts } from "@/app/palette/KeyboardShortcuts";
 import { TeamMenu } from "@/app/frame/TeamMenu";
@@ -12,7 +12,7 @@ interface Props {
 }
 
 interface RailItem {
-  to: "/$team" | "/$team/runs" | "/$team/datasets" | "/$team/checkpoints" | "/$team/nodes" | "/$team/usage" | "/$team/settings";
+  to: "/$team" | "/$team/runs" | "/$team/queue" | "/$team/datasets" | "/$team/checkpoints" | "/$team/nodes" | "/$team/usage" | "/$team/settings";
   label: string;
   Icon: LucideIcon;
   /** On phones it is in the More menu. */
@@ -23,6 +23,7 @@ interface RailItem {
 const ITEMS: readonly RailItem[] = [
   { to: "/$team", label: "Home", Icon: House },
   { to: "/$team/runs", label: "Runs", Icon: Activity },
+  { to: "/$team/queue", label: "Queue", Icon: ListOrdered, more: true },
   { to: "/$team/datasets", label: "Datasets", Icon: Database },
   { to: "/$team/checkpoints", label: "Checkpoints", Icon: Save, more: true },
   { to: "/$team/nodes", label: "Nodes", Icon: Server, more: true, adminOnly: true },

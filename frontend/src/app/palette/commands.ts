@@ -5,6 +5,7 @@ import type { Searchable } from "@/app/palette/searchCommands";
 export const PAGES = [
   { key: "g h", to: "/$team", label: "Home" },
   { key: "g r", to: "/$team/runs", label: "Runs" },
+  { key: "g q", to: "/$team/queue", label: "Queue" },
   { key: "g d", to: "/$team/datasets", label: "Datasets" },
   { key: "g c", to: "/$team/checkpoints", label: "Checkpoints" },
   { key: "g n", to: "/$team/nodes", label: "Nodes" },

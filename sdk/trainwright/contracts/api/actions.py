@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from trainwright.contracts.api.checkpoints import Checkpoint
+from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.base import Envelope, Problem, Strict
 from trainwright.contracts.hardware import MOST_SLOTS
 from trainwright.contracts.parallelism_spec import ParallelismSpec
@@ -37,11 +38,13 @@ MOST_RUNS_AT_ONCE = 200
 
 
 class RunEdit(Strict):
-    """Changes name, tags or notes of a run. Fields that are left out stay as they are."""
+    """Changes name, tags, notes or priority of a run. Fields that are left out stay as they are."""
 
     name: Name | None = None
     tags: tuple[Tag, ...] | None = Field(default=None, max_length=MOST_TAGS)
     notes: str | None = Field(default=None, max_length=20_000)
+    priority: Priority | None = None
+    """Editors can give `low` and `normal`, owners also `high`. It counts while the run waits."""
 
 
 class RunLayout(Strict):

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from trainwright.contracts.api.actions import MOST_TAGS, RunLayout, Tag
+from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.base import Envelope, Problem, Strict
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.events import Sample
@@ -85,6 +86,7 @@ class Run(Envelope):
     tags: list[str] = []
     notes: str = ""
     forked_from: ForkedFrom | None = None
+    priority: Priority = Priority.NORMAL
 
 
 class SpecCheck(Envelope):

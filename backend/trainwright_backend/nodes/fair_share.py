@@ -1,0 +1,50 @@
+"""In which order the teams' runs are placed.
+
+The next run is that of the team with the least use: its slot-seconds of the last weeks, of which half are forgotten after
+`HALF_LIFE_DAYS`, and what the slots that it holds now will come to if it keeps them. So a team that used little goes before one that used
+much, and within a round teams that hold equally much take turns. Teams with equal use go by their first runs' places.
+Priorities order the runs of one team only, so no team gets ahead of another by calling its runs urgent.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from uuid import UUID
+
+from trainwright_backend.runs.tables import Run
+from trainwright_backend.teams.slot_quota import SlotBudget
+from trainwright_backend.teams.usage import HALF_LIFE_DAYS
+
+REMEMBERED_SECONDS = HALF_LIFE_DAYS * 86_400 / log(2)
+"""What a slot that is held for ever comes to, as use is forgotten."""
+
+
+@dataclass(frozen=True)
+class FairOrder:
+    """The waiting runs of all teams, in the order in which they are placed. Placing a run changes what comes next."""
+
+    runs: Sequence[Run]
+    """Those of each team in their own order."""
+    usage: Mapping[UUID, float]
+    """Decayed slot-seconds by team."""
+    budgets: Mapping[UUID, SlotBudget]
+
+    def __iter__(self) -> Iterator[Run]:
+        queues: dict[UUID, deque[Run]] = {}
+        for run in self.runs:
+            queues.setdefault(run.team_id, deque()).append(run)
+        while queues:
+            team_id = min(queues, key=lambda team: (self._use(team), _place(queues[team][0])))
+            yield queues[team_id].popleft()
+            if not queues[team_id]:
+                del queues[team_id]
+
+    def _use(self, team_id: UUID) -> float:
+        budget = self.budgets.get(team_id)
+        held = budget.used if budget is not None else 0
+        return self.usage.get(team_id, 0.0) + held * REMEMBERED_SECONDS
+
+
+def _place(run: Run) -> UUID:
+    return run.queue_place or run.id

@@ -1,0 +1,149 @@
+"""When waiting runs are expected to start.
+
+The runs on nodes are expected to end when their own estimate of the time left says, and the waiting ones to last as long as an equal
+run that was measured (`estimate`). Slots are counted as one pool for all nodes, so a run that needs many on one node
+may start later. What is not known is not guessed: a run is expected to keep its slots for ever if nothing tells how long it
+lasts, and a run that waits for such slots has no expected start.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import inf
+from uuid import UUID
+
+from pydantic import ValidationError
+from sqlalchemy import select
+
+from trainwright.contracts.agent_protocol import Timers
+from trainwright.contracts.parallelism_spec import Device
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.run_state import RunState
+from trainwright_backend.core.db import Read, now
+from trainwright_backend.nodes.estimate import find_measured
+from trainwright_backend.nodes.fair_share import FairOrder
+from trainwright_backend.nodes.planning import waiting_heads
+from trainwright_backend.nodes.service import is_online, slots_of, takes_runs
+from trainwright_backend.nodes.tables import Node
+from trainwright_backend.runs.tables import Placement, PlacementSlot, Run, RunSummary
+from trainwright_backend.teams.slot_quota import slot_budgets
+from trainwright_backend.teams.usage import decayed_usage
+
+MOST_ESTIMATED = 10
+"""Waiting runs of a team whose length is looked up, from the head of its queue."""
+
+
+@dataclass(frozen=True)
+class Occupant:
+    """A run that holds slots."""
+
+    team_id: UUID
+    slots: int
+    seconds_left: float | None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A run that waits for slots."""
+
+    run_id: UUID
+    team_id: UUID
+    slots: int
+    seconds: float | None
+    """How long it will hold them."""
+
+
+def forecast_starts(session: Read, team_id: UUID, timers: Timers) -> dict[UUID, datetime]:
+    """When the team's waiting runs are expected to start, for those of which that is known."""
+    found: dict[UUID, float] = {}
+    for device in (Device.CUDA, Device.CPU):
+        budgets = slot_budgets(session, device)
+        queue = list(FairOrder(waiting_heads(session, device), decayed_usage(session, device), budgets))
+        if all(run.team_id != team_id for run in queue):
+            continue
+        estimated = [run for run in queue if run.team_id == team_id][:MOST_ESTIMATED]
+        seconds = {run.id: _duration(session, run) for run in estimated}
+        waiting = [Waiting(run.id, run.team_id, run.slots, seconds.get(run.id)) for run in queue]
+        limits = {team: budget.limit for team, budget in budgets.items()}
+        total, occupants = _total_slots(session, device, timers), _occupants(session, device)
+        starts = expected_starts(total, limits, occupants, waiting)
+        found |= {run.id: starts[run.id] for run in queue if run.team_id == team_id and run.id in starts}
+    return {run_id: now() + timedelta(seconds=start) for run_id, start in found.items()}
+
+
+def expected_starts(
+    total: int, limits: Mapping[UUID, int], occupants: Iterable[Occupant], queue: Iterable[Waiting]
+) -> dict[UUID, float]:
+    """Seconds until each waiting run starts, for those of which that is known.
+
+    Args:
+        total: slots of all nodes that take runs.
+        limits: the most slots that each team may hold at once.
+        occupants: in any order.
+        queue: in the order in which the runs are placed. None starts before an earlier one, of any team, that waits for nodes,
+            or before an earlier one of its own team.
+    """
+    held = [
+        (inf if one.seconds_left is None else one.seconds_left, one.team_id, one.slots) for one in occupants
+    ]
+    nodes_from, team_from = 0.0, dict.fromkeys(limits, 0.0)
+    found: dict[UUID, float] = {}
+    for run in queue:
+        limit = limits.get(run.team_id, 0)
+        mine = [(end, slots) for end, team_id, slots in held if team_id == run.team_id]
+        by_limit = max(_free_at(limit, mine, run.slots), team_from.get(run.team_id, 0.0))
+        start = max(
+            _free_at(total, [(end, slots) for end, _, slots in held], run.slots), by_limit, nodes_from
+        )
+        team_from[run.team_id] = start
+        if start > by_limit:
+            nodes_from = start
+        if start < inf:
+            found[run.run_id] = start
+            held.append((inf if run.seconds is None else start + run.seconds, run.team_id, run.slots))
+    return found
+
+
+def _free_at(capacity: int, held: Iterable[tuple[float, int]], wanted: int) -> float:
+    """The first moment at which ``wanted`` of the slots are free for good."""
+    if wanted > capacity:
+        return inf
+    free = capacity
+    for end, slots in sorted(held, reverse=True):
+        free -= slots
+        if free < wanted:
+            return end
+    return 0.0
+
+
+def _total_slots(session: Read, device: str, timers: Timers) -> int:
+    nodes = session.scalars(select(Node)).all()
+    usable = [node for node in nodes if takes_runs(node) and is_online(node, now(), timers)]
+    return sum(len(slots_of(node)[device]) for node in usable)
+
+
+def _occupants(session: Read, device: str) -> list[Occupant]:
+    placed = select(Placement.run_id).join(PlacementSlot, PlacementSlot.placement_id == Placement.id)
+    columns = (Run.team_id, Run.slots, Run.state, RunSummary.values)
+    rows = select(*columns).outerjoin(RunSummary, RunSummary.run_id == Run.id)
+    return [
+        Occupant(row.team_id, row.slots, _seconds_left(row.state, row.values))
+        for row in session.execute(rows.where(Run.device == device, Run.id.in_(placed)))
+    ]
+
+
+def _seconds_left(state: RunState, values: Mapping[str, float] | None) -> float | None:
+    return (values or {}).get("eta_seconds") if state is RunState.RUNNING else None
+
+
+def _duration(session: Read, run: Run) -> float | None:
+    """How long the rest of a run's training takes, if an equal one was measured."""
+    try:
+        spec = RunSpec.model_validate(run.spec)
+    except ValidationError:  # of an older version, whose rules differed
+        return None
+    measured = find_measured(session, run.team_id, spec)
+    if measured is None:
+        return None
+    steps = spec.schedule.steps - (run.last_step or run.forked_step or 0)
+    return max(steps, 0) * spec.tokens_per_step / measured.tokens_per_second

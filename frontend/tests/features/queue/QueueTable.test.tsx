@@ -1,0 +1,72 @@
+import { screen, waitFor } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { expect, it } from "vitest";
+import type { QueuedRun } from "@/api/types";
+import { Boundary } from "@/components/Boundary";
+import { prioritiesOf, swapWith } from "@/features/queue/queueMoves";
+import { QueueTable } from "@/features/queue/QueueTable";
+import { renderRoute } from "@tests/support/renderRoute";
+import { server } from "@tests/support/server";
+
+function waiting(id: string, differs: Partial<QueuedRun> = {}): QueuedRun {
+  return {
+    id,
+    name: id,
+    created_by: "Ben",
+    mine: true,
+    device: "cpu",
+    slots: 2,
+    priority: "normal",
+    position: 1,
+    sentence: `${id} waits`,
+    queued: "2026-01-01T00:00:00Z",
+    ...differs,
+  };
+}
+
+const QUEUE = [waiting("a"), waiting("b", { mine: false }), waiting("c"), waiting("d", { priority: "low" }), waiting("e", { device: "cuda" })];
+
+it("lets editors exchange places of their own runs, and owners of all, of one priority and device", () => {
+  const [a, b, c, d, e] = QUEUE as [QueuedRun, QueuedRun, QueuedRun, QueuedRun, QueuedRun];
+  expect(swapWith(QUEUE, c, "up", "editor")).toEqual(["c", "a"]);
+  expect(swapWith(QUEUE, a, "down", "editor")).toEqual(["c", "a"]);
+  expect(swapWith(QUEUE, c, "up", "owner")).toEqual(["c", "b"]);
+  for (const run of [b, d, e]) expect(swapWith(QUEUE, run, "up", "editor")).toBeNull();
+  expect(swapWith(QUEUE, c, "down", "owner")).toBeNull();
+  expect(swapWith(QUEUE, c, "up", "viewer")).toBeNull();
+});
+
+it("offers editors no high priority, but shows that of a run", () => {
+  expect(prioritiesOf("editor", "normal")).toEqual(["low", "normal"]);
+  expect(prioritiesOf("editor", "high")).toEqual(["low", "normal", "high"]);
+  expect(prioritiesOf("owner", "low")).toEqual(["low", "normal", "high"]);
+});
+
+it("shows what each run waits for, moves a run, and changes its priority", async () => {
+  const sent: unknown[] = [];
+  server.use(
+    http.get("*/api/v1/teams/lab/queue", () => HttpResponse.json({ items: [waiting("a"), waiting("c", { position: 2 })], next_cursor: null })),
+    http.put("*/api/v1/teams/lab/queue/order", async ({ request }) => {
+      const body = await request.json();
+      sent.push(body);
+      return HttpResponse.json(body as object);
+    }),
+    http.patch("*/api/v1/teams/lab/runs/a", async ({ request }) => {
+      sent.push(await request.json());
+      return HttpResponse.json({});
+    }),
+  );
+  renderRoute(
+    <Boundary>
+      <QueueTable team="lab" memberRole="editor" />
+    </Boundary>,
+  );
+  expect(await screen.findByText("c waits")).toBeDefined();
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Move a up, place 1" }).disabled).toBe(true);
+  await userEvent.click(screen.getByRole("button", { name: "Move c up, place 2" }));
+  await userEvent.selectOptions(screen.getByLabelText("Priority of a, place 1"), "low");
+  await waitFor(() => {
+    expect(sent).toEqual([{ runs: ["c", "a"] }, { priority: "low" }]);
+  });
+});

@@ -1,0 +1,51 @@
+"""Commands about the queue of a team."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, open_team, out, table_of
+from trainwright.contracts.api.queue import Priority
+
+app = typer.Typer(no_args_is_help=True, help="Show and change the order in which waiting runs start.")
+
+
+@app.command("list")
+def list_queue(
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    mine: Annotated[bool, typer.Option("--mine", help="Only your own runs.")] = False,
+) -> None:
+    """List the team's waiting runs in the order in which they start."""
+    with open_team(server, key, team) as api:
+        table = table_of("place", "name", "by", "slots", "priority", "expected start", "")
+        for run in api.queue():
+            if mine and not run.mine:
+                continue
+            slots = f"{run.slots} {run.device}"
+            by = run.created_by or "–"
+            start = f"{run.expected_start.astimezone():%Y-%m-%d %H:%M}" if run.expected_start else "–"
+            place = str(run.position)
+            table.add_row(run.id, place, run.name, by, slots, run.priority, start, run.sentence)
+        out.print(table)
+
+
+@app.command("reorder")
+def reorder(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Let RUNS of one priority start in this order, in the places that they have together."""
+    with open_team(server, key, team) as api:
+        api.reorder(runs)
+        typer.echo("done")
+
+
+@app.command("priority")
+def set_priority(
+    priority: Priority, runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER
+) -> None:
+    """Give RUNS another priority. Editors can give low and normal, owners high too."""
+    with open_team(server, key, team) as api:
+        for run in runs:
+            typer.echo(f"{api.edit(run, priority=priority).name}: {priority}")
