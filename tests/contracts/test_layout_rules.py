@@ -167,6 +167,11 @@ BROKEN: dict[str, dict[str, Any]] = {
     },
     "a tensor group across nodes": {"parallelism": {"tensor": 3}},
     "optimizer.kind lamb with precision fp8": {"optimizer": {"kind": "lamb"}, "precision": FP8},
+    "optimizer.kind muon with precision fp8": {"optimizer": {"kind": "muon"}, "precision": FP8},
+    "optimizer.kind muon with engine deepspeed": {
+        "optimizer": {"kind": "muon"},
+        "parallelism": {"engine": "deepspeed"},
+    },
     "optimizer.kind lamb with engine deepspeed": {
         "optimizer": {"kind": "lamb"},
         "parallelism": {"engine": "deepspeed"},

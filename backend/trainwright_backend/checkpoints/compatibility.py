@@ -1,6 +1,6 @@
 """Whether a run's state is compatible with a spec: the incompatible fields, each with the reason.
 
-The tensors of a state depend on the model, the size of the vocabulary and the number formats. A model knows
+The tensors of a state depend on the model, the size of the vocabulary, the optimizer and the number formats. A model knows
 only the tokens of its tokenizer, so other data is accepted only with the parent's own tokenizer.
 """
 
@@ -40,6 +40,9 @@ def incompatibilities(before: RunSpec, spec: RunSpec, step: int) -> Iterator[Pro
             f"The checkpoint's weights are of a model whose {name} is {what}. Keep it, or clone the run."
         )
         yield Problem(field=field, message=message, value=value)
+    if spec.optimizer.kind != before.optimizer.kind:
+        message = f"The checkpoint has the state of {before.optimizer.kind}. Keep it, or clone the run."
+        yield Problem(field="optimizer.kind", message=message, value=spec.optimizer.kind)
     yield from _precision_incompatibilities(before.precision, spec.precision)
     if spec.schedule.steps <= step:
         message = (

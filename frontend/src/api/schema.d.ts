@@ -4050,17 +4050,22 @@ export interface components {
             epsilon: number;
             /**
              * Kind
-             * @description The update rule: `adamw`, or `lamb`, which moves each matrix in proportion to its norm, for large batches.
+             * @description The update rule: `adamw`; `lamb` moves each matrix by its norm, for large batches; `muon` orthogonalizes the updates of matrices in blocks, and is `adamw` for the rest.
              * @default adamw
              * @enum {string}
              */
-            kind: "adamw" | "lamb";
+            kind: "adamw" | "lamb" | "muon";
             /**
              * Learning Rate
              * @description Learning rate at the peak of the schedule.
              * @default 0.001
              */
             learning_rate: number;
+            /**
+             * Momentum
+             * @description Decay of the momentum of `muon`. Empty: 0.95.
+             */
+            momentum?: number | null;
             /**
              * Weight Decay
              * @description Decoupled weight decay of matrices. Norms and other vectors have none.

@@ -31,6 +31,9 @@ class UpdateRule:
     states: tuple[str, ...]
     """What it keeps of each weight, under torch's names. Each state has the weight's shape."""
 
+    block_matrix_states: tuple[str, ...] | None = None
+    """What it keeps of the matrices of blocks, if that is something else."""
+
     in_fp8: bool = False
     """Whether it has a form for FP8 runs, which keep weights and states in few bits (``fp8.state.optimizer``)."""
 
@@ -41,6 +44,7 @@ class UpdateRule:
 UPDATE_RULES: dict[str, UpdateRule] = {
     "adamw": UpdateRule(("exp_avg", "exp_avg_sq"), in_fp8=True, on_deepspeed=True),
     "lamb": UpdateRule(("exp_avg", "exp_avg_sq")),
+    "muon": UpdateRule(("exp_avg", "exp_avg_sq"), block_matrix_states=("momentum_buffer",)),
 }
 """By the name in ``OptimizerSpec.kind``."""
 
@@ -48,8 +52,8 @@ UPDATE_RULES: dict[str, UpdateRule] = {
 class OptimizerSpec(Strict):
     """The update rule, and what it updates how much."""
 
-    kind: Literal["adamw", "lamb"] = "adamw"
-    """The update rule: `adamw`, or `lamb`, which moves each matrix in proportion to its norm, for large batches."""
+    kind: Literal["adamw", "lamb", "muon"] = "adamw"
+    """The update rule: `adamw`; `lamb` moves each matrix by its norm, for large batches; `muon` orthogonalizes the updates of matrices in blocks, and is `adamw` for the rest."""
 
     learning_rate: float = Field(default=1e-3, gt=0.0, le=10.0)
     """Learning rate at the peak of the schedule."""
@@ -63,16 +67,44 @@ class OptimizerSpec(Strict):
     epsilon: float = Field(default=1e-8, gt=0.0, le=1.0)
     """Small number added to the square root of the second moment."""
 
+    momentum: float | None = Field(default=None, ge=0.0, lt=1.0)
+    """Decay of the momentum of `muon`. Empty: 0.95."""
+
     weight_decay: float = Field(default=0.1, ge=0.0, le=10.0)
     """Decoupled weight decay of matrices. Norms and other vectors have none."""
 
     clip_norm: float | None = Field(default=1.0, gt=0.0)
     """Gradients are clipped to this global L2 norm. Null (off): no clipping."""
 
+    @model_validator(mode="after")
+    def _momentum_is_used(self) -> Self:
+        if self.momentum is not None and self.kind != "muon":
+            raise field_error(
+                "momentum", self.momentum, f"applies to muon only: leave it empty for {self.kind}"
+            )
+        return self
+
     @property
     def states(self) -> tuple[str, ...]:
-        """The states that are kept of each weight."""
+        """The states that are kept of each weight, or at least of each that is no matrix of a block."""
         return UPDATE_RULES[self.kind].states
+
+    def states_of(self, weight: str, dims: int) -> tuple[str, ...]:
+        """The states that are kept of a weight, by its canonical name and number of dims."""
+        rule = UPDATE_RULES[self.kind]
+        if rule.block_matrix_states is not None and is_block_matrix(weight, dims):
+            return rule.block_matrix_states
+        return rule.states
+
+    @property
+    def resolved_momentum(self) -> float:
+        """Decay of the momentum, also if ``momentum`` is empty."""
+        return 0.95 if self.momentum is None else self.momentum
+
+
+def is_block_matrix(weight: str, dims: int) -> bool:
+    """Whether a weight, by its canonical name, is a matrix within a block, and so neither embedding nor head."""
+    return dims == 2 and weight.startswith("layers.")
 
 
 LONGEST_AUTO_WARMUP = 50

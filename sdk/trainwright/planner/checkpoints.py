@@ -2,7 +2,7 @@
 
 A checkpoint has each parameter and its two moments once, in any layout. In bytes per parameter:
 
-    fp32, bf16, FP8 O1    4 + 4 + 4          float32 weights and moments
+    fp32, bf16, FP8 O1    4 + 4 + 4          float32 weights and moments; Muon has one state of matrices in blocks
     FP8 O2, O3            2 + 1 + 2          float16 masters, moments in E4M3 and float16
     with moments: block   2 + 1 + 1 + 1/16   both moments in E4M3, with a float32 scale per 128 elements
 
@@ -12,6 +12,7 @@ scales per tensor, tokenizer.
 
 from __future__ import annotations
 
+from trainwright.contracts.block_parts import block_weights
 from trainwright.contracts.precision_spec import FP8Level, MomentsKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.flops import count_parameters
@@ -21,9 +22,10 @@ _EXPORTED = {"fp32": 4, "bf16": 2}
 
 def state_bytes(spec: RunSpec) -> int:
     """Size of one checkpoint."""
-    return int(
-        count_parameters(spec.model, spec.data.tokenizer.size).total * _state_bytes_per_parameter(spec)
-    )
+    parameters, fp8 = count_parameters(spec.model, spec.data.tokenizer.size).total, spec.precision.fp8
+    if fp8 is None or fp8.level is FP8Level.O1:
+        return 4 * (parameters + _state_values(spec, parameters))
+    return int(parameters * (2 + 1 + 1 + 2 * 4 / 128 if fp8.moments is MomentsKind.BLOCK else 2 + 1 + 2))
 
 
 def export_bytes(spec: RunSpec) -> int:
@@ -40,8 +42,12 @@ def stored_bytes(spec: RunSpec, begin_step: int = 0) -> int:
     return min(saved, spec.checkpoint.keep) * state_bytes(spec) + export_bytes(spec)
 
 
-def _state_bytes_per_parameter(spec: RunSpec) -> float:
-    fp8 = spec.precision.fp8
-    if fp8 is None or fp8.level is FP8Level.O1:
-        return 4 * (1 + len(spec.optimizer.states))
-    return 2 + 1 + 1 + 2 * 4 / 128 if fp8.moments is MomentsKind.BLOCK else 2 + 1 + 2
+def _state_values(spec: RunSpec, parameters: int) -> int:
+    """Values that the optimizer keeps of all weights."""
+    model, optimizer = spec.model, spec.optimizer
+    values, in_blocks = 0, 0
+    for name, weight in block_weights(model).items():
+        size = model.layers * weight.size(model)
+        values += size * len(optimizer.states_of(f"layers.0.{name}", len(weight.shape(model))))
+        in_blocks += size
+    return values + (parameters - in_blocks) * len(optimizer.states)

@@ -13,6 +13,7 @@
 Bytes per parameter (weights + gradients + optimizer):
 
     native fp32, bf16   4 + 4 + 8      ZeRO 1, 2, 3 divide the last, the last two, all by the shard degree (Rajbhandari 2020)
+                        Muon keeps 4 bytes instead of 8 of matrices in blocks
     FP8 O1              4 + 1 + 8      E4M3 gradients; float32 master weights and moments (FP8-LM, section 3)
     FP8 O2              2 + 1 + 3      float16 master weights, moments in E4M3 and float16; with blocks of 128 both in E4M3
     FP8 O3              O2 ÷ data + 1  the state of each tensor on one rank, an E4M3 copy on all ranks
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 from trainwright.contracts.block_parts import BlockWeight, block_weights
 from trainwright.contracts.parallelism_spec import EngineKind, OffloadKind
@@ -62,6 +64,14 @@ _DEEPSPEED_GATHERED_ELEMENTS = 550_000_000
 """Weights that ZeRO 3 has gathered between forward and backward pass, at most the entire model. It frees
 weights that are not used again within 10⁹ elements (``max_reuse_distance``), in both passes, and prefetches
 5·10⁷ (``prefetch_bucket_size``)."""
+
+
+class WeightSize(NamedTuple):
+    """What the planner knows of a weight."""
+
+    elements: int
+    states: int = 0
+    """Float32 values that a native float32 optimizer keeps of each element."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +136,14 @@ def rank_memory(spec: RunSpec, layers: Sequence[int], rank: int, compiled: bool 
     return _with_activations(static_memory(spec, weights_of(spec, own)), spec, pipeline, rank, own, compiled)
 
 
-def static_memory(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
-    """Memory of weights, gradients and optimizer state for weight tensors with the given numbers of elements."""
-    return _deepspeed(spec, tensors) if _on_deepspeed(spec) else _native(spec, tensors)
+def static_memory(spec: RunSpec, weights: Sequence[WeightSize]) -> RankMemory:
+    """Memory of ``weights``, their gradients and their optimizer state."""
+    tensors = [weight.elements for weight in weights]
+    if _on_deepspeed(spec):
+        return _deepspeed(spec, tensors)
+    if spec.precision.fp8 is not None:
+        return _fp8(spec, spec.precision.fp8, tensors)
+    return _native(spec, weights)
 
 
 def host_bytes_per_node(spec: RunSpec) -> int:
@@ -139,16 +154,19 @@ def host_bytes_per_node(spec: RunSpec) -> int:
     return spec.resources.slots_per_node * static_memory(spec, weights_of(spec, whole)).host
 
 
-def weights_of(spec: RunSpec, stages: Iterable[StageLayers]) -> list[int]:
-    """Elements of each weight tensor of ``stages`` on one rank of a tensor group."""
+def weights_of(spec: RunSpec, stages: Iterable[StageLayers]) -> list[WeightSize]:
+    """The weights of ``stages`` on one rank of a tensor group."""
     held = list(stages)
-    blocks = [size for stage in held for _ in stage.layers for size in block_elements(spec)]
+    blocks = [size for stage in held for _ in stage.layers for size in block_weight_sizes(spec)]
     return blocks + end_weights(spec, any(item.first for item in held), any(item.last for item in held))
 
 
-def block_elements(spec: RunSpec) -> list[int]:
-    """Elements of a block's tensors on one rank of a tensor group."""
-    return [_elements(weight, spec) for weight in block_weights(spec.model).values()]
+def block_weight_sizes(spec: RunSpec) -> list[WeightSize]:
+    """A block's weights on one rank of a tensor group."""
+    return [
+        WeightSize(_elements(weight, spec), _states(spec, f"layers.0.{name}", len(weight.shape(spec.model))))
+        for name, weight in block_weights(spec.model).items()
+    ]
 
 
 def linear_elements(spec: RunSpec) -> int:
@@ -160,21 +178,40 @@ def _elements(weight: BlockWeight, spec: RunSpec) -> int:
     return weight.size(spec.model) // (1 if weight.shard_dim is None else spec.parallelism.tensor)
 
 
-def end_weights(spec: RunSpec, first: bool, last: bool) -> list[int]:
-    """Elements of embedding, last norm and head. Tied weights count once."""
+def _states(spec: RunSpec, weight: str, dims: int) -> int:
+    return len(spec.optimizer.states_of(weight, dims))
+
+
+def end_weights(spec: RunSpec, first: bool, last: bool) -> list[WeightSize]:
+    """Embedding, last norm and head. Tied weights count once."""
     model = spec.model
     rows = -(-spec.data.tokenizer.size // spec.parallelism.tensor) * model.width
-    embedding = [rows] if first or (last and model.tied_embeddings) else []
-    head = [rows] if last and not model.tied_embeddings else []
-    return embedding + [model.width] * last + head
+    matrix = [WeightSize(rows, _states(spec, "embedding.weight", 2))]
+    embedding = matrix if first or (last and model.tied_embeddings) else []
+    head = matrix if last and not model.tied_embeddings else []
+    return embedding + [WeightSize(model.width, _states(spec, "norm.weight", 1))] * last + head
 
 
 def largest_share(sizes: Sequence[int], ranks: int) -> int:
     """Elements on the fullest rank, if entire tensors are assigned in descending size to the emptiest rank."""
+    return max(
+        sum(size.elements for size in share) for share in _shares([WeightSize(size) for size in sizes], ranks)
+    )
+
+
+def _shares(weights: Sequence[WeightSize], ranks: int) -> list[list[WeightSize]]:
+    """The weights of each rank, if entire ones are assigned in descending size to the emptiest rank."""
     loads = [0] * ranks
-    for size in sorted(sizes, reverse=True):
-        loads[loads.index(min(loads))] += size
-    return max(loads)
+    shares: list[list[WeightSize]] = [[] for _ in range(ranks)]
+    for weight in sorted(weights, reverse=True):
+        rank = loads.index(min(loads))
+        loads[rank] += weight.elements
+        shares[rank].append(weight)
+    return shares
+
+
+def _state_bytes(weights: Sequence[WeightSize]) -> int:
+    return sum(4 * weight.states * weight.elements for weight in weights)
 
 
 def stage_bytes(
@@ -259,22 +296,25 @@ def _is_bf16(spec: RunSpec, layer: int) -> bool:
     return layer < fp8.bf16_first_layers or layer >= spec.model.layers - fp8.bf16_last_layers
 
 
-def _native(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
-    if spec.precision.fp8 is not None:
-        return _fp8(spec, spec.precision.fp8, tensors)
-    elements, shard, zero = sum(tensors), spec.degrees.shard, spec.parallelism.zero_stage
-    states = 4 * len(spec.optimizer.states)
-    owned = largest_share(tensors, shard)
+def _native(spec: RunSpec, weights: Sequence[WeightSize]) -> RankMemory:
+    shard, zero = spec.degrees.shard, spec.parallelism.zero_stage
+    elements = sum(weight.elements for weight in weights)
     if zero == 3 and shard > 1:
-        part = sum(-(-size // shard) for size in tensors)
-        gathered = 4 * 2 * sum(block_elements(spec))  # FSDP2 gathers a block ahead of the one that computes
-        return RankMemory(weights=4 * part, copies=gathered, gradients=4 * part, optimizer=states * part)
+        parts = [weight._replace(elements=-(-weight.elements // shard)) for weight in weights]
+        part = sum(weight.elements for weight in parts)
+        block = sum(weight.elements for weight in block_weight_sizes(spec))
+        gathered = 4 * 2 * block  # FSDP2 gathers a block ahead of the one that computes
+        return RankMemory(
+            weights=4 * part, copies=gathered, gradients=4 * part, optimizer=_state_bytes(parts)
+        )
+    shares = _shares(weights, shard)
+    owned = max(sum(weight.elements for weight in share) for share in shares)
     gradients = 4 * elements
     if zero == 2 and spec.parallelism.pipeline == 1:
         gradients = min(gradients, 4 * owned + 2 * _GRADIENT_BUCKET_BYTES)
     elif zero == 2:
         gradients += 4 * owned
-    optimizer = states * (owned if zero else elements)
+    optimizer = max(map(_state_bytes, shares)) if zero else _state_bytes(weights)
     return RankMemory(weights=4 * elements, gradients=gradients, optimizer=optimizer)
 
 
@@ -358,7 +398,7 @@ def _with_activations(
     casts = most[2]
     if spec.parallelism.zero_stage == 3:
         # The native engine gathers embedding and head before the first block, until after its backward pass.
-        ends = 4 * sum(end_weights(spec, own[0].first, own[-1].last))
+        ends = 4 * sum(weight.elements for weight in end_weights(spec, own[0].first, own[-1].last))
         casts = (
             0 if _on_deepspeed(spec) else casts + ends
         )  # DeepSpeed's weights are not leaves, so casts are not kept

@@ -20,8 +20,9 @@ from trainwright.planner.compilation import compiles
 from trainwright.planner.memory import (
     RankMemory,
     StageLayers,
-    block_elements,
+    WeightSize,
     block_mode,
+    block_weight_sizes,
     end_weights,
     host_bytes_per_node,
     linear_elements,
@@ -205,7 +206,7 @@ def _costs(spec: RunSpec, compiled: bool) -> list[StageCost]:
     """The cost of each stage, for each possible number of layers."""
     pipeline = pipeline_of(spec)
     most = [_most_kept(pipeline, rank) for rank in range(pipeline.ranks)]
-    block = _even_bytes(spec, block_elements(spec))
+    block = _even_bytes(spec, block_weight_sizes(spec))
     found = []
     for number in range(pipeline.stages):
         rank = pipeline.rank_of(number)
@@ -223,8 +224,8 @@ def _costs(spec: RunSpec, compiled: bool) -> list[StageCost]:
     return found
 
 
-def _ends_beside(spec: RunSpec, pipeline: Pipeline, number: int) -> list[int]:
-    """Tensors of the model's ends that a stage adds to its rank. A tied embedding counts once, not twice."""
+def _ends_beside(spec: RunSpec, pipeline: Pipeline, number: int) -> list[WeightSize]:
+    """Weights of the model's ends that a stage adds to its rank. A tied embedding counts once, not twice."""
     rank, last = pipeline.rank_of(number), pipeline.stages - 1
     ends = end_weights(spec, number == 0, number == last)
     if number == 0 or number != last or pipeline.rank_of(0) != rank:
@@ -236,7 +237,7 @@ def _alone(layer: int, first: bool, last: bool) -> StageLayers:
     return StageLayers(0, range(layer, layer + 1), first, last)
 
 
-def _even_bytes(spec: RunSpec, tensors: list[int]) -> int:
+def _even_bytes(spec: RunSpec, tensors: list[WeightSize]) -> int:
     """Weights, gradients and states of ``tensors``, if there are enough of them to shard evenly."""
     ranks = spec.degrees.data
     return static_memory(spec, tensors * ranks).total // ranks if tensors else 0

@@ -120,6 +120,7 @@ def test_an_incompatible_change_is_refused_by_field(scene: Scene, parent: Work) 
         ("model.tied_embeddings", False),
         ("data.tokenizer.vocabulary", 300),
         ("precision.kind", "fp8"),
+        ("optimizer.kind", "muon"),
         ("schedule.steps", 10),
     ):
         blamed, why = refusal(fork(scene, parent.run_id, **(LONGER | {field: value})))

@@ -34,7 +34,7 @@ def test_many_updates_follow_the_formulas_in_float64(weight_decay: float) -> Non
     wanted = {name: weight.detach().double() for name, weight in weights.items()}
     moments = {name: (torch.zeros_like(item), torch.zeros_like(item)) for name, item in wanted.items()}
     spec = OptimizerSpec(kind="lamb", learning_rate=LEARNING_RATE, weight_decay=weight_decay)
-    optimizer = Lamb(weights, spec, only_here(list(weights), torch.device("cpu")))
+    optimizer = Lamb(weights, spec, only_here(weights, torch.device("cpu")))
     set_learning_rate(optimizer, LEARNING_RATE)
     for update in range(1, UPDATES + 1):
         for name, weight in weights.items():

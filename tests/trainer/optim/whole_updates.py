@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from tests.trainer.zero_trainings import LEARNING_RATE, TensorShard, assembled, one_step, start, tensor_shards
@@ -83,4 +84,43 @@ def wrong_by_lamb(results: list[Steps], spec: OptimizerSpec) -> list[str]:
         wanted = [ratios[0], (ratios[(len(ratios) - 1) // 2] + ratios[len(ratios) // 2]) / 2, ratios[-1]]
         if any(abs(a - b) > 1e-4 * b for a, b in zip(found, wanted, strict=True)):
             wrong.append("metrics")
+    return wrong
+
+
+def muon_reference(momentum_ahead: Tensor) -> Tensor:
+    """The direction of Muon's step by its singular values, to each of which Newton–Schulz applies one polynomial."""
+    left, values, right = torch.linalg.svd(momentum_ahead.double(), full_matrices=False)
+    values = values / values.square().sum().sqrt()
+    for _ in range(5):
+        values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
+    return left @ torch.diag(values) @ right
+
+
+NEWTON_SCHULZ = 3.4445**5
+"""How much an error of a small singular value grows."""
+
+
+def wrong_by_muon(results: list[Steps], spec: OptimizerSpec) -> list[str]:
+    """Weights that Muon's first step moves elsewhere."""
+    before, after = states_of(results)
+    wrong = []
+    for name in (key.removeprefix("model.") for key in before if key.startswith("model.")):
+        weight, moved = before[f"model.{name}"], after[f"model.{name}"]
+        if f"optimizer.momentum_buffer.{name}" in before:
+            # Both Nesterov's look ahead and the momentum itself are multiples of the gradient in the first step.
+            step = muon_reference(after[f"optimizer.momentum_buffer.{name}"])
+            decay, scale = spec.weight_decay, 0.2 * max(weight.shape) ** 0.5
+        else:
+            moments = (after[f"optimizer.{kind}.{name}"] for kind in ("exp_avg", "exp_avg_sq"))
+            first, second = (
+                item / (1 - beta) for item, beta in zip(moments, (spec.beta1, spec.beta2), strict=True)
+            )
+            step = first / (second.sqrt() + spec.epsilon)
+            decay, scale = spec.weight_decay * (weight.ndim >= 2), 1.0
+        wanted = weight - LEARNING_RATE * (decay * weight + scale * step)
+        # Fifteen products whose sums have at most as many terms as the matrix is wide, each rounded once.
+        lost = 15 * max(weight.shape) * NEWTON_SCHULZ * ROUNDING if weight.ndim == 2 else 2**8 * ROUNDING
+        allowed = LEARNING_RATE * scale * lost * step.norm() + 2 * ROUNDING * weight.norm()
+        if not float((moved - wanted).norm()) <= float(allowed):
+            wrong.append(name)
     return wrong

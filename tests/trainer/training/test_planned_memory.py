@@ -133,6 +133,8 @@ HELD = {
     "zero 3": (2, {"zero_stage": 3}, {}),
     "tensor": (2, {"tensor": 2}, {}),
     "zbv, uneven, tied": (2, {"pipeline": 2, "schedule": "zbv", "stages": (1, 1, 2, 1)}, {}),
+    "zero 3, Muon": (2, {"zero_stage": 3}, {}),
+    "zero 1, Muon": (2, {"zero_stage": 1}, {}),
     "O1": (1, {}, {"kind": "fp8", "fp8": {"level": "O1"}}),
     "O2 by blocks": (1, {}, {"kind": "fp8", "fp8": {"level": "O2", "moments": "block"}}),
     "O3": (2, {}, {"kind": "fp8", "fp8": {"level": "O3"}}),
@@ -154,6 +156,7 @@ def job_of(folder: Path, shards: Path, layout: str) -> Path:
         batch={"sequence_tokens": 16, "micro_sequences": 1, "global_sequences": 8},
         parallelism=parallelism,
         precision={"kind": "fp32"} | precision,
+        optimizer={"kind": "muon" if "Muon" in layout else "adamw"},
     )
 
 
@@ -180,7 +183,7 @@ def _live_bytes() -> int:
 
 
 @pytest.mark.parametrize(
-    "layout", partly_slow(HELD, ["one rank", "zero 3", "tensor", "zbv, uneven, tied", "O3"])
+    "layout", partly_slow(HELD, ["one rank", "zero 3", "zero 1, Muon", "tensor", "zbv, uneven, tied", "O3"])
 )
 def test_a_rank_holds_what_is_planned(tmp_path: Path, data: Path, layout: str) -> None:
     job_file = job_of(tmp_path / "job", data, layout)

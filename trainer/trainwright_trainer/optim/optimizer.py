@@ -94,10 +94,10 @@ def allocate_state(optimizer: Optimizer | TorchOptimizer, spec: OptimizerSpec) -
     The number of updates, ``step``, is a tensor on the weight's device, as torch's fused optimizers have it.
     """
     for group in optimizer.param_groups:
-        for weight in group["params"]:
+        for name, weight in zip(group["names"], group["params"], strict=True):
             updates = torch.zeros((), dtype=torch.float32, device=weight.device)
             optimizer.state[weight] = {"step": updates} | {
-                state: torch.zeros_like(weight) for state in spec.states
+                state: torch.zeros_like(weight) for state in spec.states_of(name, weight.ndim)
             }
 
 
@@ -105,10 +105,13 @@ def named_states(
     optimizer: Optimizer, weights: Mapping[str, nn.Parameter], spec: OptimizerSpec
 ) -> list[tuple[str, str, Tensor]]:
     """Kind, weight and tensor of the states of ``weights``, as checkpoints name them."""
+    kept = {name: spec.states_of(name, weight.ndim) for name, weight in weights.items()}
+    kinds = dict.fromkeys(state for states in kept.values() for state in states)
     return [
         (f"optimizer.{state}", name, optimizer.state[weight][state])
-        for state in spec.states
+        for state in kinds
         for name, weight in weights.items()
+        if state in kept[name]
     ]
 
 

@@ -9,10 +9,11 @@ from torch import nn
 from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.optim.adamw import FusedAdamW
 from trainwright_trainer.optim.lamb import Lamb
+from trainwright_trainer.optim.muon import Muon
 from trainwright_trainer.optim.optimizer import Optimizer
 from trainwright_trainer.optim.whole_weights import WholeWeights
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {"adamw": FusedAdamW, "lamb": Lamb}
+OPTIMIZERS: dict[str, type[Optimizer]] = {"adamw": FusedAdamW, "lamb": Lamb, "muon": Muon}
 
 
 def build_optimizer(

@@ -41,7 +41,8 @@ class ReplicatedUpdater:
         self._spec = spec
         self._weights = dict(model.named_parameters())
         primary = [name for name in self._weights if shard_specs.local[name].is_primary]
-        whole = WholeWeights(shard_specs.forward_order, primary, [mesh.model])
+        slices = {name: shard_specs.local[name].slice for name in self._weights}
+        whole = WholeWeights(shard_specs.forward_order, primary, [mesh.model], slices, mesh.tensor)
         self.optimizer = build_optimizer(self._weights, spec, whole)
         self._parameters = list(self._weights.values())
         self._clip_norm = spec.clip_norm

@@ -38,7 +38,14 @@ class ShardedUpdater:
         self._written = [
             name for name in shard.updated if name in shard.written and shard.shard_specs[name].is_primary
         ]
-        whole = WholeWeights(shard.order, self._written, [mesh.model, mesh.shard])
+        whole = WholeWeights(
+            shard.order,
+            self._written,
+            [mesh.model, mesh.shard],
+            shard.tensor_slices,
+            mesh.tensor,
+            mesh.shard if shard.rows_sharded else None,
+        )
         self.optimizer = build_optimizer(shard.updated, spec, whole)
         self._spec = spec
         self._clip_norm = spec.clip_norm

@@ -1,10 +1,13 @@
-"""Sums over entire weights, for optimizers that need more than a rank's part of them.
+"""Entire weights, for optimizers that need more than a rank's part of them: sums over their elements, and matrices.
 
 Tensor ranks and ZeRO stage 3 leave a rank a slice of a weight, pipelines and ZeRO stages 1 and 2 some weights and not
 others. A norm is over the entire weight, so each rank adds the squares of its part and all ranks sum them. Every
 element counts once: of equal parts, such as norms that tensor ranks replicate or an embedding that two stages tie, only
 that of the primary rank does (``distributed.shard_spec``), and only that of the rank that writes it to checkpoints. So
 the same rule decides here, for the gradient norm and for checkpoints.
+
+A matrix is gathered from the rows that ZeRO stage 3 left each rank and then from the slices of tensor ranks, and ends on
+all of them.
 
     N weights of the model, in the order of its forward pass     K values of each
 """
@@ -14,22 +17,36 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainwright_trainer.distributed.axis import Axis
+from trainwright_trainer.distributed.shard_spec import Slice, full_slice
 
 
 class WholeWeights:
     """The weights of a model of which the ranks of ``axes`` have parts."""
 
-    def __init__(self, order: Mapping[str, int], counted: Collection[str], axes: Sequence[Axis]) -> None:
+    def __init__(
+        self,
+        order: Mapping[str, int],
+        counted: Collection[str],
+        axes: Sequence[Axis],
+        slices: Mapping[str, Slice],
+        tensor: Axis,
+        rows: Axis | None = None,
+    ) -> None:
         """Create it; all ranks do so alike.
 
         Args:
             order: index of every weight of the model.
             counted: weights whose parts on this rank count.
             axes: ranks that together have one copy of what the optimizer updates.
+            slices: what tensor parallelism leaves of each weight that the ranks of ``tensor`` and ``rows`` update together.
+            tensor: the ranks with the other slices.
+            rows: the ranks with other rows of the slices, if those are divided.
         """
+        self.slices = slices
+        self._tensor, self._rows = tensor, rows
         self.order = order
         self._counted = frozenset(counted)
         self._axes = axes
@@ -50,8 +67,39 @@ class WholeWeights:
             axis.all_reduce(sums)
         return sums
 
+    def gather(self, name: str, part: Tensor | None) -> Tensor:
+        """The entire matrix ``name``, on every rank that updates a part of it; all of them must call this in one order.
 
-def only_here(names: Sequence[str], device: torch.device) -> WholeWeights:
+        Args:
+            part: this rank's part; None if it has no rows.
+        """
+        box = self.slices[name]
+        if self._rows is not None:
+            length = -(-box.shape[0] // self._rows.ranks)
+            padded = torch.zeros(length, *box.shape[1:], device=self._rows.device)
+            if part is not None:
+                padded[: len(part)] = part
+            part = self._rows.all_gather(padded)[: box.shape[0]]
+        assert part is not None
+        lengths = zip(box.shape, box.full_shape, strict=True)
+        split = next((dim for dim, (own, full) in enumerate(lengths) if own != full), None)
+        if split is None:
+            return part
+        return torch.cat(self._tensor.all_gather(part.contiguous()[None]).unbind(), split)
+
+    def own_part(self, name: str, matrix: Tensor) -> Tensor:
+        """This rank's part of the entire matrix ``name``."""
+        box = self.slices[name]
+        part = matrix[box.slices]
+        if self._rows is None:
+            return part
+        length = -(-box.shape[0] // self._rows.ranks)
+        return part[self._rows.rank * length : (self._rows.rank + 1) * length]
+
+
+def only_here(weights: Mapping[str, nn.Parameter], device: torch.device) -> WholeWeights:
     """The weights of a model that this process has entirely."""
-    order = {name: index for index, name in enumerate(names)}
-    return WholeWeights(order, names, [Axis(((0,),), 0, device)])
+    order = {name: index for index, name in enumerate(weights)}
+    alone = Axis(((0,),), 0, device)
+    slices = {name: full_slice(weight.shape) for name, weight in weights.items()}
+    return WholeWeights(order, list(weights), [alone], slices, alone)

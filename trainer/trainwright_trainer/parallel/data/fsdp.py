@@ -77,6 +77,8 @@ def allocate_shards(
         written=frozenset(name for name in here if name in sharded or mesh.shard.rank == 0),
         shard_specs=specs,
         order=shard_specs.forward_order,
+        rows_sharded=True,
+        tensor_slices={name: shard_specs.local[name].slice for name in specs},
         gradients=_FSDPGradients(
             model,
             [(sharded[name], here[name]) for name in here if name in sharded],

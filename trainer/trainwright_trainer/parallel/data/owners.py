@@ -29,10 +29,20 @@ class OwnedParameters:
     """Weights in flat buffers, one owner each, which are broadcast as they are."""
 
     def __init__(
-        self, weights: Mapping[str, nn.Parameter], shard: Axis, tied_replicas: Collection[str] = ()
+        self,
+        weights: Mapping[str, nn.Parameter],
+        shard: Axis,
+        sizes: Mapping[str, int],
+        tied_replicas: Collection[str] = (),
     ) -> None:
-        """``tied_replicas`` have copies in other stages, with the same owner there."""
-        sizes = {name: weight.numel() for name, weight in weights.items()}
+        """Move the weights into the buffers.
+
+        Args:
+            weights: all weights on this rank.
+            shard: the ranks that they are divided among.
+            sizes: their elements. Tensor ranks, which may have unequal parts, give equal ones and so name the same owners.
+            tied_replicas: have copies in other stages, with the same owner there.
+        """
         self.owners = assign_owners(sizes, shard.ranks, first=tied_replicas)
         self._shard = shard
         self._buffers = [

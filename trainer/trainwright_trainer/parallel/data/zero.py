@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,7 +17,7 @@ from typing import Protocol
 from torch import nn
 
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.distributed.shard_spec import ShardSpec, ShardSpecs
+from trainwright_trainer.distributed.shard_spec import ShardSpec, ShardSpecs, Slice
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
 from trainwright_trainer.parallel.data.owners import OwnedParameters
 from trainwright_trainer.parallel.data.sharded_gradients import ShardedGradients
@@ -60,6 +61,13 @@ class ModelShard:
     order: Mapping[str, int]
     """``ShardSpecs.forward_order``."""
 
+    tensor_slices: Mapping[str, Slice]
+    """What tensor parallelism leaves this rank of each weight of which the ranks of its tensor group update parts. Stage 3
+    divides the rows of these slices."""
+
+    rows_sharded: bool
+    """Whether that is so: the shard axis divides rows, and not entire weights."""
+
     gradients: GradientReducer
     gradients_sharded: bool
     """Whether only the weights in ``updated`` have gradient sums here."""
@@ -71,7 +79,7 @@ class ModelShard:
 def shard_states(model: nn.Module, shard_specs: ShardSpecs, mesh: Mesh) -> ModelShard:
     """Shard the moments over the shard axis (stage 1)."""
     weights = dict(model.named_parameters())
-    owned = OwnedParameters(weights, mesh.shard, shard_specs.tied_replicas)
+    owned = _owned(weights, shard_specs, mesh)
     gradients = GradientBuckets(
         list(weights.values()), mesh.data, {weights[name] for name in shard_specs.tied_replicas}
     )
@@ -81,10 +89,21 @@ def shard_states(model: nn.Module, shard_specs: ShardSpecs, mesh: Mesh) -> Model
 def shard_gradients(model: nn.Module, shard_specs: ShardSpecs, mesh: Mesh) -> ModelShard:
     """Shard moments and gradients over the shard axis (stage 2)."""
     weights = dict(model.named_parameters())
-    owned = OwnedParameters(weights, mesh.shard, shard_specs.tied_replicas)
+    owned = _owned(weights, shard_specs, mesh)
     every_micro_batch = mesh.pipeline.ranks == 1
     gradients = ShardedGradients(weights, owned.owners, mesh, every_micro_batch, shard_specs.tied_replicas)
     return _by_owner(weights, owned, shard_specs, gradients, mesh, gradients_sharded=True)
+
+
+def _owned(weights: Mapping[str, nn.Parameter], shard_specs: ShardSpecs, mesh: Mesh) -> OwnedParameters:
+    sizes = {name: _largest_part(shard_specs.local[name].slice, mesh.tensor.ranks) for name in weights}
+    return OwnedParameters(weights, mesh.shard, sizes, shard_specs.tied_replicas)
+
+
+def _largest_part(part: Slice, tensor_ranks: int) -> int:
+    """Elements of the largest of the slices that tensor ranks have of a weight."""
+    lengths = zip(part.full_shape, part.shape, strict=True)
+    return math.prod(full if own == full else -(-full // tensor_ranks) for full, own in lengths)
 
 
 def _by_owner(
@@ -102,6 +121,8 @@ def _by_owner(
         frozenset(mine),
         shard_specs.local,
         shard_specs.forward_order,
+        {name: shard_specs.local[name].slice for name in mine},
+        False,
         gradients,
         gradients_sharded,
         owned.broadcast_params,
