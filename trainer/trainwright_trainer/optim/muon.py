@@ -41,7 +41,7 @@ class Muon(Optimizer):
     """Updates the matrices in blocks by orthogonal steps, and the rest as AdamW does."""
 
     def update(self, groups: list[WeightGroup]) -> None:
-        group_of = {}
+        group_of: dict[str, WeightGroup] = {}
         for group in groups:
             rest = {
                 name: weight
