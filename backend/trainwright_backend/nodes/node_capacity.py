@@ -65,7 +65,9 @@ class NodeCapacity:
         return can_reach_others and has_engine and self.has_gpus(needs)
 
     def has_gpus(self, needs: Needs) -> bool:
-        """Whether the node's GPUs support the run's precision, as far as its agent reported."""
+        """Whether the node's GPUs are those that the run asks for and support its precision, as far as its agent reported."""
+        if needs.gpus and not needs.gpus.suits(self.inventory.gpus):
+            return False
         return needs.precision is None or has_precision(self.inventory.gpus, needs.precision)
 
     def memory_for(self, needs: Needs) -> int | None:

@@ -12,6 +12,7 @@ from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.memory import host_bytes_per_node
 from trainwright.planner.plan import fullest_rank_bytes
+from trainwright_backend.runs.gpu_choice import GpuChoice, gpu_choice
 from trainwright_backend.runs.tables import Run
 
 
@@ -27,6 +28,9 @@ class Needs:
     engine: str
     precision: PrecisionSpec | None
     """Set only if not all devices support it."""
+
+    gpus: GpuChoice
+    """What its spec asks of the GPUs."""
 
     rank_bytes: int
     """Estimated memory of the fullest rank of the next attempt."""
@@ -49,7 +53,7 @@ def _needs(spec: str, device: str, nodes: int, slots: int) -> Needs:
     try:
         parsed = RunSpec.model_validate_json(spec)
     except ValidationError:
-        return _shared(device, nodes, slots, EngineKind.NATIVE, None, 0, 0)
+        return _shared(device, nodes, slots, EngineKind.NATIVE, None, GpuChoice(), 0, 0)
     needs_gpus = device == Device.CUDA and parsed.precision.kind is PrecisionKind.FP8
     return _shared(
         device,
@@ -57,6 +61,7 @@ def _needs(spec: str, device: str, nodes: int, slots: int) -> Needs:
         slots,
         parsed.parallelism.engine,
         parsed.precision if needs_gpus else None,
+        gpu_choice(parsed),
         fullest_rank_bytes(parsed, cuda=device == Device.CUDA),
         host_bytes_per_node(parsed),
     )

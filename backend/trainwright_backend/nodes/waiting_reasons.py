@@ -50,6 +50,8 @@ def _needs_another_node(
         return _needs_memory(needs, too_small)
     if needs.precision is not None and any(not capacity.has_gpus(needs) for capacity in large_enough):
         return f"{size} on {needs.precision.hardware}, which no online node has"
+    if needs.gpus and not any(needs.gpus.suits(capacity.inventory.gpus) for capacity in large_enough):
+        return f"{size} on {needs.gpus}, which no online node has"
     named = ", ".join(capacity.node.name for capacity in large_enough[:3])
     if needs.nodes > 1 and all(capacity.inventory.peer_address is None for capacity in large_enough):
         return f"{size} that can reach each other; {named} reported no address for other nodes"

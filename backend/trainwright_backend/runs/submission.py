@@ -33,6 +33,7 @@ from trainwright_backend.core.ids import new_id
 from trainwright_backend.datasets.data_resolution import check_data, resolve_data
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
+from trainwright_backend.runs.gpu_choice import check_gpus
 from trainwright_backend.runs.joined_nodes import (
     JoinedNode,
     bytes_per_rank,
@@ -170,6 +171,7 @@ def resolve_spec(session: Read, spec: RunSpec) -> RunSpec:
     _check_nodes(session, resolved)
     check_engine(session, resolved)
     check_precision(session, resolved)
+    check_gpus(session, resolved)
     return with_warmup(resolved)
 
 

@@ -4946,6 +4946,21 @@ export interface components {
              */
             device: components["schemas"]["Device"];
             /**
+             * Gpu Capability
+             * @description Least compute capability of each GPU, such as `8.0`. Empty: as the precision needs.
+             */
+            gpu_capability?: string | null;
+            /**
+             * Gpu Memory Gib
+             * @description Least memory of each GPU, in GiB, as its driver reports it: a card of 80 GB has 79. Empty: as much as the run needs.
+             */
+            gpu_memory_gib?: number | null;
+            /**
+             * Gpu Model
+             * @description Part of the name of the GPUs, such as `H100`; upper and lower case are the same. Empty: any.
+             */
+            gpu_model?: string | null;
+            /**
              * Max Attempts
              * @description Fail the run after this many attempts, not counting those that ended with a pause. Empty: no limit.
              */

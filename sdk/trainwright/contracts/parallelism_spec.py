@@ -152,12 +152,36 @@ class ResourcesSpec(Strict):
     slots_per_node: int = Field(default=1, ge=1, le=1_024)
     """GPUs, or shares of a CPU node's cores, on each node."""
 
+    gpu_model: str | None = Field(default=None, min_length=2, max_length=64)
+    """Part of the name of the GPUs, such as `H100`; upper and lower case are the same. Empty: any."""
+
+    gpu_memory_gib: float | None = Field(default=None, gt=0, le=10_000)
+    """Least memory of each GPU, in GiB, as its driver reports it: a card of 80 GB has 79. Empty: as much as the run needs."""
+
+    gpu_capability: str | None = Field(default=None, pattern=r"^\d{1,2}\.\d$")
+    """Least compute capability of each GPU, such as `8.0`. Empty: as the precision needs."""
+
     max_attempts: int | None = Field(default=None, ge=1)
     """Fail the run after this many attempts, not counting those that ended with a pause. Empty: no limit."""
 
     @property
     def ranks(self) -> int:
         return self.nodes * self.slots_per_node
+
+    @property
+    def gpu_fields(self) -> dict[str, str | float]:
+        """What the run asks of its GPUs, by field."""
+        asked = {name: getattr(self, name) for name in ("gpu_model", "gpu_memory_gib", "gpu_capability")}
+        return {name: value for name, value in asked.items() if value is not None}
+
+    @model_validator(mode="after")
+    def _only_gpus_have_gpu_fields(self) -> Self:
+        if self.device is Device.CPU:
+            for name, value in self.gpu_fields.items():
+                raise field_error(
+                    name, value, "is for GPUs, but device is cpu: leave it out, or use device cuda"
+                )
+        return self
 
 
 @dataclass(frozen=True)

@@ -97,3 +97,35 @@ def test_a_capability_that_is_none_is_refused(scene: Scene, capability: str) -> 
     wrong = {**inventory(), "gpus": [gpu(0, "NVIDIA H100", capability)]}
     answer = agent.client.post("/api/v1/agent/heartbeat", json={"inventory": wrong})
     assert answer.status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("gpu_model", "B200", "No node has B200 GPUs. The nodes with enough slots have NVIDIA A100"),
+        (
+            "gpu_memory_gib",
+            200,
+            "No node has GPUs of at least 200 GiB. The nodes with enough slots have NVIDIA A100 with 128.0",
+        ),
+        ("gpu_capability", "9.0", "No node has GPUs of at least compute capability 9.0"),
+    ],
+)
+def test_gpus_that_no_node_has_are_refused_at_their_field(
+    scene: Scene, field: str, value: str | int, words: str
+) -> None:
+    gpu_node(scene, "a-a100", gpu(0, "NVIDIA A100", "8.0"))
+    resources = {"device": "cuda", "slots_per_node": 1, field: value}
+    answer = scene.site.admin.post(scene.runs, json=scene.spec(resources=resources))
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == f"resources.{field}"
+    assert words in error["message"]
+
+
+def test_a_cpu_run_that_asks_for_gpus_is_refused(scene: Scene) -> None:
+    for device, words in (("cpu", "is for GPUs, but device is cpu"), ("auto", "No joined node has a GPU")):
+        resources = {"device": device, "slots_per_node": 1, "gpu_model": "H100"}
+        answer = scene.site.admin.post(scene.runs, json=scene.spec(resources=resources))
+        (error,) = answer.json()["errors"]
+        assert error["field"] == "resources.gpu_model" and words in error["message"]

@@ -126,6 +126,9 @@ function Section({ title, entries, renderValue }: { title: string; entries: read
 
 /** For fields in which empty has a meaning of its own. */
 const EMPTY_TEXT: Record<string, string> = {
+  "resources.gpu_model": "any",
+  "resources.gpu_memory_gib": "any",
+  "resources.gpu_capability": "any",
   "resources.max_attempts": "no limit",
   "optimizer.clip_norm": "off",
   "schedule.decay_steps": "the entire schedule",
