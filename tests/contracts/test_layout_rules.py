@@ -176,6 +176,10 @@ BROKEN: dict[str, dict[str, Any]] = {
         "optimizer": {"kind": "lamb"},
         "parallelism": {"engine": "deepspeed"},
     },
+    "model.attention localized_filtering with tensor_chunks > 1": {
+        "model": {"attention": "localized_filtering"},
+        "parallelism": {"tensor": 2, "tensor_chunks": 2},
+    },
 }
 """For each rule, a spec that violates it but none of the rules before it."""
 

@@ -232,6 +232,7 @@ DEEPSPEED: dict[str, Cell] = {
 
 MODEL_OPTIONS: dict[str, dict[str, Any]] = {
     "windows": {"model": {"sliding_window": 6, "sliding_window_pattern": 3}},
+    "localized filtering": {"model": {"attention": "localized_filtering", "sliding_window": 12}},
 }
 """Options of the model, each trained on every axis and in every kind of precision."""
 
@@ -251,6 +252,7 @@ OPTIONS: dict[str, Cell] = {
         "O2, pipeline 2": Cell(2, _pipeline(2), "O2", like=ALONE),
         "O3, data 2 × tensor 2": Cell(4, {"tensor": 2}, "O3"),
     }.items()
+    if not (option == "localized filtering" and "chunks" in name)
 }
 
 PARALLEL_BLOCKS: dict[str, Cell] = {

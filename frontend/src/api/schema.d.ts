@@ -3619,11 +3619,11 @@ export interface components {
         ModelSpec: {
             /**
              * Attention
-             * @description Which tokens a token attends to: `full`, all tokens before it, or those in `sliding_window`.
+             * @description How queries and keys are made: `full`, from the input; `localized_filtering` (Yuan 2.0), after two convolutions mixed three tokens.
              * @default full
-             * @constant
+             * @enum {string}
              */
-            attention: "full";
+            attention: "full" | "localized_filtering";
             /**
              * Block
              * @description What the feed-forward network reads: `serial`, the stream with the result of attention; `parallel`, the same normed

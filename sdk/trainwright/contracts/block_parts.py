@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainwright.contracts.combination import Combination
 from trainwright.contracts.model_spec import ModelSpec
@@ -42,6 +42,9 @@ class BlockWeight:
 
     adds_to_residual: bool = False
     """Whether its product is added to the residual stream: its initial values are smaller (GPT-2)."""
+
+    is_bias: bool = False
+    """Whether its initial values are 0; those of other vectors are 1."""
 
     def size(self, model: ModelSpec) -> int:
         """Elements."""
@@ -95,7 +98,15 @@ class AttentionPart:
     excludes: tuple[Combination, ...] = ()
     """Choices that it does not work with. ``choice`` completes "attention … with"."""
 
-    hugging_face: Callable[[ModelSpec], HuggingFace] = _llama_like
+    unsharded_inputs: Callable[[ModelSpec], int] = lambda m: 0
+    """Values per token of inputs of its linear layers, besides its own input, that each tensor rank has entire. They wait in the
+    dtype of activations, in FP8 runs as codes."""
+
+    unsharded_float32: Callable[[ModelSpec], int] = lambda m: 0
+    """Values per token that wait in float32, entire on each tensor rank."""
+
+    hugging_face: Callable[[ModelSpec], HuggingFace | None] = _llama_like
+    """None: no class of `transformers` computes the same."""
 
 
 _GROUPED_QUERY = {
@@ -125,7 +136,42 @@ _FULL = AttentionPart(
     selective_values=lambda m: 2 * m.query_features + 2 * m.key_features,
 )
 
-ATTENTIONS: dict[str, AttentionPart] = {"full": _FULL}
+_FILTER = {
+    "filter.first.weight": BlockWeight(
+        lambda m: (m.width // 2, 2 * m.width), "self_attn.filter.first.weight", 0, is_linear=True
+    ),
+    "filter.first_bias.weight": BlockWeight(
+        lambda m: (m.width // 2,), "self_attn.filter.first_bias.weight", 0, is_bias=True
+    ),
+    "filter.second.weight": BlockWeight(
+        lambda m: (m.width, m.width), "self_attn.filter.second.weight", 1, is_linear=True
+    ),
+    "filter.second_bias.weight": BlockWeight(
+        lambda m: (m.width,), "self_attn.filter.second_bias.weight", is_bias=True
+    ),
+    "filter.norm.weight": BlockWeight(lambda m: (m.width,), "self_attn.filter.norm.weight"),
+}
+
+_LOCALIZED_FILTERING = replace(
+    _FULL,
+    weights=_FILTER | _GROUPED_QUERY,
+    saved_values=lambda m: _FULL.saved_values(m) + m.width,  # the input of the second convolution
+    selective_values=lambda m: _FULL.selective_values(m) + m.width // 2,
+    unsharded_inputs=lambda m: 3 * m.width,  # pairs of tokens; the filtered input
+    unsharded_float32=lambda m: 2 * m.width + 1,  # of its norm
+    excludes=(
+        Combination(
+            "tensor_chunks > 1",
+            "parallelism.tensor_chunks",
+            lambda s: s.parallelism.tensor_chunks > 1,
+            lambda s: s.parallelism.tensor_chunks,
+            "sends tokens in parts, but localized filtering needs all tokens of a sequence at once: use 1",
+        ),
+    ),
+    hugging_face=lambda m: None,
+)
+
+ATTENTIONS: dict[str, AttentionPart] = {"full": _FULL, "localized_filtering": _LOCALIZED_FILTERING}
 """By the name in ``ModelSpec.attention``."""
 
 FEED_FORWARD: dict[str, BlockWeight] = {

@@ -14,13 +14,17 @@ PLAIN = HuggingFace("TrainwrightForCausalLM", "trainwright")
 PLAIN_FILE = "model.py"
 """It needs torch and safetensors, and nothing of ours."""
 
-_UNKNOWN_TO_TRANSFORMERS = {"block": {"parallel": "no class has parallel blocks with RMSNorm and SwiGLU"}}
+_UNKNOWN_TO_TRANSFORMERS = {
+    "attention": {"localized_filtering": "no class has localized filtering attention"},
+    "block": {"parallel": "no class has parallel blocks with RMSNorm and SwiGLU"},
+}
 """Values of fields of ``ModelSpec`` with which no class of `transformers` computes the same, and why."""
 
 
 def format_of(model: ModelSpec) -> HuggingFace:
     """The class that reads exports of ``model``, or ``PLAIN``."""
-    return attention_of(model).hugging_face(model) if _why_plain(model) is None else PLAIN
+    found = attention_of(model).hugging_face(model) if _why_plain(model) is None else None
+    return found or PLAIN
 
 
 def loaded_by(model: ModelSpec) -> str:

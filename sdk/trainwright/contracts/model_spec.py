@@ -24,8 +24,8 @@ class ModelSpec(Strict):
     kv_heads: int | None = Field(default=None, ge=1, le=1_024)
     """Number of key and value heads, shared by groups of query heads. Empty: as many as query heads."""
 
-    attention: Literal["full"] = "full"
-    """Which tokens a token attends to: `full`, all tokens before it, or those in `sliding_window`."""
+    attention: Literal["full", "localized_filtering"] = "full"
+    """How queries and keys are made: `full`, from the input; `localized_filtering` (Yuan 2.0), after two convolutions mixed three tokens."""
 
     sliding_window: int | None = Field(default=None, ge=1, le=1_048_576)
     """Tokens that a token attends to, itself and those just before it (Mistral, Gemma). Empty: all before it."""
@@ -69,6 +69,16 @@ class ModelSpec(Strict):
             raise field_error(
                 "head_size", self.features_per_head, "must be even: rotary positions rotate pairs of features"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _filter_fits(self) -> Self:
+        if self.attention == "localized_filtering" and self.width // self.heads % 2:
+            rule = f"÷ heads {self.heads} must be even: tensor ranks split half of it in the convolutions"
+            raise field_error("width", self.width, rule)
+        if self.attention == "localized_filtering" and self.block == "parallel":
+            rule = "reads one input with the feed-forward network, but localized filtering has an input of its own: use serial"
+            raise field_error("block", self.block, rule)
         return self
 
     @model_validator(mode="after")

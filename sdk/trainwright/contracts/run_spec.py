@@ -169,6 +169,8 @@ def _check_fp8_shapes(model: ModelSpec, batch: BatchSpec, scaling: ScalingKind, 
     split = ("model.heads", "model.kv_heads", "model.feed_forward")
     for field, size in sizes.items():
         step = tile * tensor if field in split else tile
+        if field == "model.width" and model.attention == "localized_filtering":
+            step = 2 * tile * tensor  # half of it lies between the two convolutions
         if size % step:
             product = what.get(field, field.partition(".")[2])
             parts = f" with tensor {tensor}" if step > tile else ""

@@ -109,9 +109,11 @@ def _inputs(model: ModelSpec, mode: BlockMode) -> float:
 
 def _attention(model: ModelSpec, mode: BlockMode) -> float:
     attention = attention_of(model)
-    codes = _inner_inputs(attention.weights.values(), model) if mode.precision is PrecisionKind.FP8 else 0
+    in_fp8 = mode.precision is PrecisionKind.FP8
+    codes = _inner_inputs(attention.weights.values(), model) if in_fp8 else 0
     saved = mode.value_bytes * attention.saved_values(model) + 4 * attention.saved_float32(model)
-    return (saved + codes) / mode.tensor
+    unsharded = (1 if in_fp8 else mode.value_bytes) * attention.unsharded_inputs(model)
+    return (saved + codes) / mode.tensor + unsharded + 4 * attention.unsharded_float32(model)
 
 
 def _gate(model: ModelSpec, mode: BlockMode) -> float:
@@ -143,5 +145,5 @@ def _factors(weights: Sequence[BlockWeight], model: ModelSpec, mode: BlockMode) 
 
 
 def _inner_inputs(weights: Iterable[BlockWeight], model: ModelSpec) -> int:
-    """Features of inputs of linear layers other than the part's own."""
-    return sum(weight.shape(model)[1] for weight in weights if weight.is_linear and not weight.reads_input)
+    """Features of inputs of linear layers that tensor ranks split."""
+    return sum(weight.shape(model)[1] for weight in weights if weight.is_linear and weight.shard_dim == 1)

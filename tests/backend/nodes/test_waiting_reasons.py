@@ -66,22 +66,22 @@ CASES: dict[str, tuple[Needs, list[NodeCapacity], list[NodeCapacity], int, str]]
     ),
     "fp8": (
         needs(CUDA, **FP8), [node("a100-a", free=2), node("cpu-a", free=2)], [], 1,
-        "needs 1 slot on GPUs of compute capability 8.9 or newer, which no node that is online has",
+        "needs 1 slot on GPUs of compute capability 8.9 or newer, which no online node has",
     ),
     "fp8 counts only cards that have it": (
         needs({"device": "cuda", "slots_per_node": 2}, **FP8), BUSY, [], 1, "needs 2 slots, 1 free on 2 nodes",
     ),
     "model": (
         needs(CUDA | {"gpu_model": "h100"}), WITHOUT_H100, [], 1,
-        "needs 1 slot on h100 GPUs, which no node that is online has",
+        "needs 1 slot on h100 GPUs, which no online node has",
     ),
     "memory of a card": (
         needs(CUDA | {"gpu_memory_gib": 48}), WITHOUT_H100, [], 1,
-        "needs 1 slot on GPUs of at least 48 GiB, which no node that is online has",
+        "needs 1 slot on GPUs of at least 48 GiB, which no online node has",
     ),
     "all three": (
         needs(CUDA | {"gpu_model": "H100", "gpu_memory_gib": 79, "gpu_capability": "9.0"}), WITHOUT_H100, [], 1,
-        "needs 1 slot on H100 GPUs of at least 79 GiB and compute capability 9.0, which no node that is online has",
+        "needs 1 slot on H100 GPUs of at least 79 GiB and compute capability 9.0, which no online node has",
     ),
     "memory of the run": (
         LARGE_NEEDS, WITHOUT_H100, [], 1,

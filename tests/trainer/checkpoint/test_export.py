@@ -114,14 +114,21 @@ def read_plainly(folder: Path, tokens_BT: torch.Tensor, out: Path) -> tuple[torc
     return torch.tensor(logits), ids
 
 
-@pytest.mark.parametrize("windows", [{}, {"sliding_window": 6, "sliding_window_pattern": 2}])
+UNKNOWN: tuple[dict[str, Any], ...] = (
+    {"block": "parallel"},
+    {"block": "parallel", "sliding_window": 6, "sliding_window_pattern": 2},
+    {"attention": "localized_filtering"},
+)
+
+
+@pytest.mark.parametrize("model", UNKNOWN)
 def test_a_model_unknown_to_transformers_comes_with_a_file_that_loads_it(
-    tmp_path: Path, data: Path, windows: dict[str, int]
+    tmp_path: Path, data: Path, model: dict[str, Any]
 ) -> None:
     job_file = write_job(
         tmp_path,
         data,
-        model={"block": "parallel"} | windows,
+        model=model,
         schedule={"steps": 8, "warmup_steps": 1},
         optimizer={"learning_rate": 0.02},
     )

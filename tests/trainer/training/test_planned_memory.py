@@ -32,6 +32,9 @@ from trainwright_trainer.training.build import Training, build
 MODELS = {
     "grouped": ModelSpec(layers=2, width=128, heads=4, kv_heads=2, feed_forward=320),
     "wide heads": ModelSpec(layers=2, width=64, heads=4, head_size=32, feed_forward=256),
+    "filtered": ModelSpec(
+        layers=2, width=64, heads=4, kv_heads=2, feed_forward=160, attention="localized_filtering"
+    ),
     "narrow gate": ModelSpec(layers=2, width=256, heads=4, feed_forward=192),
     "parallel block": ModelSpec(layers=2, width=128, heads=4, kv_heads=2, feed_forward=320, block="parallel"),
 }

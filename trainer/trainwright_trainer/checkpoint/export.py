@@ -140,7 +140,8 @@ def _write_weights(
     groups = list(_groups(shapes, FILE_BYTES))
     if len(groups) == 1:
         return [write_tensors_one_by_one(folder / WEIGHTS_NAME, shapes, read)]
-    files, places = [], {}
+    files: list[FileEntry] = []
+    places: dict[str, str] = {}
     for number, group in enumerate(groups, 1):
         name = f"model-{number:05}-of-{len(groups):05}.safetensors"
         files.append(write_tensors_one_by_one(folder / name, group, read))

@@ -36,6 +36,7 @@ _FIELDS = {
     "norm_epsilon",
     "tied_embeddings",
     "initializer_std",
+    "attention",
     "block",
     "sliding_window",
     "sliding_window_pattern",
@@ -59,10 +60,14 @@ class Attention(nn.Module):
         self.key = nn.Linear(config["width"], keys, bias=False)
         self.value = nn.Linear(config["width"], keys, bias=False)
         self.output = nn.Linear(queries, config["width"], bias=False)
+        self.filter = (
+            LocalFilter(config["width"]) if config.get("attention") == "localized_filtering" else None
+        )
 
     def forward(self, x_BTD: Tensor, angles_TK: Tensor) -> Tensor:
-        q_BHTK = _rotate(self._heads(self.query(x_BTD)), angles_TK)
-        k_BGTK = _rotate(self._heads(self.key(x_BTD)), angles_TK)
+        filtered_BTD = x_BTD if self.filter is None else self.filter(x_BTD)
+        q_BHTK = _rotate(self._heads(self.query(filtered_BTD)), angles_TK)
+        k_BGTK = _rotate(self._heads(self.key(filtered_BTD)), angles_TK)
         v_BGTK = self._heads(self.value(x_BTD))
         group = q_BHTK.shape[1] // k_BGTK.shape[1]
         k_BHTK, v_BHTK = (each.repeat_interleave(group, 1) for each in (k_BGTK, v_BGTK))
@@ -80,6 +85,40 @@ class Attention(nn.Module):
 
     def _heads(self, x_BTF: Tensor) -> Tensor:
         return x_BTF.view(*x_BTF.shape[:2], -1, self.head_size).transpose(1, 2)
+
+
+class LocalFilter(nn.Module):
+    """Mixes each token with the two before it, by two causal convolutions (Yuan 2.0, arXiv 2311.15786)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(2 * width, width // 2, bias=False)
+        self.first_bias = Bias(width // 2)
+        self.second = nn.Linear(width, width, bias=False)
+        self.second_bias = Bias(width)
+        self.norm = nn.RMSNorm(width, eps=1e-6)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        h_BTE = self.first_bias(self.first(torch.cat((_previous(x_BTD), x_BTD), -1)))
+        pairs_BTD = torch.stack((_previous(h_BTE), h_BTE), -1).flatten(2)  # feature by feature
+        filtered_BTD: Tensor = self.norm(x_BTD + self.second_bias(self.second(pairs_BTD)))
+        return filtered_BTD
+
+
+class Bias(nn.Module):
+    """Adds a number to each feature."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.weight
+
+
+def _previous(x_BTD: Tensor) -> Tensor:
+    """The token before each; zeros before the first."""
+    return F.pad(x_BTD, (0, 0, 1, 0))[:, :-1]
 
 
 def _rotate(x_BHTK: Tensor, angles_TK: Tensor) -> Tensor:

@@ -48,6 +48,9 @@ class Attention(nn.Module):
     )
     """Operators of ``mix`` whose results selective recomputation saves. Not every torch release has all of them."""
 
+    projects_input = True
+    """Whether query, key and value read its input and nothing else does: then tensor ranks gather its FP8 codes."""
+
     masks: Masks = DenseMasks()
     """How attention under a mask is computed."""
 

@@ -33,7 +33,8 @@ def initialize(model: nn.Module, spec: ModelSpec, seed: int, shard_specs: ShardS
 def initial_weight(name: str, box: Slice, spec: ModelSpec, seed: int) -> Tensor:
     """A slice of weight ``name``, float32, on the CPU."""
     if len(box.full_shape) == 1:
-        return torch.ones(box.shape)
+        declared = weight_in_block(name)
+        return torch.zeros(box.shape) if declared and declared.is_bias else torch.ones(box.shape)
     return _noise(name, box.full_shape, seed)[box.slices] * _deviation(name, spec)
 
 

@@ -39,6 +39,13 @@ class BF16Linear(WeightModule):
         return F.linear(x, self.weight)
 
 
+class BF16Bias(WeightModule):
+    """x (…, N) + weight, in bfloat16."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.weight
+
+
 class BF16Norm(WeightModule):
     """RMSNorm over the last dim, bfloat16 in and out."""
 

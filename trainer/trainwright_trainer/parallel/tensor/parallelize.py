@@ -5,6 +5,7 @@ of the tokens.
             hidden features   rows of gate and up, columns of down
             vocabulary        rows of embedding and head (``vocab_parallel``)
             tokens            a part of the residual stream (``sequence_parallel``); norms work on it, and are replicated
+            filters           rows of the first convolution, columns of the second (localized filtering attention)
     moves   forward     twice per block: the normed part is all-gathered before the first matmuls, and the output of the
                         last, partial sums on each rank, is reduce-scattered
             backward    gathers and reduce-scatters swapped; the gradient of each norm's weight is all-reduced
@@ -36,6 +37,7 @@ from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.model.attention import Attention, AttentionTables
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.feed_forward import FeedForward
+from trainwright_trainer.model.localized_filtering import LocalFilter
 from trainwright_trainer.model.transformer import ParallelBlock
 from trainwright_trainer.parallel.tensor.chunked_collectives import (
     Chunking,
@@ -46,6 +48,7 @@ from trainwright_trainer.parallel.tensor.chunked_collectives import (
 from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast
 from trainwright_trainer.parallel.tensor.sequence_parallel import (
     all_gather,
+    all_reduce,
     all_reduce_gradient,
     reduce_scatter,
 )
@@ -105,6 +108,7 @@ def parallelize_modules(model: nn.Module, vocabulary: int, axis: Axis, chunks: i
         model,
         {
             **_parallel_attentions(chunking),
+            LocalFilter: partial(_parallel_filter, axis=axis),
             FeedForward: partial(_parallel_feed_forward, chunking=chunking),
         },
         lambda path: path.rpartition(".")[0] not in one_input,
@@ -149,13 +153,29 @@ def _parallel_attention(
         _check_chunkable(attention)
     made = recreate(attention, into)
     made.chunking = chunking
-    _gather_input((made.query, made.key, made.value), chunking.axis)
+    if made.projects_input:
+        _gather_input((made.query, made.key, made.value), chunking.axis)
     return made
 
 
 def _check_chunkable(attention: Attention) -> None:
     if type(attention).forward is not Attention.forward:
         raise TypeError(f"{type(attention).__name__} overrides forward: its input cannot arrive in chunks")
+
+
+def _parallel_filter(local_filter: LocalFilter, axis: Axis) -> _ParallelFilter:
+    made = recreate(local_filter, _ParallelFilter)
+    made.axis = axis
+    return made
+
+
+class _ParallelFilter(LocalFilter):
+    """A filter of all tokens that computes some of the features between its convolutions."""
+
+    axis: Axis
+
+    def _complete(self, y_BTD: Tensor) -> Tensor:
+        return all_reduce(y_BTD, self.axis)
 
 
 class _ParallelAttention(Attention):
@@ -243,10 +263,9 @@ def _with_all_tokens(
     part_BTD: Tensor, axis: Axis, first: nn.Module, compute: Callable[[Tensor], Tensor]
 ) -> Tensor:
     """Apply ``compute`` to all tokens; ``first`` is one of the layers that read them."""
-    if not isinstance(first, FP8Linear):
+    cast = first.input_cast if isinstance(first, FP8Linear) else None
+    if not isinstance(cast, GatheringInputCast):
         return compute(all_gather(part_BTD, axis))
-    cast = first.input_cast
-    assert isinstance(cast, GatheringInputCast)
     try:
         return compute(cast.all_gather(part_BTD))
     finally:  # recomputation stops by an exception once it has all that it needs

@@ -37,6 +37,14 @@ def reduce_scatter(full_BTD: Tensor, axis: Axis) -> Tensor:
     return part
 
 
+def all_reduce(terms_BTD: Tensor, axis: Axis) -> Tensor:
+    """(B, T, D), a partial sum on each rank → the sum on every rank. What ranks compute from it differs, so its gradient is
+    all-reduced too.
+    """
+    total: Tensor = AllReduce.apply(terms_BTD, axis)
+    return total
+
+
 def all_reduce_gradient(weight: Tensor, axis: Axis) -> Tensor:
     """``weight``, which every rank has in full and applies to its part of the tokens; its gradient is
     all-reduced.
@@ -71,6 +79,21 @@ class ReduceScatter(Function):
     @once_differentiable
     def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None]:
         return _all_gather(gradient_BTD, ctx.axis), None
+
+
+class AllReduce(Function):
+    """``all_reduce`` as a node of the autograd graph."""
+
+    @staticmethod
+    def forward(ctx: Any, terms_BTD: Tensor, axis: Axis) -> Tensor:
+        ctx.axis = axis
+        return axis.all_reduce(terms_BTD.clone())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None]:
+        axis: Axis = ctx.axis
+        return axis.all_reduce(gradient_BTD.clone()), None
 
 
 class AllReduceGradient(Function):

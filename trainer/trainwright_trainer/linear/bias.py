@@ -1,0 +1,17 @@
+"""A bias as a layer of its own, so that passes over the model treat it as they do norms: a module with a parameter called weight."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Bias(nn.Module):
+    """Adds a number to each feature: x (…, N) → (…, N), in the dtype of x."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.weight.to(x.dtype)

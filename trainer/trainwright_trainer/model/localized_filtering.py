@@ -1,0 +1,105 @@
+"""Localized filtering attention (Yuan 2.0, arXiv 2311.15786): queries and keys come from an input in which each token has been
+mixed with the two before it. Values come from the input itself.
+
+    h_t = first · [x_(t-1), x_t] + b      D → D/2       a causal convolution over two tokens, as one product
+    y_t = second · [h_(t-1), h_t] + c     D/2 → D       another
+    f_t = RMSNorm(x_t + y_t)
+
+Before the first token of a text there is nothing: x_(-1) and h_(-1) are zero. The latter is not what the first convolution
+answers to zeros, its bias b. So decoding keeps the last two inputs and the number of tokens so far (``FilterState``). Yuan's
+public decoder does not, and computes another second token than training does.
+
+    B sequence   T position   D width
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright_trainer.linear.bias import Bias
+from trainwright_trainer.model.attention import Attention, AttentionTables
+
+_EPSILON = 1e-6
+
+
+class FilterState(NamedTuple):
+    """What decoding keeps of the tokens before."""
+
+    inputs: Tensor
+    """(B, 2, D): the last two; zeros where there were none."""
+
+    tokens: int
+    """Tokens so far."""
+
+
+class LocalFilter(nn.Module):
+    """(B, T, D) → (B, T, D)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(2 * width, width // 2, bias=False)
+        self.first_bias = Bias(width // 2)
+        self.second = nn.Linear(width, width, bias=False)
+        self.second_bias = Bias(width)
+        self.norm = nn.RMSNorm(width, eps=_EPSILON)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        h_BTE = self.first_bias(self.first(with_previous(x_BTD)))
+        return self._mix(x_BTD, h_BTE, previous(h_BTE))
+
+    def continue_from(self, state: FilterState, x_BTD: Tensor) -> tuple[Tensor, FilterState]:
+        """``forward`` of the tokens that follow those of ``state``, and the state after them."""
+        seen_BTD = torch.cat((state.inputs, x_BTD), dim=1)
+        pairs = torch.cat((seen_BTD[:, :-1], seen_BTD[:, 1:]), dim=-1)
+        h_BTE = self.first_bias(self.first(pairs))
+        if state.tokens == 0:
+            h_BTE = torch.cat((torch.zeros_like(h_BTE[:, :1]), h_BTE[:, 1:]), dim=1)
+        found_BTD = self._mix(x_BTD, h_BTE[:, 1:], h_BTE[:, :-1])
+        return found_BTD, FilterState(seen_BTD[:, -2:], state.tokens + x_BTD.shape[1])
+
+    def _mix(self, x_BTD: Tensor, h_BTE: Tensor, before_BTE: Tensor) -> Tensor:
+        # Feature by feature, so that the columns of a tensor rank belong to the features that it has.
+        pairs_BTD = torch.stack((before_BTE, h_BTE), dim=-1).flatten(2)
+        y_BTD = self._complete(self.second(pairs_BTD))
+        filtered_BTD: Tensor = self.norm(x_BTD + self.second_bias(y_BTD).to(x_BTD.dtype))
+        return filtered_BTD
+
+    def _complete(self, y_BTD: Tensor) -> Tensor:
+        """``y_BTD`` is complete, unless tensor ranks compute terms of its sum."""
+        return y_BTD
+
+
+def empty_state(x_BTD: Tensor) -> FilterState:
+    """The state before the first token of texts with inputs like ``x_BTD``."""
+    return FilterState(x_BTD.new_zeros(x_BTD.shape[0], 2, x_BTD.shape[2]), 0)
+
+
+def previous(x_BTD: Tensor) -> Tensor:
+    """The token before each; zeros before the first."""
+    return nn.functional.pad(x_BTD, (0, 0, 1, 0))[:, :-1]
+
+
+def with_previous(x_BTD: Tensor) -> Tensor:
+    """(B, T, 2D): each token's predecessor and itself."""
+    return torch.cat((previous(x_BTD), x_BTD), dim=-1)
+
+
+class LocalizedFilteringAttention(Attention):
+    """(B, T, D) → (B, T, D)."""
+
+    projects_input = False
+
+    def __init__(self, spec: ModelSpec, layer: int = 0) -> None:
+        super().__init__(spec, layer)
+        self.filter = LocalFilter(spec.width)
+
+    def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
+        filtered_BTD = self.filter(x_BTD)
+        mixed: Tensor = self.output(
+            self.mix(self.query(filtered_BTD), self.key(filtered_BTD), self.value(x_BTD), tables)
+        )
+        return mixed
