@@ -10,6 +10,7 @@ const SPEC: Run["spec"] = {
     width: 64,
     heads: 4,
     attention: "full",
+    block: "serial",
     kv_heads: 2,
     head_size: null,
     feed_forward: null,
