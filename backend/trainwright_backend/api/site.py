@@ -11,7 +11,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from trainwright.contracts.api.envelopes import Health, PartProblem, SpecInfo
 from trainwright.contracts.base import Problem
 from trainwright.contracts.data_spec import TokenizerSpec
-from trainwright.contracts.presets import PRESETS
+from trainwright.contracts.presets import PRESET_FAMILIES, PRESETS, PUBLISHED
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.series import FAMILIES, SERIES, SeriesRegistry
 from trainwright.planner.flops import count_parameters
@@ -72,10 +72,16 @@ def get_health(session: ReadSession, request: Request) -> Health:
 @router.get("/spec")
 def get_spec() -> SpecInfo:
     """The JSON Schema of a run's spec, with a description of every field, and the named model sizes."""
-    vocabulary = TokenizerSpec().size
-    sizes = {name: count_parameters(model, vocabulary).total for name, model in PRESETS.items()}
+    vocabulary = dict.fromkeys(PRESETS, TokenizerSpec().size) | {
+        name: each.vocabulary for name, each in PUBLISHED.items()
+    }
+    sizes = {name: count_parameters(model, vocabulary[name]).total for name, model in PRESETS.items()}
     return SpecInfo(
-        run_spec=RunSpec.model_json_schema(), presets=PRESETS, preset_parameters=sizes, gpus=gpu_models()
+        run_spec=RunSpec.model_json_schema(),
+        presets=PRESETS,
+        preset_parameters=sizes,
+        preset_families=PRESET_FAMILIES,
+        gpus=gpu_models(),
     )
 
 

@@ -5963,8 +5963,16 @@ export interface components {
              */
             gpus: components["schemas"]["GpuModel"][];
             /**
+             * Preset Families
+             * @description The family of each preset, such as `Llama 2`.
+             * @default {}
+             */
+            preset_families: {
+                [key: string]: string;
+            };
+            /**
              * Preset Parameters
-             * @description Parameters of each preset with the default vocabulary, including embeddings.
+             * @description Parameters of each preset, including embeddings: with the vocabulary that it was published with, or the default one.
              * @default {}
              */
             preset_parameters: {

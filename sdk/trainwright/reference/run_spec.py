@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from trainwright.contracts.presets import PRESETS
+from trainwright.contracts.presets import PRESET_FAMILIES, PRESETS, PUBLISHED
 from trainwright.contracts.run_spec import RunSpec
 
 HEAD = """# The configuration of a run
@@ -78,6 +78,9 @@ def _limits(field: dict[str, Any], part: dict[str, Any] | None) -> str:
 
 def _presets() -> Iterator[str]:
     yield "## Presets\n\nA preset fills the `model` section.\n"
-    yield "| name | layers | width | heads | kv_heads |\n|---|---|---|---|---|"
+    yield "| name | family | layers | width | heads | kv_heads | published parameters |\n|---|---|---|---|---|---|---|"
     for name, model in PRESETS.items():
-        yield f"| `{name}` | {model.layers} | {model.width:,} | {model.heads} | {model.key_value_heads} |"
+        published = PUBLISHED.get(name)
+        shape = f"{model.layers} | {model.width:,} | {model.heads} | {model.key_value_heads}"
+        count = f"{published.parameters:,} ({published.source})" if published and published.parameters else ""
+        yield f"| `{name}` | {PRESET_FAMILIES[name]} | {shape} | {count} |"

@@ -39,7 +39,7 @@ beforeEach(async () => {
   };
   server.use(
     http.get("*/api/v1/me", () => HttpResponse.json(ME)),
-    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: {}, gpus: [] })),
+    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: {}, preset_families: {}, gpus: [] })),
     http.get("*/api/v1/teams/lab/datasets", () => HttpResponse.json({ items: DATASETS, next_cursor: null })),
     http.get("*/api/v1/teams/lab/tokenizers", () => HttpResponse.json([])),
     http.get("*/api/v1/teams/lab/recipes", () => HttpResponse.json({ items: [] })),
@@ -197,7 +197,7 @@ it("gives the fork of a finished run more steps, and checks it against its check
   const properties = { ...SCHEMA.properties, schedule: { $ref: "#/$defs/Schedule" } };
   const schema = { ...SCHEMA, properties, $defs: { ...SCHEMA.$defs, Schedule: schedule } };
   server.use(
-    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: schema, presets: {}, gpus: [] })),
+    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: schema, presets: {}, preset_families: {}, gpus: [] })),
     http.post("*/api/v1/teams/lab/runs/validate", async ({ request }) => {
       checked.push(new URL(request.url).searchParams.get("checkpoint"));
       return HttpResponse.json({ valid: true, problems: [], spec: filledIn((await request.json()) as Partial<Run["spec"]>), parameters: 1, train_tokens: null, warnings: [] });

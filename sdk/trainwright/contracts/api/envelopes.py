@@ -62,7 +62,10 @@ class SpecInfo(Envelope):
 
     presets: dict[str, ModelSpec]
     preset_parameters: dict[str, int] = {}
-    """Parameters of each preset with the default vocabulary, including embeddings."""
+    """Parameters of each preset, including embeddings: with the vocabulary that it was published with, or the default one."""
+
+    preset_families: dict[str, str] = {}
+    """The family of each preset, such as `Llama 2`."""
 
     gpus: list[GpuModel] = []
     """The GPUs that `…/runs/what-if` can plan for."""

@@ -1,6 +1,6 @@
 import { useId } from "react";
 import type { SpecInfo } from "@/api/types";
-import { presetOf, valuesOfPreset } from "@/features/runs/form/presets";
+import { presetOf, presetsByFamily, valuesOfPreset } from "@/features/runs/form/presets";
 import type { SpecField, SpecValues } from "@/features/runs/spec/specFields";
 import { count, short } from "@/lib/format";
 
@@ -11,14 +11,44 @@ interface Props {
   onChange: (changed: SpecValues) => void;
 }
 
-/** Model sizes to choose from; a choice fills in the model's fields. */
+/** Model sizes to choose from, by family; a choice fills in the model's fields. */
 export function PresetCards({ info, fields, values, onChange }: Props) {
-  const group = useId();
-  const { presets, preset_parameters: sizes } = info;
-  const current = presetOf(presets, values, fields);
+  const current = presetOf(info.presets, values, fields);
+  const choose = (name: string) => {
+    onChange(valuesOfPreset(info.presets, name, fields));
+  };
+  const families = presetsByFamily(info);
+  const radios = useId();
   return (
-    <div role="radiogroup" aria-label="Preset" className="grid grid-cols-[repeat(auto-fill,minmax(8.75rem,1fr))] gap-2">
-      {Object.entries(presets).map(([name, { layers, width }]) => (
+    <div role="radiogroup" aria-label="Preset" className="flex flex-col gap-3">
+      {families.map(([family, names]) => (
+        <div key={family} className="flex flex-col gap-1">
+          {families.length > 1 && <p className="text-small text-soft">{family}</p>}
+          <FamilyCards info={info} names={names} group={radios} current={current} onChoose={choose} />
+        </div>
+      ))}
+      {current === undefined && (
+        <p className="flex max-w-48 flex-col justify-center rounded-box border border-accent bg-raised px-3 py-2">
+          <span className="font-medium">Custom</span>
+          <span className="text-small text-soft">from the model settings</span>
+        </p>
+      )}
+    </div>
+  );
+}
+
+interface FamilyProps {
+  info: SpecInfo;
+  names: readonly string[];
+  group: string;
+  current: string | undefined;
+  onChoose: (name: string) => void;
+}
+
+function FamilyCards({ info: { presets, preset_parameters: sizes }, names, group, current, onChoose }: FamilyProps) {
+  return (
+    <div className="grid grid-cols-[repeat(auto-fill,minmax(8.75rem,1fr))] gap-2">
+      {names.map((name) => (
         <label
           key={name}
           className="control relative flex cursor-pointer flex-col px-3 py-2 hover:bg-raised has-checked:border-accent has-checked:bg-raised has-checked:ring-1 has-checked:ring-accent has-focus-visible:outline-2 has-focus-visible:outline-offset-2 has-focus-visible:outline-accent"
@@ -29,7 +59,7 @@ export function PresetCards({ info, fields, values, onChange }: Props) {
             className="sr-only"
             checked={name === current}
             onChange={() => {
-              onChange(valuesOfPreset(presets, name, fields));
+              onChoose(name);
             }}
           />
           <span className="flex flex-wrap items-baseline justify-between gap-x-2">
@@ -42,16 +72,10 @@ export function PresetCards({ info, fields, values, onChange }: Props) {
             )}
           </span>
           <span className="text-small text-soft">
-            {count(layers)} layers × {count(width)}
+            {count(presets[name]?.layers ?? 0)} layers × {count(presets[name]?.width ?? 0)}
           </span>
         </label>
       ))}
-      {current === undefined && (
-        <p className="flex flex-col justify-center rounded-box border border-accent bg-raised px-3 py-2">
-          <span className="font-medium">Custom</span>
-          <span className="text-small text-soft">from the model settings</span>
-        </p>
-      )}
     </div>
   );
 }

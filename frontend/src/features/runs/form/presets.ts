@@ -27,3 +27,14 @@ export function presetOf(presets: Presets, values: SpecValues, fields: readonly 
     Object.entries(valuesOfPreset(presets, name, fields)).every(([path, text]) => effective(path, values[path]) === effective(path, text)),
   );
 }
+
+/** The names of presets, by family; one without a family is among the first. */
+export function presetsByFamily({ presets, preset_families: families }: Pick<SpecInfo, "presets" | "preset_families">): [string, string[]][] {
+  const first = Object.values(families)[0] ?? "";
+  const found = new Map<string, string[]>();
+  for (const name of Object.keys(presets)) {
+    const family = families[name] ?? first;
+    found.set(family, [...(found.get(family) ?? []), name]);
+  }
+  return [...found];
+}

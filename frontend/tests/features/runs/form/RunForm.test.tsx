@@ -84,7 +84,7 @@ beforeEach(() => {
   sent = [];
   sessionStorage.clear();
   server.use(
-    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: { nano: { layers: 6, width: 64 } }, preset_parameters: { nano: 360_768 }, gpus: [GPU] })),
+    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: { nano: { layers: 6, width: 64 } }, preset_parameters: { nano: 360_768 }, preset_families: { nano: "Small models" }, gpus: [GPU] })),
     http.post("*/runs/validate", async ({ request }) => {
       const spec = (await request.json()) as { model?: { width?: number }; precision?: { fp8?: { skip_limit?: number } } };
       if ((spec.precision?.fp8?.skip_limit ?? 0) < 0) {

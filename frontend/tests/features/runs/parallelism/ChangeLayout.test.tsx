@@ -35,7 +35,7 @@ let planned: unknown[] = [];
 beforeEach(() => {
   planned = [];
   server.use(
-    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: {} })),
+    http.get("*/api/v1/spec", () => HttpResponse.json({ run_spec: SCHEMA, presets: {}, preset_families: {} })),
     http.post("*/api/v1/teams/lab/runs/plan", async ({ request }) => {
       planned.push(await request.json());
       return refused(MISFIT);

@@ -1,0 +1,37 @@
+"""Published models have their published numbers of parameters, and presets are grouped by family."""
+
+import pytest
+
+from trainwright.contracts.export_formats import format_of
+from trainwright.contracts.presets import PRESET_FAMILIES, PRESETS, PUBLISHED
+from trainwright.planner.flops import count_parameters
+
+COUNTED = [name for name, each in PUBLISHED.items() if each.parameters is not None]
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_published_model_has_its_published_parameters(name: str) -> None:
+    published = PUBLISHED[name]
+    counted = count_parameters(published.model, published.vocabulary).total
+    assert counted == pytest.approx(published.parameters, rel=0.005)
+    assert f"{published.family} {published.source}".strip()
+
+
+def test_another_width_is_noticed() -> None:
+    published = PUBLISHED["llama-2-7b"]
+    wider = published.model.model_copy(update={"feed_forward": 11_264})
+    counted = count_parameters(wider, published.vocabulary).total
+    assert counted != pytest.approx(published.parameters, rel=0.005)
+
+
+def test_each_preset_has_a_family_with_a_small_model() -> None:
+    assert list(PRESET_FAMILIES) == list(PRESETS)
+    smallest = {family: float("inf") for family in PRESET_FAMILIES.values()}
+    for name, model in PRESETS.items():
+        size = count_parameters(model, 4_096).total
+        smallest[PRESET_FAMILIES[name]] = min(size, smallest[PRESET_FAMILIES[name]])
+    assert all(size < 2_000_000 for size in smallest.values())
+
+
+def test_llama_is_exported_as_llama() -> None:
+    assert {format_of(each.model).architecture for each in PUBLISHED.values()} == {"LlamaForCausalLM"}
