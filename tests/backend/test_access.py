@@ -181,6 +181,7 @@ UNKNOWN = {
 BODIES = {
     "POST clone": {"name": "a copy"},
     "POST fork": {"name": "a fork"},
+    "POST move": {"node": "node-a"},
     "PUT layout": {"parallelism": {}},
     "PUT order": {"runs": [UNKNOWN["run"], public_id("run", new_id())]},
     "PATCH {checkpoint}": {"pinned": True},

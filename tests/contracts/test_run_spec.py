@@ -194,7 +194,7 @@ PYDANTIC_WORDS = (
     "String should",
     "validator",
     "unable to parse",
-    "pattern",
+    "match pattern",
     "This number and",
     "[",
 )

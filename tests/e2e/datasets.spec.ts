@@ -109,7 +109,7 @@ test("from files on a disk to a mixture of datasets", async ({ page }) => {
     await page.getByRole("button", { name: "Create dataset" }).click();
     await expect(page.getByRole("heading", { name: "rows", level: 1 })).toBeVisible();
     await expect(page.getByText("Ready")).toBeVisible({ timeout: 90_000 });
-    await expect(page.getByText("field body")).toBeVisible();
+    await expect(page.getByText("documents from the field “body”", { exact: false })).toBeVisible();
   });
 
   await test.step("two datasets are counted and mixed by weight", async () => {

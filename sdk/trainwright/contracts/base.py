@@ -109,11 +109,13 @@ EMAIL_PATTERN = r"^[^@\s]+@[^@\s]+$"
 SLUG_PATTERN = r"^[a-z][a-z0-9-]{1,38}[a-z0-9]$"
 NAME_PATTERN = r"\S"
 NODE_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
+CAPABILITY_PATTERN = r"^\d{1,2}\.\d$"
 LAYERS_PATTERN = r"^\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*$"
 PATTERNS = {
     EMAIL_PATTERN: "Write an e-mail address, such as ana@example.org",
     SLUG_PATTERN: "Write 3 to 40 lowercase letters, digits and hyphens, such as my-team. Start with a letter, and"
     " do not end with a hyphen",
+    CAPABILITY_PATTERN: "Write a compute capability, such as 8.0",
     LAYERS_PATTERN: "Write layers and ranges of layers, such as 0-3,12",
     NAME_PATTERN: "Write a name: it cannot consist of spaces only",
     NODE_PATTERN: "Write up to 63 lowercase letters, digits and hyphens, such as gpu-07. Do not start with a hyphen",

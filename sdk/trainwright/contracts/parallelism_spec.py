@@ -15,7 +15,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.contracts.base import Strict, field_error
+from trainwright.contracts.base import CAPABILITY_PATTERN, Strict, field_error
 
 
 class Device(StrEnum):
@@ -158,7 +158,7 @@ class ResourcesSpec(Strict):
     gpu_memory_gib: float | None = Field(default=None, gt=0, le=10_000)
     """Least memory of each GPU, in GiB, as its driver reports it: a card of 80 GB has 79. Empty: as much as the run needs."""
 
-    gpu_capability: str | None = Field(default=None, pattern=r"^\d{1,2}\.\d$")
+    gpu_capability: str | None = Field(default=None, pattern=CAPABILITY_PATTERN)
     """Least compute capability of each GPU, such as `8.0`. Empty: as the precision needs."""
 
     max_attempts: int | None = Field(default=None, ge=1)

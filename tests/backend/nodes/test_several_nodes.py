@@ -56,8 +56,8 @@ def start(scene: Scene, peers: dict[str, Agent], run_id: str) -> list[Work]:
 
 def test_all_nodes_get_one_attempt(scene: Scene, peers: dict[str, Agent]) -> None:
     run_id = two_nodes(scene)
-    assert scene.used() == 4, "the slots of both nodes"
     scene.control.sweep()
+    assert scene.used() == 4, "the slots of both nodes"
     assert placed_on(peers, run_id) == ["node-b", "node-c"]
     first = peers["node-c"].claim(run_id)
     assert scene.state(run_id) == "leased"

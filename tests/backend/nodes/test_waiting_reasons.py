@@ -58,46 +58,46 @@ BUSY = [node("h100-a", free=0), node("a100-a", free=0), node("l40s-a", free=1), 
 WITHOUT_H100 = [node("a100-a", free=2), node("l40s-a", free=2), node("cpu-a", free=2)]
 FP8 = {"precision": {"kind": "fp8"}}
 LARGE_NEEDS = needs(CUDA, LARGE, precision={"kind": "bf16"})
-CASES: dict[str, tuple[Needs, list[NodeCapacity], list[NodeCapacity], int, str]] = {
-    "slots": (needs({"device": "cuda", "slots_per_node": 2}), BUSY, [], 1, "needs 2 slots, 1 free on 3 nodes"),
-    "place in line": (needs(CUDA), BUSY[:2], [], 3, "needs 1 slot, 0 free on 2 nodes; 3rd in line"),
+CASES: dict[str, tuple[Needs, list[NodeCapacity], list[NodeCapacity], str]] = {
+    "slots": (needs({"device": "cuda", "slots_per_node": 2}), BUSY, [], "needs 2 slots, 1 free on 3 nodes"),
+    "no free slot": (needs(CUDA), BUSY[:2], [], "needs 1 slot, 0 free on 2 nodes"),
     "cpu slots": (
-        needs({"device": "cpu", "slots_per_node": 2}), BUSY, [], 1, "needs 2 slots, 0 free on 4 nodes",
+        needs({"device": "cpu", "slots_per_node": 2}), BUSY, [], "needs 2 slots, 0 free on 4 nodes",
     ),
     "fp8": (
-        needs(CUDA, **FP8), [node("a100-a", free=2), node("cpu-a", free=2)], [], 1,
+        needs(CUDA, **FP8), [node("a100-a", free=2), node("cpu-a", free=2)], [],
         "needs 1 slot on GPUs of compute capability 8.9 or newer, which no online node has",
     ),
     "fp8 counts only cards that have it": (
-        needs({"device": "cuda", "slots_per_node": 2}, **FP8), BUSY, [], 1, "needs 2 slots, 1 free on 2 nodes",
+        needs({"device": "cuda", "slots_per_node": 2}, **FP8), BUSY, [], "needs 2 slots, 1 free on 2 nodes",
     ),
     "model": (
-        needs(CUDA | {"gpu_model": "h100"}), WITHOUT_H100, [], 1,
+        needs(CUDA | {"gpu_model": "h100"}), WITHOUT_H100, [],
         "needs 1 slot on h100 GPUs, which no online node has",
     ),
     "memory of a card": (
-        needs(CUDA | {"gpu_memory_gib": 48}), WITHOUT_H100, [], 1,
+        needs(CUDA | {"gpu_memory_gib": 48}), WITHOUT_H100, [],
         "needs 1 slot on GPUs of at least 48 GiB, which no online node has",
     ),
     "all three": (
-        needs(CUDA | {"gpu_model": "H100", "gpu_memory_gib": 79, "gpu_capability": "9.0"}), WITHOUT_H100, [], 1,
+        needs(CUDA | {"gpu_model": "H100", "gpu_memory_gib": 79, "gpu_capability": "9.0"}), WITHOUT_H100, [],
         "needs 1 slot on H100 GPUs of at least 79 GiB and compute capability 9.0, which no online node has",
     ),
     "memory of the run": (
-        LARGE_NEEDS, WITHOUT_H100, [], 1,
-        f"needs a node with {format_memory(LARGE_NEEDS.rank_bytes)} for a rank; the largest that is online, l40s-a, has 45.0 GiB",
+        LARGE_NEEDS, WITHOUT_H100, [],
+        f"needs a node with {format_memory(LARGE_NEEDS.rank_bytes)} for a rank; the largest online node, l40s-a, has 45.0 GiB",
     ),
     "quarantine": (
-        needs(CUDA | {"gpu_model": "H100"}), WITHOUT_H100, [node("h100-a", free=2, quarantined=now())], 1,
+        needs(CUDA | {"gpu_model": "H100"}), WITHOUT_H100, [node("h100-a", free=2, quarantined=now())],
         "needs 1 slot; h100-a is in quarantine until a self-test passes",
     ),
     "drained": (
-        needs(CUDA | {"gpu_capability": "9.0"}), WITHOUT_H100, [node("h100-a", free=2, draining=True)], 1,
+        needs(CUDA | {"gpu_capability": "9.0"}), WITHOUT_H100, [node("h100-a", free=2, draining=True)],
         "needs 1 slot; h100-a is drained",
     ),
     "two nodes": (
         needs(TWO | {"gpu_model": "H100"}, batch={"global_sequences": 2, "micro_sequences": 1, "sequence_tokens": 64}),
-        [node("h100-a", free=2), *WITHOUT_H100], [], 1,
+        [node("h100-a", free=2), *WITHOUT_H100], [],
         "needs 2 nodes with 1 slot each; 1 node of that size is online",
     ),
 }  # fmt: skip
@@ -105,8 +105,8 @@ CASES: dict[str, tuple[Needs, list[NodeCapacity], list[NodeCapacity], int, str]]
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_sentence_names_what_is_missing(case: str) -> None:
-    wanted, available, unavailable, position, sentence = CASES[case]
-    assert waits_for(wanted, available, unavailable, position) == sentence
+    wanted, available, unavailable, sentence = CASES[case]
+    assert waits_for(wanted, available, unavailable) == sentence
 
 
 @pytest.mark.parametrize(

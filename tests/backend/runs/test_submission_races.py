@@ -97,7 +97,6 @@ def test_parallel_submissions_all_wait_and_never_hold_more_than_the_limit(limite
     limited.control.sweep()
     with limited.database.read() as session:
         reasons = session.scalars(select(Run.waiting_reason)).all()
-    assert sum(reason.startswith("placed on") for reason in reasons) == LIMIT
     waits = "needs 1 CPU slot; your team uses 10 of its 10 by pilot, pilot, pilot and 7 more"
     assert waits in reasons and f"{waits}; 2nd in line, behind pilot" in reasons
 

@@ -229,5 +229,6 @@ def test_an_export_is_read_back(tmp_path: Path, data: Path, capsys: pytest.Captu
     with torch.no_grad():
         tokens_BT = torch.arange(32)[None]
         assert torch.equal(reloaded(tokens_BT), training.engine.model(tokens_BT))
+    capsys.readouterr()
     assert main(["sample", str(tmp_path / "out/export"), "--prompt", "the", "--tokens", "3"]) == 0
     assert capsys.readouterr().out.startswith("the")

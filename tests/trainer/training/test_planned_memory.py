@@ -83,7 +83,11 @@ def measured_bytes(built: Transformer, kind: PrecisionKind) -> int:
     dtype = torch.float32 if kind is PrecisionKind.FP32 else torch.bfloat16
     x = torch.randn(SEQUENCES, LENGTH, built.layers["0"].attention.query.weight.shape[1], dtype=dtype)
     tables = built.tables(LENGTH, dtype)
-    known = [*built.parameters(), *(table for table in tables if isinstance(table, torch.Tensor))]
+    known = [
+        *built.parameters(),
+        *built.buffers(),
+        *(table for table in tables if isinstance(table, torch.Tensor)),
+    ]
     storages = Storages(known)
     with (
         torch.autocast("cpu", dtype=torch.bfloat16, enabled=kind is PrecisionKind.BF16),

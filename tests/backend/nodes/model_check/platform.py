@@ -28,13 +28,22 @@ from trainwright.contracts.end_codes import EndCode, end_class
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.rank_position import RankActivity, RankPosition, Stall, StalledRank
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.contracts.run_state import FINAL, HOLDS_QUOTA, RunState
+from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.checkpoints import service as checkpoints
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.core.object_store import LocalStore
-from trainwright_backend.nodes import attempt_end, claims, fencing, moving, placement, renewals, retry_policy
+from trainwright_backend.nodes import (
+    attempt_end,
+    claims,
+    fencing,
+    moving,
+    placement,
+    planning,
+    renewals,
+    retry_policy,
+)
 from trainwright_backend.nodes import quarantine as quarantines
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs import pause, service
@@ -238,7 +247,7 @@ class Platform:
         attempt_end.expire_lease(session, row.id, row.renewal, TIMERS)
 
     def _on_place(self, session: Write) -> None:
-        planned = placement.plan(session, TIMERS)
+        planned = planning.plan(session, TIMERS)
         for run_id, nodes in planned.placements.items():
             placement.place(session, run_id, nodes, TIMERS)
 
@@ -388,18 +397,17 @@ class Platform:
     # The rules
 
     def _check_rows(self) -> None:
-        """Each row equals the fold of its events, and the quota in use is that of the runs that hold it."""
-        held = 0
+        """Each row equals the fold of its events, and the quota in use is the number of occupied slots."""
         with self._database.read() as session:
             for run in session.scalars(select(Run)).all():
                 events = select(RunEvent).where(RunEvent.run_id == run.id).order_by(RunEvent.sequence)
                 row = ReplayedRun(run.state, run.verdict, run.reason, run.fence, run.attempt, run.message)
                 if fold(session.scalars(events)) != row:
                     raise BrokenRuleError("the row is not the fold of its events")
-                held += run.slots if run.state in HOLDS_QUOTA else 0
+        held = self._raw.execute("SELECT COUNT(*) FROM placement_slot").fetchone()[0]
         used = self._raw.execute("SELECT SUM(used) FROM quota WHERE device = 'cpu'").fetchone()[0]
         if used != held:
-            raise BrokenRuleError(f"runs hold {held} slots, and the quota counts {used}")
+            raise BrokenRuleError(f"runs occupy {held} slots, and the quota counts {used}")
 
     def _check_step(self, before: int, after: int, message: Message) -> None:
         for old, new in zip(self._views[before].runs, self._views[after].runs, strict=True):
