@@ -130,7 +130,8 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
     await audit(page, "settings");
   });
 
-  expect(errors).toEqual([]);
+  // What-if answers 422 while values are being typed that do not fit the other hardware.
+  expect(errors.filter((error) => !error.includes("/runs/what-if"))).toEqual([]);
 });
 
 /** Each tab of a run, and the text it shows once loaded. */
