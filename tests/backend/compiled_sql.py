@@ -12,7 +12,7 @@ _MOST_STATEMENTS = 4_000
 
 
 class SharedStatements(dict[Any, Any]):
-    """A `compiled_cache` whose keys have the name of the dialect instead of the dialect, of which each engine has its own."""
+    """A `compiled_cache` whose keys contain the dialect's name, not the dialect itself, since each engine has its own dialect."""
 
     def get(self, key: Any, default: Any = None) -> Any:
         return super().get(_by_name(key), default)

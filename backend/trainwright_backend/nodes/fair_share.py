@@ -1,9 +1,9 @@
-"""In which order the teams' runs are placed.
+"""The order of teams in a placement round.
 
-The next run is that of the team with the least use: its slot-seconds of the last weeks, of which half are forgotten after
-`HALF_LIFE_DAYS`, and what the slots that it holds now will come to if it keeps them. So a team that used little goes before one that used
-much, and within a round teams that hold equally much take turns. Teams with equal use go by their first runs' places.
-Priorities order the runs of one team only, so no team gets ahead of another by calling its runs urgent.
+The team with the least use goes first. Use is the team's recent slot-seconds, decayed with a half-life of `HALF_LIFE_DAYS`,
+plus what its held slots would add if it kept them for good. So a team that used little goes before one that used much, and
+within a round teams that hold the same number of slots take turns. Teams with equal use are ordered by the places of their
+first runs. Priorities order the runs of one team only, so no team gets ahead of another by calling its runs urgent.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from trainwright_backend.teams.slot_quota import SlotBudget
 from trainwright_backend.teams.usage import HALF_LIFE_DAYS
 
 REMEMBERED_SECONDS = HALF_LIFE_DAYS * 86_400 / log(2)
-"""What a slot that is held for ever comes to, as use is forgotten."""
+"""The decayed use of a slot that is held for ever."""
 
 
 @dataclass(frozen=True)

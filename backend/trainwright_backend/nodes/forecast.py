@@ -54,7 +54,7 @@ class Waiting:
 
 
 def forecast_starts(session: Read, team_id: UUID, timers: Timers) -> dict[UUID, datetime]:
-    """When the team's waiting runs are expected to start, for those of which that is known."""
+    """When the team's waiting runs are expected to start. Runs without a known start are left out."""
     found: dict[UUID, float] = {}
     for device in (Device.CUDA, Device.CPU):
         budgets = slot_budgets(session, device)
@@ -74,7 +74,7 @@ def forecast_starts(session: Read, team_id: UUID, timers: Timers) -> dict[UUID, 
 def expected_starts(
     total: int, limits: Mapping[UUID, int], occupants: Iterable[Occupant], queue: Iterable[Waiting]
 ) -> dict[UUID, float]:
-    """Seconds until each waiting run starts, for those of which that is known.
+    """Seconds until each waiting run starts. Runs without a known start are left out.
 
     Args:
         total: slots of all nodes that take runs.

@@ -227,7 +227,7 @@ def block_weights(model: ModelSpec) -> dict[str, BlockWeight]:
 
 
 def norm_count(model: ModelSpec) -> int:
-    """Norms of a block, each of which is read by linear layers."""
+    """Norms of a block. Linear layers read the output of each."""
     return len(NORMS[model.block])
 
 

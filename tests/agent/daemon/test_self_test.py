@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -174,7 +175,7 @@ def test_a_cancelled_self_test_leaves_no_process(tmp_path: Path, monkeypatch: py
     tested.join(20)
     assert results == [None]
     for pid in map(int, pids.read_text().split()):
-        wait_for(lambda pid=pid: _is_gone(pid), "its processes are gone")  # type: ignore[misc]
+        wait_for(partial(_is_gone, pid), "its processes are gone")
 
 
 def _is_gone(pid: int) -> bool:

@@ -4,6 +4,7 @@ The platform is its real code; so are the leases of the supervisors. Agents, pro
 those of `model_check.machines`. Each mistake that a developer could make is planted once, and must be found.
 """
 
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +70,8 @@ def platform(scene: Scene, tmp_path: Path) -> Callable[..., Platform]:
             scene.submit(resources=resources, batch=batch, schedule=schedule)
         state = scene.site.app.state
         connection = scene.database.engine.raw_connection()
-        content = connection.driver_connection.serialize()  # type: ignore[union-attr]
+        assert isinstance(connection.driver_connection, sqlite3.Connection)
+        content = connection.driver_connection.serialize()
         connection.close()
         url = f"sqlite:///{tmp_path / 'unused.sqlite3'}"
         return Platform(

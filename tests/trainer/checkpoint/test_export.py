@@ -153,7 +153,7 @@ def test_a_model_unknown_to_transformers_comes_with_a_file_that_loads_it(
 def test_large_exports_are_several_files_with_an_index(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, block: str
 ) -> None:
-    """At most 8,192 bytes each, but for larger weights; and no more than two weights in memory at a time."""
+    """A file has at most 8,192 bytes, unless a single weight is larger. At most two weights are in memory at a time."""
     job_file = write_job(tmp_path, data, model={"block": block}, schedule={"steps": 2, "warmup_steps": 1})
     training = train_here(job_file)
     monkeypatch.setattr(export, "FILE_BYTES", 8_192)

@@ -101,10 +101,11 @@ class DenseLinear(nn.Linear):
         return y
 
     def matmuls(self, dtype: torch.dtype) -> DenseMatmuls:
-        """The products in ``dtype``."""
-        kept = self.weight_cast is not None and self.weight_cast.dtype == dtype
+        """The products in ``dtype``. Without gradients they read the weight itself: its kept cast is that of the last step."""
+        cast = self.weight_cast if torch.is_grad_enabled() else None
+        kept = cast is not None and cast.dtype == dtype
         total = self.weight.grad if self.sums_gradient else None
-        return DenseMatmuls(self.weight, dtype, self.deferred, self.weight_cast if kept else None, total)
+        return DenseMatmuls(self.weight, dtype, self.deferred, cast if kept else None, total)
 
 
 def summed_weights(model: nn.Module) -> set[Tensor]:

@@ -29,8 +29,8 @@ def update_by_adamw(
         return
     states = [state_of[weight] for weight in weights]
     adamw(
-        weights,  # type: ignore[arg-type]
-        [weight.grad for weight in weights],  # type: ignore[misc]
+        [*weights],
+        [_gradient(weight) for weight in weights],
         [state["exp_avg"] for state in states],
         [state["exp_avg_sq"] for state in states],
         [],
@@ -44,6 +44,11 @@ def update_by_adamw(
         lr=group.learning_rate,
         weight_decay=group.weight_decay,
     )
+
+
+def _gradient(weight: Tensor) -> Tensor:
+    assert weight.grad is not None, "the backward pass has reached every weight"
+    return weight.grad
 
 
 def build_adamw(model: nn.Module, spec: OptimizerSpec) -> AdamW:

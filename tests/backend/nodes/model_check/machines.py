@@ -10,7 +10,7 @@ which a node has at most one; ranks finish together. The clock ticks twice in a 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.backend.nodes.model_check.platform import (
     LEASE_TICKS,
@@ -662,8 +662,8 @@ def _older(node: int, machine: Machine, renewed: frozenset[tuple[int, str]]) -> 
     return machine._replace(folders=folders, late=late)
 
 
-def _with(world: World, node: int, folder: Folder, **changes: object) -> World:
-    return _replaced(world, node, folder, folder._replace(**changes))  # type: ignore[arg-type]
+def _with(world: World, node: int, folder: Folder, **changes: Any) -> World:
+    return _replaced(world, node, folder, folder._replace(**changes))
 
 
 def _replaced(world: World, node: int, before: Folder, after: Folder) -> World:

@@ -26,6 +26,7 @@ from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.compute.linear import FP8Linear
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
 from trainwright_trainer.linear.dense import DenseLinear, DenseMatmuls
+from trainwright_trainer.linear.weight_casts import WeightCasts
 from trainwright_trainer.parallel.tensor import chunked_collectives
 from trainwright_trainer.parallel.tensor.chunked_collectives import (
     Chunking,
@@ -140,6 +141,26 @@ def test_chunks_give_what_the_whole_gives(kind: str) -> None:
 def _differing(results: Tensors, wanted: Tensors) -> list[str]:
     assert results.keys() == wanted.keys()
     return [name for name in wanted if not torch.equal(results[name], wanted[name])]
+
+
+def pass_without_gradients(mesh: Mesh) -> list[list[Tensor]]:
+    """Results of a layer whose weight has changed since its cast was made, and of one that keeps no cast."""
+    layers = DenseLinear(nn.Linear(K, N, bias=False)), nn.Linear(K, N, bias=False)
+    WeightCasts(layers[:1], torch.bfloat16).refresh()
+    x, chunking = _whole_numbers(B, T, K, seed=91), Chunking(mesh.tensor, 2)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        for layer in layers:
+            layer.weight.copy_(_whole_numbers(N, K, seed=90))
+        return [
+            [*all_gather_matmul(x, [layer], chunking), matmul_reduce_scatter(x, layer, chunking)]
+            for layer in layers
+        ]
+
+
+def test_without_gradients_the_newest_weights_are_multiplied() -> None:
+    """A validation follows an update, and the casts of weights are those of the step before."""
+    for kept, plain in on_mesh(Degrees(tensor=2), pass_without_gradients):
+        assert [torch.equal(one, other) for one, other in zip(kept, plain, strict=True)] == [True, True]
 
 
 def _swapped(given: Callable[..., Any]) -> Callable[..., Any]:
