@@ -1,9 +1,9 @@
 """When waiting runs are expected to start.
 
-The runs on nodes are expected to end when their own estimate of the time left says, and the waiting ones to last as long as an equal
-run that was measured (`estimate`). Slots are counted as one pool for all nodes, so a run that needs many on one node
-may start later. What is not known is not guessed: a run is expected to keep its slots for ever if nothing tells how long it
-lasts, and a run that waits for such slots has no expected start.
+A run on nodes is expected to end at its own estimate of the time left. A waiting run is expected to last as long as an equal
+run that was measured (`estimate`). Slots are counted as one pool for all nodes, so a run that needs many on one node may start
+later. Nothing is guessed: a run of unknown length is expected to keep its slots for ever, and a run that waits for such slots
+has no expected start.
 """
 
 from collections.abc import Iterable, Mapping

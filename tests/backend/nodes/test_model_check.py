@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from tests.backend.nodes.model_check.explorer import CounterexampleError, Explored, explore
-from tests.backend.nodes.model_check.machines import Fault, Machine, Machines, Rules, World
+from tests.backend.nodes.model_check.machines import Machines
 from tests.backend.nodes.model_check.platform import STEPS, Platform
 from tests.backend.nodes.model_check.supervisor_lease import SupervisorLeases
+from tests.backend.nodes.model_check.world import Fault, Machine, Rules, World
 from tests.backend.nodes.test_planted_faults import any_placement, take_whatever_it_is
 from tests.backend.scripted_agent import Agent, Scene
 from trainwright.contracts.agent_protocol import RenewalOrder

@@ -34,8 +34,8 @@ export function QuarantineNote({ node }: { node: Node }) {
 /** The checks that failed since the quarantine began. */
 function testText({ online, runs, quarantine, self_test: test }: Node): string {
   if (!quarantine || !test || test.time < quarantine.since) {
-    if (online && runs.length === 0) return "No run is on the node, so its agent runs the self-test now.";
-    return `The self-test runs once ${online ? "" : "the node is back and "}no run is on it.`;
+    if (online && runs.length === 0) return "The node has no runs, so its agent runs the self-test now.";
+    return `The self-test starts when ${online ? "" : "the node is back and "}no runs are left on it.`;
   }
   const failed = test.checks.filter(({ passed }) => !passed).map(({ name, detail }) => `${name} (${detail})`);
   return `The self-test failed: ${failed.join(", ")}. It is repeated every ten minutes.`;

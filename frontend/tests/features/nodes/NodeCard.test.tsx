@@ -115,9 +115,9 @@ const NOT_TESTED = { ...aNode(true), quarantine: { since: "2026-11-21T12:00:00Z"
 const RUN = { run: "run_1", name: "pilot", team: "lab", state: "running" as const, device: "cpu" as const, slots: [0] };
 
 it.each([
-  [NOT_TESTED, "No run is on the node, so its agent runs the self-test now."],
-  [{ ...NOT_TESTED, runs: [RUN] }, "The self-test runs once no run is on it."],
-  [{ ...NOT_TESTED, online: false }, "The self-test runs once the node is back and no run is on it."],
+  [NOT_TESTED, "The node has no runs, so its agent runs the self-test now."],
+  [{ ...NOT_TESTED, runs: [RUN] }, "The self-test starts when no runs are left on it."],
+  [{ ...NOT_TESTED, online: false }, "The self-test starts when the node is back and no runs are left on it."],
 ])("says when a node in quarantine is tested (%#)", async (node, words) => {
   renderRoute(<NodeCard node={node} now={0} />);
   expect(await screen.findByText(words)).toBeDefined();

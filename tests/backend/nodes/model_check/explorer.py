@@ -3,8 +3,9 @@
 from collections import deque
 from dataclasses import dataclass
 
-from tests.backend.nodes.model_check.machines import Machines, World
+from tests.backend.nodes.model_check.machines import Machines
 from tests.backend.nodes.model_check.platform import BrokenRuleError
+from tests.backend.nodes.model_check.world import World
 
 
 @dataclass(frozen=True)
