@@ -10,9 +10,11 @@ All figures are for one token of a micro batch on one rank. In bfloat16, without
     gate                 4 · e F / t                 gate, up, silu(gate), their product
 
 as in table 2 of Korthikanti et al. 2022, adapted to this network: RMSNorm instead of LayerNorm, SwiGLU instead of GELU, fused
-attention, no dropout. A parallel block has one norm, and all its products but the last two read the same input. Compiled blocks store less: norms without float32 copies, the gate without silu. In FP8 the inputs of
-products take one byte each. ``selective`` stores the input of the block and the results of products and attention, ``full`` only
-the input of the block (``trainwright_trainer.model.recompute``).
+attention, no dropout. A parallel block has one norm, and all its products but the last two read the same input. Compiled
+blocks store less: norms without float32 copies, the gate without silu. In FP8 the inputs of products take one byte each;
+compiled FP8 blocks store only those of the normed input, and cast the others again from bfloat16 values that are stored anyway.
+``selective`` stores the input of the block and the results of products and attention, ``full`` only the input of the block
+(``trainwright_trainer.model.recompute``).
 
 Autocast casts weights for each forward pass and stores the casts until the backward pass: 2 bytes per weight of the block for
 each micro batch in flight. These are not activations, and are counted separately.
@@ -110,7 +112,7 @@ def _inputs(model: ModelSpec, mode: BlockMode) -> float:
 def _attention(model: ModelSpec, mode: BlockMode) -> float:
     attention = attention_of(model)
     in_fp8 = mode.precision is PrecisionKind.FP8
-    codes = _inner_inputs(attention.weights.values(), model) if in_fp8 else 0
+    codes = _inner_inputs(attention.weights.values(), model) if in_fp8 and not mode.compiled else 0
     saved = mode.value_bytes * attention.saved_values(model) + 4 * attention.saved_float32(model)
     unsharded = (1 if in_fp8 else mode.value_bytes) * attention.unsharded_inputs(model)
     return (saved + codes) / mode.tensor + unsharded + 4 * attention.unsharded_float32(model)
@@ -118,7 +120,8 @@ def _attention(model: ModelSpec, mode: BlockMode) -> float:
 
 def _gate(model: ModelSpec, mode: BlockMode) -> float:
     before = 2 if mode.compiled else 3
-    product = 1 if mode.precision is PrecisionKind.FP8 else mode.value_bytes
+    in_fp8 = mode.precision is PrecisionKind.FP8
+    product = (0 if mode.compiled else 1) if in_fp8 else mode.value_bytes
     return (mode.value_bytes * before + product) * model.feed_forward_width / mode.tensor
 
 
