@@ -11,20 +11,16 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from tests.trainer.jobs import TINY, train_here, write_job
-from tests.trainer.model.test_sliding_window import FP8, FP32, learned, loss_and_gradients
+from tests.trainer.model.option_trainings import FP8, FP32, build, learned
 from trainwright.contracts.base import problems
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright.planner.flops import count_parameters, flops_per_token
 from trainwright.planner.plan import plan
 from trainwright_trainer.checkpoint.export import load_export
 from trainwright_trainer.main import main
 from trainwright_trainer.model import localized_filtering
-from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.localized_filtering import LocalFilter, empty_state
-from trainwright_trainer.model.recompute import recompute
-from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.parallel.tensor import parallelize
 
 WIDTH, LENGTH = 8, 7
@@ -104,12 +100,6 @@ def test_a_wrong_previous_token_is_seen(shift: int, monkeypatch: pytest.MonkeyPa
     assert apart_from_formula(lambda given, x_BTD: given(x_BTD)) > 0.1
 
 
-def build(spec: ModelSpec) -> Transformer:
-    model = Transformer(spec, 64, 16)
-    initialize(model, spec.model_copy(update={"initializer_std": 0.3}), seed=1)
-    return model
-
-
 def test_a_change_reaches_no_token_before_it() -> None:
     tokens = torch.randint(0, 64, (1, 16), generator=torch.Generator().manual_seed(0))
     changed = tokens.clone()
@@ -125,22 +115,6 @@ def test_biases_start_at_zero_and_norms_at_one() -> None:
     weights = dict(build(SPEC).layers["0"].attention.filter.named_parameters())
     assert not weights["first_bias.weight"].any() and not weights["second_bias.weight"].any()
     assert bool((weights["norm.weight"] == 1).all()) and weights["second.weight"].std() > 0.2
-
-
-@pytest.mark.parametrize("kind", [RecomputeKind.SELECTIVE, RecomputeKind.FULL])
-def test_recomputation_changes_no_bit(kind: RecomputeKind) -> None:
-    plain, again = build(SPEC), build(SPEC)
-    recompute(again, MemorySpec(recompute=kind))
-    results = zip(loss_and_gradients(plain), loss_and_gradients(again), strict=True)
-    assert all(torch.equal(one, other) for one, other in results)
-
-
-def test_a_block_is_one_graph() -> None:
-    plain, traced = build(SPEC), build(SPEC)
-    for block in traced.layers.values():
-        block.compile(fullgraph=True, dynamic=False, backend="eager")
-    results = zip(loss_and_gradients(plain), loss_and_gradients(traced), strict=True)
-    assert all(torch.equal(one, other) for one, other in results)
 
 
 MODEL = {

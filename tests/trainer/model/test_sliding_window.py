@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from tests.trainer.jobs import TINY, build_here, events, losses, train_here, write_job
-from tests.trainer.ranks import on_mesh
-from tests.trainer.zero_trainings import one_step, start
+from tests.trainer.model.option_trainings import FP8, FP32, LENGTH, build, learned
 from trainwright.contracts.base import problems
 from trainwright.contracts.block_parts import mean_keys
 from trainwright.contracts.model_spec import ModelSpec
@@ -21,16 +20,11 @@ from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright.planner.flops import flops_per_token, recomputed_flops_per_token
 from trainwright.planner.plan import stage_times
 from trainwright_trainer.checkpoint.snapshot import config_digest
-from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.model import masks
 from trainwright_trainer.model.flex_attention import FlexMasks
-from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.masks import DenseMasks
-from trainwright_trainer.model.recompute import recompute
-from trainwright_trainer.model.transformer import Transformer
-from trainwright_trainer.process.job_file import read_job
 
-WINDOW, LENGTH = 5, 16
+WINDOW = 5
 SPEC = ModelSpec(layers=3, width=32, heads=4, kv_heads=2, sliding_window=WINDOW, sliding_window_pattern=3)
 
 
@@ -79,12 +73,6 @@ def test_flex_attention_computes_the_same() -> None:
         assert apart_from_formula(WINDOW, with_masks(FlexMasks, WINDOW)) <= 16 * 2.0**-22
 
 
-def build(spec: ModelSpec) -> Transformer:
-    model = Transformer(spec, 64, LENGTH)
-    initialize(model, spec.model_copy(update={"initializer_std": 0.3}), seed=1)
-    return model
-
-
 def test_layers_follow_the_pattern() -> None:
     assert [SPEC.window_of_layer(layer) for layer in range(7)] == [5, 5, None, 5, 5, None, 5]
     model = build(SPEC)
@@ -111,56 +99,7 @@ def test_a_window_as_long_as_the_sequences_changes_no_bit() -> None:
     assert torch.equal(wide(tokens), plain(tokens))
 
 
-def loss_and_gradients(model: Transformer) -> list[Tensor]:
-    tokens = torch.randint(0, 64, (2, LENGTH), generator=torch.Generator().manual_seed(0))
-    loss = model(tokens).square().mean()
-    loss.backward()
-    return [loss.detach(), *(weight.grad for weight in model.parameters() if weight.grad is not None)]
-
-
-@pytest.mark.parametrize("kind", [RecomputeKind.SELECTIVE, RecomputeKind.FULL])
-def test_recomputation_changes_no_bit(kind: RecomputeKind) -> None:
-    plain, again = build(SPEC), build(SPEC)
-    recompute(again, MemorySpec(recompute=kind))
-    results = zip(loss_and_gradients(plain), loss_and_gradients(again), strict=True)
-    assert all(torch.equal(one, other) for one, other in results)
-
-
-def test_a_block_is_one_graph() -> None:
-    plain, traced = build(SPEC), build(SPEC)
-    for block in traced.layers.values():
-        block.compile(fullgraph=True, dynamic=False, backend="eager")
-    results = zip(loss_and_gradients(plain), loss_and_gradients(traced), strict=True)
-    assert all(torch.equal(one, other) for one, other in results)
-
-
-def learn(mesh: Mesh, job_file: Path, fault: Callable[[], None] | None = None) -> list[float]:
-    if fault is not None:
-        fault()
-    training = start(mesh, job_file)
-    steps = [one_step(training, number) for number in (1, 2, 3)]
-    return [figure for step in steps for figure in (step.loss, step.grad_norm)]
-
-
-def learned(
-    folder: Path,
-    data: Path,
-    model: dict[str, Any],
-    precision: dict[str, Any],
-    fault: Callable[[], None] | None = None,
-    **parallelism: int,
-) -> list[float]:
-    """Losses and norms of three steps on a rank, or on two with the given section."""
-    ranks = 2 if parallelism else 1
-    sections = {"model": model, "precision": precision, "parallelism": parallelism}
-    job_file = write_job(folder / "-".join(["learned", *parallelism]), data, ranks, **sections)
-    result, *others = on_mesh(read_job(job_file).spec.degrees, learn, job_file, fault)
-    assert all(other == result for other in others)
-    return result
-
-
 MODEL = {"layers": 3, "sliding_window": 6, "sliding_window_pattern": 3, "tied_embeddings": False}
-FP32, FP8 = {"kind": "fp32"}, {"kind": "fp8", "fp8": {"level": "O2", "scaling": "tensor"}}
 
 
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tests.selection import partly_slow
 from tests.trainer.jobs import losses, resume_from, train_here, write_job
-from tests.trainer.optim.whole_updates import first_step, lamb_reference, wrong_by_lamb
+from tests.trainer.optim.whole_updates import LAYOUTS, first_step, lamb_reference, wrong_by_lamb
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import LEARNING_RATE, job_writer
 from trainwright.contracts.job_spec import output_folder
@@ -66,21 +66,6 @@ def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
     return job_writer(data, tmp_path_factory)
 
 
-LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
-    "one process": (1, {}),
-    "data 2": (2, {}),
-    "tensor 2": (2, {"tensor": 2}),
-    "pipeline 2": (2, {"pipeline": 2}),
-    "zero bubble": (2, {"pipeline": 2, "schedule": "zbv"}),
-    "ZeRO 1, tensor 2": (4, {"zero_stage": 1, "tensor": 2}),
-    "ZeRO 1, pipeline 2": (4, {"zero_stage": 1, "pipeline": 2}),
-    "ZeRO 2, 2 replicas of 2": (4, {"zero_stage": 2, "shard": 2}),
-    "ZeRO 2, pipeline 2": (4, {"zero_stage": 2, "pipeline": 2}),
-    "ZeRO 3 over 4": (4, {"zero_stage": 3}),
-    "ZeRO 3, 2 replicas of 2": (4, {"zero_stage": 3, "shard": 2}),
-    "ZeRO 3, tensor 2": (4, {"zero_stage": 3, "tensor": 2}),
-    "tensor 2, pipeline 2": (4, {"tensor": 2, "pipeline": 2}),
-}
 IN_MAKE_TEST = ("ZeRO 1, pipeline 2", "ZeRO 3, tensor 2")
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from tests.selection import partly_slow
 from tests.trainer.jobs import losses, resume_from, train_here, write_job
 from tests.trainer.optim.whole_updates import (
+    LAYOUTS,
     NEWTON_SCHULZ,
     ROUNDING,
     first_step,
@@ -69,19 +70,6 @@ def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
     return job_writer(data, tmp_path_factory)
 
 
-LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
-    "one process": (1, {}),
-    "data 2": (2, {}),
-    "tensor 2": (2, {"tensor": 2}),
-    "pipeline 2": (2, {"pipeline": 2}),
-    "ZeRO 1 over 2": (2, {"zero_stage": 1}),
-    "ZeRO 1, tensor 2": (4, {"zero_stage": 1, "tensor": 2}),
-    "ZeRO 1, pipeline 2": (4, {"zero_stage": 1, "pipeline": 2}),
-    "ZeRO 2, 2 replicas of 2": (4, {"zero_stage": 2, "shard": 2}),
-    "ZeRO 3 over 4": (4, {"zero_stage": 3}),
-    "ZeRO 3, tensor 2": (4, {"zero_stage": 3, "tensor": 2}),
-    "tensor 2, pipeline 2": (4, {"tensor": 2, "pipeline": 2}),
-}
 IN_MAKE_TEST = ("ZeRO 1, tensor 2", "ZeRO 3, tensor 2")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,24 @@ from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.distributed.mesh import Mesh
 
 ROUNDING = 2.0**-24
+
+LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
+    "one process": (1, {}),
+    "data 2": (2, {}),
+    "tensor 2": (2, {"tensor": 2}),
+    "pipeline 2": (2, {"pipeline": 2}),
+    "zero bubble": (2, {"pipeline": 2, "schedule": "zbv"}),
+    "ZeRO 1 over 2": (2, {"zero_stage": 1}),
+    "ZeRO 1, tensor 2": (4, {"zero_stage": 1, "tensor": 2}),
+    "ZeRO 1, pipeline 2": (4, {"zero_stage": 1, "pipeline": 2}),
+    "ZeRO 2, 2 replicas of 2": (4, {"zero_stage": 2, "shard": 2}),
+    "ZeRO 2, pipeline 2": (4, {"zero_stage": 2, "pipeline": 2}),
+    "ZeRO 3 over 4": (4, {"zero_stage": 3}),
+    "ZeRO 3, 2 replicas of 2": (4, {"zero_stage": 3, "shard": 2}),
+    "ZeRO 3, tensor 2": (4, {"zero_stage": 3, "tensor": 2}),
+    "tensor 2, pipeline 2": (4, {"tensor": 2, "pipeline": 2}),
+}
+"""Ranks, and the section that lays them out."""
 
 
 @dataclass
