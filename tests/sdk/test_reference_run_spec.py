@@ -23,3 +23,9 @@ def test_an_optional_section_is_described_too() -> None:
     page = markdown()
     for name in FP8Spec.model_fields:
         assert f"| `precision.fp8.{name}` |" in page
+
+
+def test_every_row_of_a_table_is_one_line() -> None:
+    rows = [line for line in markdown().splitlines() if line.startswith("| `")]
+    assert rows
+    assert [row for row in rows if not row.endswith(" |")] == []

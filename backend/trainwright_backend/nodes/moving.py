@@ -81,8 +81,9 @@ def _check_others(session: Read, run: Run, avoided: Sequence[str], timers: Timer
     ]
     found = len(within_reach(able, needs))
     if found < needs.nodes:
+        others = f"only {found}" if found else "no node"
         detail = (
-            f"This run needs {needs.nodes} node{'s' if needs.nodes > 1 else ''}, and {found} other than "
-            f"{', '.join(avoided)} could run it now. Add a node, or pause the run."
+            f"This run needs {needs.nodes} node{'s' if needs.nodes > 1 else ''}, and {others} other than "
+            f"{', '.join(avoided)} can run it. Add a node, or pause the run."
         )
         raise Conflict("no_other_node", detail)

@@ -80,13 +80,13 @@ def why_never_fits(session: Read, team_id: UUID, device: str, slots: int) -> str
 
 
 def waits_for_quota(device: str, slots: int, budget: SlotBudget, holders: Sequence[str]) -> str:
-    """What a run waits for whose team may not hold so many more slots, and which runs of the team hold them."""
+    """What a run waits for if its team is at its limit, and which of the team's runs hold the slots."""
     needs = f"needs {count_slots(device, slots)}"
     if slots > budget.limit:
         return f"{needs}, and your team may use {budget.limit} at once; ask a site admin to raise the limit"
     shown = ", ".join(holders[:3]) + (f" and {len(holders) - 3} more" if len(holders) > 3 else "")
-    by = f" by {shown}" if shown else ""
-    return f"{needs}; your team uses {budget.used} of its {budget.limit}{by}"
+    by = f" ({shown})" if shown else ""
+    return f"{needs}; your team uses {budget.used} of {budget.limit}{by}"
 
 
 def count_slots(device: str, slots: int) -> str:

@@ -3619,15 +3619,16 @@ export interface components {
         ModelSpec: {
             /**
              * Attention
-             * @description How queries and keys are made: `full`, from the input; `localized_filtering` (Yuan 2.0), after two convolutions mixed three tokens.
+             * @description What queries and keys are computed from: `full`, the input of the block; `localized_filtering` (Yuan 2.0), that input after
+             *     two convolutions, which mix each token with the two before it.
              * @default full
              * @enum {string}
              */
             attention: "full" | "localized_filtering";
             /**
              * Block
-             * @description What the feed-forward network reads: `serial`, the stream with the result of attention; `parallel`, the same normed
-             *     input as attention (PaLM, MegaScale), which halves the communication of tensor parallelism.
+             * @description `serial`: attention, then the feed-forward network. `parallel` (PaLM, MegaScale): both read the same normed input, which
+             *     halves the communication of tensor parallelism.
              * @default serial
              * @enum {string}
              */

@@ -25,7 +25,8 @@ class ModelSpec(Strict):
     """Number of key and value heads, shared by groups of query heads. Empty: as many as query heads."""
 
     attention: Literal["full", "localized_filtering"] = "full"
-    """How queries and keys are made: `full`, from the input; `localized_filtering` (Yuan 2.0), after two convolutions mixed three tokens."""
+    """What queries and keys are computed from: `full`, the input of the block; `localized_filtering` (Yuan 2.0), that input after
+    two convolutions, which mix each token with the two before it."""
 
     sliding_window: int | None = Field(default=None, ge=1, le=1_048_576)
     """Tokens that a token attends to, itself and those just before it (Mistral, Gemma). Empty: all before it."""
@@ -52,8 +53,8 @@ class ModelSpec(Strict):
     """Standard deviation of the initial weights. For projections into the residual stream it is divided by √(2 · layers)."""
 
     block: Literal["serial", "parallel"] = "serial"
-    """What the feed-forward network reads: `serial`, the stream with the result of attention; `parallel`, the same normed
-    input as attention (PaLM, MegaScale), which halves the communication of tensor parallelism."""
+    """`serial`: attention, then the feed-forward network. `parallel` (PaLM, MegaScale): both read the same normed input, which
+    halves the communication of tensor parallelism."""
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
@@ -77,7 +78,7 @@ class ModelSpec(Strict):
             rule = f"÷ heads {self.heads} must be even: tensor ranks split half of it in the convolutions"
             raise field_error("width", self.width, rule)
         if self.attention == "localized_filtering" and self.block == "parallel":
-            rule = "reads one input with the feed-forward network, but localized filtering has an input of its own: use serial"
+            rule = "needs one input for attention and feed-forward network, but localized filtering changes the input of attention: use serial"
             raise field_error("block", self.block, rule)
         return self
 

@@ -32,7 +32,8 @@ def _section(path: str, sentence: str, schema: dict[str, Any], parts: dict[str, 
         if part is not None and "properties" in part:
             inner.append((full, part))
             continue
-        rows.append(f"| `{full}` | {_default(field)} | {_limits(field, part)} | {field['description']} |")
+        description = " ".join(field["description"].split())
+        rows.append(f"| `{full}` | {_default(field)} | {_limits(field, part)} | {description} |")
         inner += [(full, part) for part in _optional_parts(field, parts)]
     yield f"## {path if path != 'RunSpec' else sentence}\n"
     if path != "RunSpec":

@@ -129,7 +129,7 @@ def test_repeating_is_harmless(scene: Scene, other: Agent) -> None:
 @pytest.mark.parametrize("case", ["alone", "elsewhere", "queued", "final", "cancelled"])
 def test_what_cannot_be_moved_is_refused_with_the_reason(scene: Scene, case: str) -> None:
     expected: dict[str, tuple[str, Any]] = {
-        "alone": ("no_other_node", "0 other than node-a could run it now. Add a node, or pause the run."),
+        "alone": ("no_other_node", "no node other than node-a can run it. Add a node, or pause the run."),
         "elsewhere": ("not_on_node", "It is on node-a."),
         "queued": ("not_on_node", "It is queued, on no node."),
         "final": ("run_is_final", "This run has already ended"),

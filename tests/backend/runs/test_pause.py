@@ -115,7 +115,7 @@ def test_a_resumed_run_waits_for_its_team_s_slots(scene: Scene) -> None:
     other = scene.start(slots=2)
     assert resume(scene, work.run_id).json()["state"] == "queued"
     scene.control.sweep()
-    waits = "needs 2 CPU slots; your team uses 2 of its 2 by pilot"
+    waits = "needs 2 CPU slots; your team uses 2 of 2 (pilot)"
     assert scene.show(work.run_id)["sentence"] == waits
     scene.cancel(other.run_id)
     assert other.ended("stopped") == "cancelled"

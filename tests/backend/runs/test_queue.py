@@ -44,7 +44,7 @@ def test_runs_start_by_priority_then_by_submission_and_the_queue_says_why_they_w
     scene.site.admin.put(f"{scene.site.path}/quota/cpu", json={"limit": 1})
     scene.control.sweep()
     found = scene.site.admin.get(f"{scene.site.path}/queue").json()["items"]
-    full = "needs 1 CPU slot; your team uses 1 of its 1 by high"
+    full = "needs 1 CPU slot; your team uses 1 of 1 (high)"
     assert [run["sentence"] for run in found] == [
         "placed on node-a",
         full,

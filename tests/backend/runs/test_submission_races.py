@@ -97,7 +97,7 @@ def test_parallel_submissions_all_wait_and_never_hold_more_than_the_limit(limite
     limited.control.sweep()
     with limited.database.read() as session:
         reasons = session.scalars(select(Run.waiting_reason)).all()
-    waits = "needs 1 CPU slot; your team uses 10 of its 10 by pilot, pilot, pilot and 7 more"
+    waits = "needs 1 CPU slot; your team uses 10 of 10 (pilot, pilot, pilot and 7 more)"
     assert waits in reasons and f"{waits}; 2nd in line, behind pilot" in reasons
 
 
@@ -149,6 +149,6 @@ def test_another_team_s_limit_holds_nobody_up(limited: Scene) -> None:
     other.prepare()
     limited.control.sweep()
     assert limited.show(first)["sentence"].startswith("placed on")
-    assert limited.show(second)["sentence"] == "needs 2 CPU slots; your team uses 2 of its 2 by pilot"
+    assert limited.show(second)["sentence"] == "needs 2 CPU slots; your team uses 2 of 2 (pilot)"
     theirs = other.admin.get(f"{other.path}/runs/{made.json()['id']}").json()
     assert theirs["sentence"].startswith("placed on")

@@ -175,7 +175,7 @@ def test_the_plan_says_that_no_class_of_transformers_loads_exports() -> None:
 
 def test_localized_filtering_in_parallel_blocks_is_refused() -> None:
     model = {"layers": 2, "width": 32, "heads": 4, "attention": "localized_filtering", "block": "parallel"}
-    with pytest.raises(ValidationError, match="localized filtering has an input of its own"):
+    with pytest.raises(ValidationError, match="localized filtering changes the input of attention"):
         run_spec(model=model)
 
 

@@ -82,7 +82,7 @@ export function QueueTable({ team, memberRole: role }: Props) {
             </Td>
             <Td className="max-tablet:hidden">{run.mine ? "you" : run.created_by}</Td>
             <Td className="whitespace-nowrap max-tablet:hidden">
-              {run.slots} {run.device}
+              {run.slots} {run.device === "cuda" ? "GPU" : "CPU"}
             </Td>
             <Td>
               {role === "viewer" ? (
@@ -90,7 +90,7 @@ export function QueueTable({ team, memberRole: role }: Props) {
               ) : (
                 <Select
                   aria-label={`Priority of ${run.name}, place ${run.position}`}
-                  className="w-24"
+                  className="min-w-24"
                   value={run.priority}
                   disabled={change.isPending}
                   onChange={(event) => {
@@ -109,9 +109,10 @@ export function QueueTable({ team, memberRole: role }: Props) {
             <Td className="whitespace-nowrap text-soft max-tablet:hidden">{run.expected_start == null ? "not known" : <Time at={run.expected_start} />}</Td>
             <Td className="text-right whitespace-nowrap">
               {canMove(role, run) && (
-                <>
-                  {swapButton(run, "up")} {swapButton(run, "down")}
-                </>
+                <span className="inline-flex flex-col gap-1 tablet:flex-row">
+                  {swapButton(run, "up")}
+                  {swapButton(run, "down")}
+                </span>
               )}
             </Td>
           </tr>

@@ -47,7 +47,7 @@ interface FamilyProps {
 
 function FamilyCards({ info: { presets, preset_parameters: sizes }, names, group, current, onChoose }: FamilyProps) {
   return (
-    <div className="grid grid-cols-[repeat(auto-fill,minmax(8.75rem,1fr))] gap-2">
+    <div className="grid grid-cols-[repeat(auto-fill,minmax(9.5rem,1fr))] gap-2">
       {names.map((name) => (
         <label
           key={name}
@@ -62,7 +62,7 @@ function FamilyCards({ info: { presets, preset_parameters: sizes }, names, group
               onChoose(name);
             }}
           />
-          <span className="flex flex-wrap items-baseline justify-between gap-x-2">
+          <span className="flex items-baseline justify-between gap-x-2 whitespace-nowrap">
             <span className="font-medium">{name}</span>
             {sizes[name] !== undefined && (
               <span title={`${count(sizes[name])} parameters`}>
