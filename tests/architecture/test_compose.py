@@ -1,11 +1,12 @@
 """The deployment for a fleet: no secret has a default, and the commands it runs exist."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import yaml
+from typer.testing import CliRunner
+
+from trainwright_backend.cli import app
 
 
 def test_compose_refuses_to_start_without_the_required_settings(repository: Path) -> None:
@@ -25,7 +26,6 @@ def test_the_commands_of_the_containers_exist(repository: Path) -> None:
         "serve",
         "join-token",
     }
-    program = Path(sys.executable).with_name("trainwright-server")
     for command in commands:
-        shown = subprocess.run([program, command, "--help"], capture_output=True, text=True)
-        assert shown.returncode == 0, f"trainwright-server {command}: {shown.stderr}"
+        shown = CliRunner().invoke(app, [command, "--help"])
+        assert shown.exit_code == 0, f"trainwright-server {command}: {shown.output}"

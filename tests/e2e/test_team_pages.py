@@ -39,6 +39,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         yield running
 
 
+@only_audited
 def test_a_person_brings_data_in(browser: Browser) -> None:
     browser.run("datasets.spec.ts")
 
@@ -51,6 +52,7 @@ def test_a_person_writes_copies_filters_and_deletes_runs(browser: Browser, tmp_p
     browser.run("run-form-and-list.spec.ts")
 
 
+@only_audited
 def test_people_join_change_and_go(browser: Browser) -> None:
     browser.run("people.spec.ts")
 

@@ -111,6 +111,7 @@ def test_events_are_listed_in_order(live: Live, trained: Trained) -> None:
     assert {log.file for log in live.team.logs(run.id)} >= {"rank-0.log", "rank-1.log"}
 
 
+@pytest.mark.slow(target="faults")
 def test_two_nodes_train_it_with_the_same_losses_to_the_last_bit(
     live: Live, dataset: Dataset, trained: Trained, tmp_path: Path
 ) -> None:

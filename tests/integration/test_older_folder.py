@@ -112,6 +112,7 @@ def older(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield found
 
 
+@pytest.mark.slow(target="faults")
 def test_a_run_under_way_continues(older: Older) -> None:
     """The platform was stopped while the run was training. It resumes from the checkpoint that the older version wrote: in
     FP8 before there was parallelism, in an FP8 pipeline, and in FP8 with delayed scaling over a tensor group."""

@@ -275,11 +275,9 @@ CELLS: dict[str, Cell] = SINGLE_AXES | COMBINATIONS | LOW_PRECISION | DEEPSPEED 
 SHORT = (
     "data 2, clipped",
     "ZeRO 2 over 2",
-    "deepspeed, ZeRO 2 over 2",
     "tensor 2 × zbv 2",
-    "ZeRO 3, 2 replicas of 2",
     "bf16: ZeRO 1 × tensor 2",
     "O3: data 2 × tensor 2",
 )
-"""Cells of ``make test``: every axis, ZeRO stage, engine and kind of precision once.
+"""Cells of ``make test``: every axis and kind of precision once.
 ``make parity`` runs all."""

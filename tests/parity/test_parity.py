@@ -36,7 +36,7 @@ FAULTS_OF_EACH_AXIS = (
     "pipeline's activation",
     "FP8 exchange",
 )
-"""The injected faults of ``make test``. ``make parity`` runs the others."""
+"""One injected fault for each axis."""
 
 
 @pytest.mark.timeout(2400)
@@ -50,16 +50,13 @@ def test_layouts_learn_what_one_process_does(tmp_path: Path, prepared: Path, nam
     assert matrix.unmissed(precisions) == {precision: [] for precision in precisions}
 
 
+@in_make_parity
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "chosen",
     [
         pytest.param([item for item in PLANTED if item.fault in FAULTS_OF_EACH_AXIS], id="of each axis"),
-        pytest.param(
-            [item for item in PLANTED if item.fault not in FAULTS_OF_EACH_AXIS],
-            id="others",
-            marks=in_make_parity,
-        ),
+        pytest.param([item for item in PLANTED if item.fault not in FAULTS_OF_EACH_AXIS], id="others"),
     ],
 )
 def test_each_collective_that_is_left_out_or_misrouted_is_seen(

@@ -142,7 +142,7 @@ def base_mib(tmp_path_factory: pytest.TempPathFactory) -> int:
     return _measure(READ, folder / "a.jsonl", folder)[1]
 
 
-LONGEST = ("lines.txt", "open.csv")
+LONGEST = ("lines.txt", "open.csv", "words.txt.gz", "objects.jsonl")
 """Cases that ``make faults`` has: they take a dozen CPU seconds each."""
 
 
@@ -169,6 +169,7 @@ def test_a_hostile_file_takes_bounded_memory(
     assert peak - base_mib <= GROWTH_MIB + (WINDOW_MIB if name.endswith(".zst") else 0)
 
 
+@pytest.mark.slow(target="faults")
 def test_a_huge_row_group_takes_bounded_memory(tmp_path: Path, base_mib: int) -> None:
     path = tmp_path / "a.parquet"
     text = "word " * 1_000

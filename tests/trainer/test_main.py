@@ -41,6 +41,7 @@ def test_from_a_text_file_to_a_sample(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert capfd.readouterr().out.startswith("All happy families are alike.")
 
 
+@pytest.mark.slow(target="layouts")
 def test_the_selftest_measures_the_cpu() -> None:
     """In a separate process, because it forks the ones that measure."""
     command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", "2"]

@@ -48,6 +48,7 @@ def test_a_second_server_on_an_embedded_database_is_refused(environment: None, t
     assert code == 1 and "Another server uses the database" in output and "PostgreSQL" in output
 
 
+@pytest.mark.slow(target="databases")
 def test_commands_find_the_settings_of_the_folder_of_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ def count_finished_chunks(editor: DatasetEditor) -> int:
         return pieces_read + (session.scalar(slices) or 0)
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.timeout(120 + 10 * KILLS)
 def test_killed_workers_change_no_byte(
     editor: DatasetEditor, start: Callable[[], psutil.Process], monkeypatch: pytest.MonkeyPatch

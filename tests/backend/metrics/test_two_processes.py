@@ -66,6 +66,7 @@ def other_process(database_url: str, folder: Path) -> Iterator[tuple[str, int]]:
         listener.close()
 
 
+@pytest.mark.slow(target="databases")
 def test_a_point_posted_to_one_process_reaches_a_stream_of_the_other(
     scene: Scene, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def stored_digests(site: Site) -> list[str]:
         return list(session.scalars(select(StoredFile.digest)))
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.timeout(60 + 5 * ROUNDS)
 def test_bytes_arrive_intact_through_cuts_kills_wrong_offsets_and_two_writers(
     site: Site, server: Server, proxy: Proxy, client: Tus

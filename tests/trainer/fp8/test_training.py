@@ -92,10 +92,9 @@ def distance(one: Path, other: Path) -> float:
     return max(abs(a - b) for a, b in pairs)
 
 
-@pytest.mark.parametrize(
-    ("level", "ranks"),
-    partly_slow([(level, ranks) for level in ("O1", "O3") for ranks in (2, 4, 8)], [("O3", 2)]),
-)
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("level", ["O1", "O3"])
 def test_ranks_hold_equal_weights_and_learn_what_one_process_learns(
     tmp_path: Path, data: Path, level: str, ranks: int
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.selection import partly_slow
 from tests.trainer.jobs import losses, train_here, write_job
 from trainwright_trainer.linear.add_weight_gradient import add_weight_gradient
 from trainwright_trainer.model.joint_products import JointProducts
@@ -24,7 +25,7 @@ def test_a_16_bit_product_is_not_rounded_before_it_is_added() -> None:
     assert (found.cpu() - exact).abs().max() < 1e-3
 
 
-@pytest.mark.parametrize("compiled", ["on", "off"])
+@pytest.mark.parametrize("compiled", partly_slow(["on", "off"], ["on"]))
 def test_a_run_of_several_micro_batches_learns_what_the_cpu_learns(
     tmp_path: Path, data: Path, compiled: str
 ) -> None:

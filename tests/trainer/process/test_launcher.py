@@ -99,6 +99,7 @@ def test_a_run_continues_with_another_number_of_ranks(tmp_path: Path, data: Path
     assert losses(two) == pytest.approx(losses(alone)[10:], abs=3e-5)
 
 
+@pytest.mark.slow(target="layouts")
 def test_divergence_is_a_planned_end_of_all_ranks(tmp_path: Path, data: Path) -> None:
     trained = train_here(write_job(tmp_path / "trained", data, schedule={"steps": 5}))
     with torch.no_grad():
@@ -200,6 +201,7 @@ def test_sigterm_ends_all_ranks_at_once_and_saves_nothing(
     assert not (job_file.parent / "out/outcome.json").exists()
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_kill_during_saving_leaves_only_whole_checkpoints(
     endless: tuple[Path, subprocess.Popen[bytes], dict[int, int]], tmp_path: Path, data: Path
 ) -> None:

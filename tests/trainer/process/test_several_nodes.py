@@ -61,6 +61,7 @@ def test_each_node_reports_its_end_and_its_own_ranks(two_nodes: list[Path]) -> N
         assert [event["step"] for event in events(job_file, "checkpoint_saved")] == [10, 20]
 
 
+@pytest.mark.slow(target="layouts")
 def test_the_nodes_checkpoint_is_one(
     tmp_path: Path, data: Path, one_node: Path, two_nodes: list[Path]
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_node_verifies_the_files_that_it_fetched(tmp_path: Path, data: Path, o
     assert read_out(jobs[1], "failure-1.json")["code"] == "checkpoint_invalid"
 
 
+@pytest.mark.slow(target="layouts")
 def test_an_export_of_several_nodes_reads_the_fetched_checkpoint(
     tmp_path: Path, data: Path, two_nodes: list[Path], one_node: Path
 ) -> None:
@@ -120,6 +122,7 @@ def test_an_export_of_several_nodes_reads_the_fetched_checkpoint(
     assert exported[0].read_bytes() == exported[1].read_bytes()
 
 
+@pytest.mark.slow(target="layouts")
 def test_the_death_of_one_nodes_rank_ends_the_other(tmp_path: Path, data: Path) -> None:
     """The survivor names what it noticed; only the node of the dead rank knows more."""
     endless = {"steps": 1_000_000, "warmup_steps": 4}

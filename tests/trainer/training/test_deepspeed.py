@@ -117,9 +117,8 @@ def learned(job: Callable[..., Path]) -> Callable[[int], dict[str, list[Learned]
     return of
 
 
-@pytest.mark.parametrize(
-    "case", partly_slow(CASES, [case for case, (ranks, _) in CASES.items() if ranks == 2])
-)
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("case", CASES)
 def test_every_stage_learns_what_the_native_engine_does(
     case: str,
     learned: Callable[[int], dict[str, list[Learned]]],
@@ -230,7 +229,8 @@ def same_losses(results: list[float], wanted: list[float]) -> bool:
     )
 
 
-@pytest.mark.parametrize(("stage", "ranks"), partly_slow([(0, 2), (1, 4), (2, 2), (3, 4)], [(2, 2)]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize(("stage", "ranks"), [(0, 2), (1, 4), (2, 2), (3, 4)])
 def test_a_checkpoint_resumes_in_the_other_engine_and_back(
     stage: int, ranks: int, native: Path, job: Callable[..., Path]
 ) -> None:

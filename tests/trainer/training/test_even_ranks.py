@@ -11,7 +11,6 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import events, write_job
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.job_spec import output_folder
@@ -101,7 +100,8 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize("layout", partly_slow(GROUPS, ["data and tensor"]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("layout", GROUPS)
 def test_a_rank_makes_the_groups_that_its_layout_speaks_on_and_no_others(
     tmp_path: Path, data: Path, layout: str
 ) -> None:

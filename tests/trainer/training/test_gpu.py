@@ -87,6 +87,7 @@ def test_phases_sum_to_the_step_and_mfu_is_reported(tmp_path: Path, data: Path) 
         assert values["memory_bytes"] > 0
 
 
+@pytest.mark.slow(target="layouts")
 def test_too_large_a_batch_is_out_of_memory(tmp_path: Path, data: Path) -> None:
     """20,000 sequences of 1,024 positions and 1,024 features are 84 GB per tensor;
     a layer keeps more than ten."""

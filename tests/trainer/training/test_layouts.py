@@ -18,7 +18,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import resume_from, write_job
 from tests.trainer.ranks import on_mesh, on_ranks
 from trainwright.contracts.job_spec import output_folder
@@ -121,9 +120,8 @@ TABLES = {
 }
 
 
-IN_MAKE_TEST = ("fp32 on 4 ranks",)
-"""The most layouts for its run time. `make layouts` runs the others;
-`make parity-table ARGS=--layouts` runs all and records the results."""
+# `make parity-table ARGS=--layouts` records the results.
+pytestmark = pytest.mark.slow(target="layouts")
 
 
 class Gone(NamedTuple):
@@ -294,7 +292,7 @@ def tour(folder: Path, data: Path, table: Table, patience_seconds: int = 100) ->
     return pairs
 
 
-@pytest.mark.parametrize("name", partly_slow(TABLES, IN_MAKE_TEST))
+@pytest.mark.parametrize("name", TABLES)
 def test_a_run_continues_in_another_layout(tmp_path: Path, data: Path, name: str) -> None:
     table = TABLES[name]
     found = {pair.names: judged(table, pair) for pair in tour(tmp_path, data, table)}
@@ -405,9 +403,7 @@ SPOILT: list[tuple[dict[str, Any], tuple[str, str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("precision", "layouts", "faults"), partly_slow(SPOILT, []), ids=[str(case[0]) for case in SPOILT]
-)
+@pytest.mark.parametrize(("precision", "layouts", "faults"), SPOILT, ids=[str(case[0]) for case in SPOILT])
 def test_what_is_lost_on_the_way_shows_in_the_losses(
     tmp_path: Path, data: Path, precision: dict[str, Any], layouts: tuple[str, str], faults: list[str]
 ) -> None:

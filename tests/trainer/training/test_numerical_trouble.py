@@ -96,7 +96,8 @@ def _train_rank(mesh: Mesh, job_file: Path, spoil: bool) -> None:
         assert done == [BAD_STEP]
 
 
-@pytest.mark.parametrize("layout", partly_slow(LAYOUTS, ["data 2, O2"]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_all_ranks_compute_the_step_again_if_one_had_the_error(
     tmp_path: Path, data: Path, layout: str
 ) -> None:

@@ -40,7 +40,7 @@ LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
     "zero 3": (2, {"parallelism": {"zero_stage": 3, "shard": 2}}),
     "deepspeed": (2, {"parallelism": {"engine": "deepspeed", "zero_stage": 2}}),
 }
-IN_MAKE_TEST = ("one process", "stages and tensor")
+IN_MAKE_TEST = ("one process",)
 
 
 def _train(mesh: Mesh, job_file: Path, asked_from: int | None) -> Outcome:
@@ -129,6 +129,7 @@ def test_a_stop_file_lets_a_launch_end_well_with_what_it_trained(tmp_path: Path,
     assert not list(output_folder(job_file).glob("*failure*"))
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_stop_file_that_lies_there_at_the_start_lets_nothing_begin(tmp_path: Path, data: Path) -> None:
     (tmp_path / STOP_NAME).touch()
     job_file = write_job(tmp_path, data, ranks=2)

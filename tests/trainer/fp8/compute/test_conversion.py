@@ -244,6 +244,7 @@ def test_layers_that_read_the_same_tensor_share_its_cast() -> None:
     assert len({id(layer.input_cast) for layer in casts}) == 4 * LAYERS
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_converted_block_compiles_whole_and_once_for_all_layers() -> None:
     torch._dynamo.reset()
     counters.clear()

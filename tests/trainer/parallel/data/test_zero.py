@@ -117,7 +117,8 @@ def test_two_ranks_in_one_round_add_two_numbers_wherever_they_keep_the_sum(
     assert all(torch.equal(last[name], expected[name]) for name in expected)
 
 
-@pytest.mark.parametrize("tied", partly_slow([True, False], [True]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("tied", [True, False])
 def test_cut_weights_round_to_bfloat16_where_whole_ones_do(
     tied: bool, job: Callable[..., Path], stage_0: Callable[..., list[Learned]]
 ) -> None:

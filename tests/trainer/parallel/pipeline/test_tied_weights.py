@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -46,6 +47,7 @@ PRECISIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow(target="layouts")
 def test_copies_of_a_tied_weight_have_the_same_bits_in_unequal_stages(tmp_path: Path, data: Path) -> None:
     jobs = [
         write_job(

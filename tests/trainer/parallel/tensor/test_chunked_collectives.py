@@ -130,7 +130,7 @@ def pass_through_all(mesh: Mesh, kind: str) -> list[Tensors]:
     return [*results, pass_through(mesh, kind, 2, later=True)]
 
 
-@pytest.mark.parametrize("kind", ["bf16", "fp8", "fp8, delayed"])
+@pytest.mark.parametrize("kind", partly_slow(["bf16", "fp8", "fp8, delayed"], ["fp8"]))
 def test_chunks_give_what_the_whole_gives(kind: str) -> None:
     """Outputs, gradients (including weight gradients that zero-bubble schedules defer), and amaxes."""
     for wanted, *results in on_mesh(Degrees(tensor=2), pass_through_all, kind):
@@ -290,7 +290,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", partly_slow(CASES, ["bf16, some recomputed"]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("case", CASES)
 def test_a_training_in_chunks_is_that_without(case: str, learned: Callable[..., list[float]]) -> None:
     kind, degrees = CASES[case][:2]
     tensor = Degrees(tensor=degrees.tensor)
