@@ -25,11 +25,12 @@ BIN = .venv/bin
 NODE = infra/with-node.sh
 # Many tests wait, so there is one worker more than cores. With two more, tests that wait for seconds begin to fail.
 PYTEST = $(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
+CHECKS = check-python check-frontend
 SLOW = databases layouts parity pauses faults browsers bench-dry
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
-.PHONY: help demo test everything $(SLOW) gpu bench parity-table dev check fix openapi setup tools frontend chromium lock clean \
-  on-linux
+.PHONY: help demo test everything $(SLOW) gpu bench parity-table dev check $(CHECKS) test-frontend fix openapi setup tools \
+  frontend chromium lock clean on-linux
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -37,9 +38,8 @@ help: ## show this list
 demo: on-linux .venv/.runtime frontend ## train a small model through the whole platform (ARGS=--once: then end)
 	@$(BIN)/python infra/demo.py $(ARGS)
 
-test: check chromium ## checks, unit tests, tests with real servers and in the browser; all but the slow ones
-	@echo "test: frontend"
-	@$(NODE) npm test --silent
+test: tools frontend chromium ## checks, unit tests, tests with real servers and in the browser; all but the slow ones
+	@$(MAKE) --no-print-directory -j $(CHECKS) test-frontend
 	@echo "test: python and browser"
 	@$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
@@ -85,17 +85,23 @@ dev: tools frontend ## API, worker and agent with reload, and Vite's server for 
 	@infra/dev.sh
 
 check: tools frontend ## lint, types, import arrows, freshness of the generated client
-	@echo "check: ruff"
+	@$(MAKE) --no-print-directory -j $(CHECKS)
+
+check-python:
+	@echo "check: ruff, mypy, import arrows"
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
-	@echo "check: mypy"
-	@$(BIN)/mypy --no-error-summary
-	@echo "check: import arrows"
 	@$(BIN)/lint-imports --no-cache --no-logo
-	@echo "check: frontend"
-	@$(NODE) npm run check --silent
-	@echo "check: generated client"
+	@$(BIN)/mypy --no-error-summary
+
+check-frontend:
+	@echo "check: frontend, generated client"
 	@infra/check-client.sh
+	@$(NODE) npm run check --silent
+
+test-frontend:
+	@echo "test: frontend"
+	@$(NODE) npm test --silent
 
 fix: tools ## let ruff repair and format the Python sources
 	@$(BIN)/ruff check --fix --quiet

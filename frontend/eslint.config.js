@@ -1,10 +1,12 @@
+import { readdirSync } from "node:fs";
+
 import js from "@eslint/js";
 import a11y from "eslint-plugin-jsx-a11y";
 import hooks from "eslint-plugin-react-hooks";
 import ts from "typescript-eslint";
 
 /** A feature imports shared code only; routes put features together. */
-const features = ["auth", "teams", "datasets", "runs", "metrics", "fp8", "checkpoints", "nodes"];
+const features = readdirSync(new URL("src/features", import.meta.url));
 const arrows = [
   ...features.map((name) => ({
     files: [`src/features/${name}/**`],
