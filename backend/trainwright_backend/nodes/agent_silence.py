@@ -1,4 +1,4 @@
-"""Whether a node's agent, without which nothing is shipped, can still be expected to work."""
+"""Whether a node's agent is likely still working. Without it, the node sends no events, logs or checkpoints."""
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright_backend.core.db import Read, now
@@ -6,7 +6,8 @@ from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import Placement
 
 AGENT_SILENT_SECONDS = 300.0
-"""After so long without a heartbeat (at the standard lease) no agent is expected to ship or to report the end."""
+"""After this time without a heartbeat (at the standard lease), the agent is not expected to send anything or to report
+the end."""
 
 
 def is_agent_silent(session: Read, placement: Placement, timers: Timers) -> bool:

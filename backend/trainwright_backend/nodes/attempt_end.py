@@ -2,8 +2,8 @@
 
 An end is accepted once everything that was shipped before it is stored. Accepting it closes the placement, and
 repeating it is harmless. A run on several nodes ends when the placements on all of them are closed: if one ends early,
-the others are stopped. Whether a run is retried is for `retry_policy`; an end that a new layout may have
-caused does not count there: the run continues in another layout (`layout_rollback`).
+the others are stopped. `retry_policy` decides whether a run is retried. It does not count an end that a new layout may
+have caused: the run then continues in another layout (`layout_rollback`).
 """
 
 from uuid import UUID
@@ -75,8 +75,8 @@ def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, ti
 
 
 def _names_cause(run: Run, exit: Outcome) -> bool:
-    """Whether a node gives the reason for what another one only noticed: that a rank was gone. Some libraries end the
-    process that notices it, which is reported as a crash."""
+    """Whether a node reports the cause of an end, while another node only noticed that a rank was gone. Some libraries
+    end the process that notices it, which is reported as a crash."""
     if exit.code in (EndCode.RANK_LOST, *PLANNED_ENDS):
         return False
     crashed_elsewhere = run.reason is EndCode.CRASHED and run.verdict is Verdict.RETRY
@@ -143,7 +143,7 @@ def expire_lease(session: Write, placement_id: UUID, seen_renewal: int, timers: 
 
 
 def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
-    """Handle the early end of an attempt: the run is retried after a while, maybe in another layout, or fails."""
+    """Handle the early end of an attempt: the run is retried later, possibly in another layout, or fails."""
     reported, exit = exit.code, _as_unplanned(exit)
     if exit.code is EndCode.CHECKPOINT_INVALID:
         _mark_damaged(session, run, exit.step)
@@ -188,7 +188,7 @@ def _roll_back_layout(session: Write, run: Run, exit: Outcome) -> bool:
 
 
 def _note_data_read(session: Write, run: Run, exit: Outcome) -> None:
-    """Record how far an attempt that diverged had read, because the next one reads on behind that."""
+    """Record the data position of an attempt that diverged, because the next attempt continues after it."""
     attempt = session.get(Attempt, (run.id, run.attempt))
     if attempt is not None:
         attempt.sequences_read = exit.sequences_read
@@ -205,7 +205,8 @@ def _mark_damaged(session: Write, run: Run, step: int | None) -> None:
 
 
 def _note_saving_end(session: Write, run: Run, exit: Outcome) -> None:
-    """Record how an attempt ended that was ordered to save. It is not counted, since the run was stopping anyway."""
+    """Record how an attempt ended after it was ordered to save. It is not counted, because the run was stopping
+    anyway."""
     if exit.code is EndCode.CHECKPOINT_INVALID:
         _mark_damaged(session, run, exit.step)
     if exit.code not in PLANNED_ENDS:
@@ -216,7 +217,7 @@ def _note_saving_end(session: Write, run: Run, exit: Outcome) -> None:
 
 
 def _as_unplanned(exit: Outcome) -> Outcome:
-    """An end of a planned kind that the platform did not order is a crash: it is retried and counted."""
+    """Treat a planned end that the platform did not order as a crash: the run is retried, and the end counts."""
     if exit.code not in PLANNED_ENDS:
         return exit
     words = f"The attempt ended as {exit.code} without being asked to. {exit.message}".strip()

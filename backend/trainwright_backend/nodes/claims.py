@@ -1,10 +1,10 @@
 """Claiming: a node takes a run that was placed on it, with a lease and a fence, exactly once.
 
-The agent generates the claim id before it claims, so a claim whose answer was lost can be repeated with the same
-answer until its placement is closed: an ended attempt gets no new links to files. The placement is taken by
-compare-and-set. The first claim of a run moves it to `leased`, which increments the fence under the same guard; the
-other nodes of the run claim that fence, and the last one starts the attempt. A claim starts nothing on its node: the
-answer to a renewal of its supervisor does.
+The agent generates the claim id before it claims, so a claim whose answer was lost can be repeated with the same answer
+until its placement is closed: an ended attempt gets no new links to files. The placement is taken by compare-and-set.
+The first claim of a run moves it to `leased`, which increments the fence under the same guard; the other nodes of the
+run claim that fence, and the last one starts the attempt. A claim does not start the trainer: the reply to a renewal of
+the node's supervisor does.
 """
 
 from collections.abc import Sequence
@@ -45,8 +45,8 @@ def claim(
     """Grant the node the run that is placed on it, or repeat the answer to ``claim_id``.
 
     Raises:
-        Conflict: ``claim_refused``: the run is not placed on this node, or does not exist, which nodes cannot tell
-            apart; another claim has it; or the attempt of this claim has ended.
+        Conflict: ``claim_refused``: the run is not placed on this node or does not exist (nodes cannot
+            distinguish these); another claim has it; or the attempt of this claim has ended.
     """
     run = lock_run(session, parse_id("run", run_id))
     if run is None:

@@ -1,9 +1,9 @@
 """Estimating a run from its spec: FLOPs, memory and bytes by formulas, and time only from a measurement.
 
-The time comes from an earlier run of the team that computed the same on the same kind of node: model and
-vocabulary, sequence and micro batch, layout, precision, recomputation. What an attempt computed follows from
-the JobSpec that its claim was granted, since a run's layout may change between attempts. Speeds of other models
-or machines are not extrapolated: no figure is better than a guess.
+The time comes from an earlier run of the team that computed the same on the same kind of node: model and vocabulary,
+sequence and micro batch, layout, precision, recomputation. The JobSpec granted to an attempt's claim says what the
+attempt computed, because a run's layout may change between attempts. Speeds of other models or machines are not
+extrapolated: showing no figure is better than showing a guess.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ SECONDS_AN_HOUR = 3_600.0
 LOOKED_AT_RUNS = 200
 """The newest runs on as many slots of the same device."""
 LEAST_STEPS = 5
-"""Fewer steps are no measurement: the first ones compile and warm up."""
+"""Fewer steps are not a measurement, because the first ones compile and warm up."""
 MOST_STEPS = 10_000
 RATE = "tokens_per_second"
 

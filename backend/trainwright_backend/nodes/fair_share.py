@@ -1,9 +1,10 @@
 """The order of teams in a placement round.
 
-The team with the least use goes first. Use is the team's recent slot-seconds, decayed with a half-life of `HALF_LIFE_DAYS`,
-plus what its held slots would add if it kept them for good. So a team that used little goes before one that used much, and
-within a round teams that hold the same number of slots take turns. Teams with equal use are ordered by the places of their
-first runs. Priorities order the runs of one team only, so no team gets ahead of another by calling its runs urgent.
+The team with the least use goes first. Use is the team's recent slot-seconds, decayed with a half-life of
+`HALF_LIFE_DAYS`, plus what its present slots would add if it kept them for ever. So a team that used little goes before
+one that used much, and within a round teams with the same number of slots take turns. Teams with equal use are ordered
+by the places of their first runs. Priorities order the runs of one team only, so no team gets ahead of another by
+calling its runs urgent.
 """
 
 from collections import deque
@@ -17,7 +18,7 @@ from trainwright_backend.teams.slot_quota import SlotBudget
 from trainwright_backend.teams.usage import HALF_LIFE_DAYS
 
 REMEMBERED_SECONDS = HALF_LIFE_DAYS * 86_400 / log(2)
-"""The decayed use of a slot that is held for ever."""
+"""The decayed use of a slot that stays occupied for ever."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ MOST_ESTIMATED = 10
 
 @dataclass(frozen=True)
 class Occupant:
-    """A run that holds slots."""
+    """A run that occupies slots."""
 
     team_id: UUID
     slots: int
@@ -50,7 +50,7 @@ class Waiting:
     team_id: UUID
     slots: int
     seconds: float | None
-    """How long it will hold them."""
+    """How long it will occupy them."""
 
 
 def forecast_starts(session: Read, team_id: UUID, timers: Timers) -> dict[UUID, datetime]:
@@ -78,10 +78,10 @@ def expected_starts(
 
     Args:
         total: slots of all nodes that take runs.
-        limits: the most slots that each team may hold at once.
+        limits: the most slots that each team may use at once.
         occupants: in any order.
-        queue: in the order in which the runs are placed. None starts before an earlier one, of any team, that waits for nodes,
-            or before an earlier one of its own team.
+        queue: in the order in which the runs are placed. None starts before an earlier one, of any team, that waits
+            for nodes, or before an earlier one of its own team.
     """
     held = [
         (inf if one.seconds_left is None else one.seconds_left, one.team_id, one.slots) for one in occupants
@@ -105,7 +105,7 @@ def expected_starts(
 
 
 def _free_at(capacity: int, held: Iterable[tuple[float, int]], wanted: int) -> float:
-    """The first moment at which ``wanted`` of the slots are free for good."""
+    """The first time from which ``wanted`` slots stay free."""
     if wanted > capacity:
         return inf
     free = capacity

@@ -1,9 +1,10 @@
-"""Rolling back a new layout whose attempt ended before its first step: which layout the run continues in.
+"""Rolling back a new layout whose attempt ended before its first step: choosing the layout in which the run continues.
 
-A layout can be changed while a run is healthy, and only the node knows whether it works there: what is
-installed, how much memory is free, what the trainer checks. So if an attempt ends before the first step in a
-layout that never made one, the layout is held responsible and not the run, as long as another layout did make
-steps. This module chooses, and `attempt_end` acts. Once a layout has made a step, its ends count as the run's.
+Users can change the layout of a healthy run, and only an attempt on a node shows whether the new layout works: it
+depends on installed software, free memory and the trainer's checks. So if an attempt ends before the first step in a
+layout that never made one, the layout counts as the cause and not the run, as long as another layout did make steps.
+This module chooses the next layout, and `attempt_end` applies it. Once a layout has made a step, its ends count as the
+run's.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Moving a run off a node that is slow, or that is to be emptied.
+"""Moving a run off a node that is slow or must be emptied.
 
 The run saves, as for a pause, leaves all its nodes, and is queued again with its quota. It keeps its place in the queue, which
 is ordered by submission, and its next attempt is placed without that node. What it learns does not change: it resumes
@@ -38,7 +38,7 @@ def move_run(session: Write, team_id: UUID, run_id: str, node: str, by: str, tim
         return run
     if run.state is RunState.STOPPING and run.verdict not in (Verdict.RETRY, Verdict.MOVE):
         raise Conflict(
-            "run_is_stopping", f"This run is stopping already, to {run.verdict}: it leaves its nodes."
+            "run_is_stopping", f"This run is already stopping, to {run.verdict}, and is leaving its nodes."
         )
     on = nodes_of(session, run)
     if node not in on:
@@ -48,7 +48,7 @@ def move_run(session: Write, team_id: UUID, run_id: str, node: str, by: str, tim
     _check_others(session, run, avoided, timers)
     run.avoided_nodes = avoided
     session.flush()
-    if run.state is RunState.STOPPING:  # it leaves its nodes already, to be retried
+    if run.state is RunState.STOPPING:  # it is leaving its nodes already, and will be retried
         return run
     return stop(session, run, Verdict.MOVE, EndCode.STOPPED, f"Moved off {node} by {by}")
 
@@ -67,7 +67,7 @@ def not_avoided(run: Run, nodes: Sequence[NodeCapacity]) -> list[NodeCapacity]:
 
 
 def avoids(run: Run) -> str:
-    """The end of a waiting run's sentence, if it was moved off nodes."""
+    """The end of a waiting run's sentence if the run was moved off nodes."""
     return f"; not on {', '.join(run.avoided_nodes)}, which it was moved off" if run.avoided_nodes else ""
 
 

@@ -1,9 +1,9 @@
 """Quarantine: a node that is suspected to be faulty gets no runs until it passes a self-test.
 
-A node is suspected after its second failure within a day, or if a rank on it kept a run from making progress. Only failures
-of the machine count: it restarted, or its lease expired. A lost supervisor does not count, because a run that needs too much
-memory has the same effect. Nor does it count when a node stops a run because it cannot reach the platform: an outage of the
-platform affects all nodes at once.
+A node is suspected after its second failure within a day, or if a rank on it made a run hang. Only failures of the
+machine count: it restarted, or its lease expired. A lost supervisor does not count, because a run that needs too much
+memory has the same effect. Nor does it count when a node stops a run because it cannot reach the platform: an outage of
+the platform affects all nodes at once.
 
 The reply to a heartbeat asks the agent for the self-test. A site admin can quarantine a node, and release it without a test.
 """

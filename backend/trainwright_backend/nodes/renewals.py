@@ -1,4 +1,4 @@
-"""Renewals: the supervisor's messages that extend a lease, and the orders they are answered with.
+"""Renewals: the supervisor's messages that extend a lease, and the orders in the replies.
 
 A supervisor starts nothing until an answer says `go`. If a renewal is ahead of the row, the run moves through
 the states between, with one event for each. Leases depend on the renewal's number, which only increases here.
@@ -63,7 +63,7 @@ def renew(session: Write, node_id: UUID, run_id: str, request: Renewal, timers: 
 
 
 def _rendezvous(session: Read, run: Run) -> str | None:
-    """Where the launchers of a run on several nodes meet, once all nodes have fetched their files."""
+    """The rendezvous address of the launchers of a run on several nodes, once all nodes have fetched their files."""
     if run.nodes == 1:
         return None
     attempt = (Placement.run_id == run.id, Placement.fence == run.fence)

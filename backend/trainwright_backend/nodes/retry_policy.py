@@ -1,9 +1,8 @@
 """Whether a run is retried after an attempt's early end, and when.
 
-Ends are counted by class over the attempts since the newest checkpoint, so progress resets the count
-(`RETRIES`). Ends before a checkpoint that turns out to be damaged stay reset, but ends by damage itself are
-counted since the newest checkpoint that is still valid. An attempt whose layout was rolled back
-(`layout_rollback`) is not counted.
+Ends are counted by class over the attempts since the newest checkpoint, so progress resets the count (`RETRIES`). If a
+checkpoint turns out to be damaged, the ends before it still do not count. Ends by damage itself are counted since the
+newest checkpoint that is still valid. An attempt whose layout was rolled back (`layout_rollback`) is not counted.
 """
 
 from datetime import datetime, timedelta
@@ -78,7 +77,7 @@ def _last_rollback(session: Read, run: Run) -> int:
 
 
 def _earlier_ends(session: Read, run: Run, kind: EndClass | None) -> int:
-    """Earlier attempts that ended so (None: with any unplanned end) without progress since."""
+    """Earlier attempts that ended in this way (None: with any unplanned end), without progress since."""
     codes = (
         set(EndCode) - PLANNED_ENDS if kind is None else {code for code in EndCode if end_class(code) is kind}
     )

@@ -61,7 +61,7 @@ def create_join_token(
 
 
 def online_name_warning(session: Read, name: str, timers: Timers) -> str | None:
-    """What happens to the online node that has the name; None if there is none."""
+    """A warning about the online node that already has the name; None if there is none."""
     node = session.scalars(select(Node).where(Node.name == name)).one_or_none()
     if node is None or not is_online(node, now(), timers):
         return None

@@ -26,7 +26,7 @@ class Node(Base):
     """Use of its hardware at the last heartbeat."""
     last_heartbeat: Mapped[datetime | None] = mapped_column(UtcDateTime)
     allowed_slots: Mapped[dict[str, int] | None] = mapped_column(JSON(none_as_null=True))
-    """Most slots by device, whatever the node reports; None for as many as it reports."""
+    """Most slots by device, even if the node reports more; None for as many as it reports."""
     draining: Mapped[bool] = mapped_column(default=False)
     """The node gets no new runs."""
     quarantined: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -1,7 +1,7 @@
 """A new run with the configuration of another, some of whose fields are changed by their dotted names.
 
-What comes out is a RunSpec like any other: it is checked as one, and errors stand at the fields of the spec. A run
-stores a spec in which everything is resolved; with another dataset, the version of the old one means nothing.
+The result is an ordinary RunSpec. It is validated like any other, and errors name the fields of the spec. The stored
+spec of a run has all its values resolved, so a change of the dataset also drops the version of the old one.
 """
 
 from collections.abc import Mapping
@@ -94,13 +94,13 @@ def differences(changes: Mapping[str, Any]) -> str:
 
 
 def _put(spec: dict[str, Any], field: str, value: Any) -> None:
-    """Set the field with a dotted name. Names that no spec has are left to the spec's validation."""
+    """Set the field with a dotted name. The spec's validation refuses unknown names."""
     *path, last = field.split(".")
     if len(path) > DEEPEST:
         raise Invalid.at(field[:80], "A run has no such field. `GET /spec` describes all.", value)
     if field in ("name", "schema_version"):
         raise Invalid.at(
-            field, "This cannot be changed here: set the new run's name beside `changes`.", value
+            field, "This cannot be changed here: set the new run's `name` next to `changes`.", value
         )
     section: dict[str, Any] = spec
     for part in path:

@@ -18,9 +18,8 @@ class EventStreamReader:
     """Reads a run's events, each once.
 
     Args:
-        last_event_id: the browser's ``Last-Event-ID``: the number of the last event that it has. If it is
-        missing or not a
-            number, all events are read.
+        last_event_id: the browser's ``Last-Event-ID``: the number of the last event that it has. If it is missing or
+            not a number, all events are read.
     """
 
     def __init__(self, database: Database, run_id: UUID, last_event_id: str | None) -> None:

@@ -1,6 +1,7 @@
 """The GPUs that a run asks for: by model, memory and compute capability.
 
-All GPUs of a node must be such, since its ranks get any of them. What an agent does not report is not held against its node.
+All GPUs of a node must match, because its ranks may get any of them. If an agent does not report a property, its node
+counts as matching.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +37,7 @@ class GpuChoice:
         return f"{found} of at least {' and '.join(asked)}" if asked else found
 
     def suits(self, gpus: Sequence[Gpu]) -> bool:
-        """Whether all of ``gpus`` are such."""
+        """Whether all of ``gpus`` match."""
         return all(not any(self._lacks(gpu).values()) for gpu in gpus)
 
     def lacking(self, gpus: Sequence[Gpu]) -> list[str]:
@@ -58,7 +59,7 @@ _SHOWN: dict[str, Callable[[Gpu], str]] = {
     "gpu_memory_gib": lambda gpu: f"{gpu.name} with {gpu.memory_bytes / _GIB:.1f} GiB",
     "gpu_capability": lambda gpu: f"{gpu.name} with {gpu.capability}",
 }
-"""How a refusal at each field of `resources` tells of a GPU."""
+"""How an error at each field of `resources` describes a GPU."""
 
 
 def gpu_choice(spec: RunSpec) -> GpuChoice:

@@ -1,8 +1,8 @@
 """Changing the layout of a submitted run: how its next attempt is distributed over the same ranks.
 
-The layout is written into the run's spec, from which every claim makes its JobSpec, so a live attempt is not
-affected. What the run learns does not change: states are stored unsharded, and the order of the data is counted
-in global sequences. More or fewer ranks would be another reservation; that takes a new run.
+The layout is written into the run's spec, from which every claim makes its JobSpec, so a live attempt is not affected.
+What the run learns does not change: states are stored unsharded, and the order of the data is counted in global
+sequences. A different number of ranks needs different slots, and so a new run.
 
 If an attempt ends before its first step in a new layout, the run reverts to its previous one;
 `nodes.layout_rollback` decides.

@@ -1,10 +1,9 @@
 """Metering how long a run occupies its slots: from `leased` to the end of the attempt, by the wall clock.
 
-``run.metered_until`` is the time up to which usage is recorded. The transition to `leased` sets it. The control
-loop's sweep records the time since then and advances it, under the run's lock. The transition that frees the
-slots records the rest and clears it, in its own transaction. So each interval is counted once, in whatever
-order these happen, and a crash between two sweeps loses nothing. If the clock is set back, nothing is counted
-twice, because the value never decreases.
+``run.metered_until`` is the time up to which usage is recorded. The transition to `leased` sets it. The control loop's
+sweep records the time since then and advances it, under the run's lock. The transition that frees the slots records the
+rest and clears it, in its own transaction. So each interval is counted once, in any order of these steps, and a crash
+between two sweeps loses nothing. If the clock is set back, nothing is counted twice, because the value never decreases.
 """
 
 from datetime import datetime, timedelta

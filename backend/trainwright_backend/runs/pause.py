@@ -1,9 +1,9 @@
 """Pausing a run and resuming it.
 
-A paused run occupies no node and no quota. Resumed, it waits in the queue and continues from its newest checkpoint. A run that trains saves
-first: it is
-`stopping` until its node has released it, and an error on the way is not counted as a failure. A run that is
-exporting can be paused too, and then only exports when resumed; one that has exported has succeeded.
+A paused run uses no node and no quota. After it is resumed, it waits in the queue and continues from its newest
+checkpoint. A training run saves first: it is `stopping` until its node has released it, and an error in the meantime
+does not count as a failure. A run that is exporting can be paused too, and then only exports when it is resumed. A run
+that has exported has succeeded and cannot be paused.
 """
 
 from uuid import UUID
@@ -42,7 +42,7 @@ def resume_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
     """Queue a paused run again; it resumes from its newest checkpoint.
 
     Raises:
-        AppError: 403 ``quota_exceeded``: the team's limit is lower than what the run needs; it stays paused.
+        AppError: 403 ``quota_exceeded``: the run needs more slots than the team's limit; it stays paused.
         Conflict: ``run_not_paused``.
     """
     run = locked_run(session, team_id, run_id)

@@ -1,8 +1,8 @@
-"""Choosing what `auto` leaves open in a spec's `precision`: the one place that does, when a run is checked or submitted.
+"""Choosing the values for `auto` in a spec's `precision`, when a run is checked or submitted. No other module does.
 
-The stored spec has the choice, so every attempt computes the same, on whichever node; an event of the run gives the
-reason. On CPUs the choice follows the peaks that the nodes' self-tests measured: processors without bfloat16
-instructions are faster in float32.
+The stored spec has the choice, so every attempt computes the same on every node. An event of the run gives the reason.
+On CPUs the choice follows the peaks that the nodes' self-tests measured: processors without bfloat16 instructions are
+faster in float32.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from trainwright_backend.core.db import Read
 from trainwright_backend.runs.joined_nodes import JoinedNode, named, nodes_for
 
 LEAST_GAIN = 1.5
-"""By which bfloat16 products must be faster: casts and the arithmetic between products take some of the gain back."""
+"""bfloat16 products must be faster by this factor, because casts and the arithmetic between products use up some of the
+gain."""
 TYPICAL_FRACTION_OF_PEAK = 0.3
 COMPILATION_SECONDS = 60.0
 COMPILATION_GAIN = 0.2
@@ -25,7 +26,7 @@ COMPILATION_GAIN = 0.2
 
 @dataclass(frozen=True)
 class PrecisionChoice:
-    """A spec without open choices, and why they were made so, as sentences."""
+    """A spec without `auto`, and the reasons for its choices, as sentences."""
 
     spec: RunSpec
     reasons: tuple[str, ...] = ()

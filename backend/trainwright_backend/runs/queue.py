@@ -1,7 +1,7 @@
 """The queue of a team, for people: its order, priorities, and changing the order.
 
-A run's place is its id at first, so runs of equal priority start in the order of their submission. Reordering exchanges the
-places of the named runs among themselves: everybody else's runs stay where they are.
+Initially a run's place is its id, so runs of equal priority start in the order of their submission. Reordering
+exchanges the places of the named runs among themselves: all other runs keep their places.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ def list_queue(
 
 
 def check_priority(role: Role, team: str, priority: Priority) -> None:
-    """Refuse a priority that the person's role cannot give.
+    """Refuse a priority that the person's role cannot assign.
 
     Raises:
         Forbidden: ``priority_too_high``.

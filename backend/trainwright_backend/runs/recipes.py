@@ -36,7 +36,7 @@ def save_recipe(session: Write, team_id: UUID, by: str, new: NewRecipe) -> Shown
     """Save a recipe; one of the same name is replaced.
 
     Raises:
-        Invalid: no run could be started with it, whatever its data.
+        Invalid: no run could be started with it, with any data.
         Conflict: the team has as many recipes as a team can have.
     """
     found = recipe_problems(new.spec)

@@ -1,4 +1,5 @@
-"""The text beside a run's state: why it waits, what it does, how it ended. Plain and short, numbers with units."""
+"""The text that is shown with a run's state: why it waits, what it does, how it ended. It is plain and short, and
+numbers have units."""
 
 from trainwright.contracts.api.runs import RunSummary
 from trainwright.contracts.end_codes import EndCode, sentence
@@ -8,7 +9,7 @@ from trainwright_backend.runs.tables import Run
 
 
 def state_text(run: Run, spec: RunSpec, summary: RunSummary) -> str:
-    """The text beside the state of ``run``."""
+    """The text that is shown with the state of ``run``."""
     if run.state is RunState.QUEUED:
         return queue_text(run.waiting_reason)
     if run.state in (RunState.LEASED, RunState.STARTING):
@@ -61,7 +62,7 @@ def lost_resume_point_text(run: Run) -> str:
     """Why a fork without any valid checkpoint fails."""
     return (
         f"It was forked from the checkpoint of {run.forked_from_name} at step {run.forked_step:,}, which is damaged, and "
-        "has no valid checkpoint of its own. Fork from another checkpoint."
+        "has no valid checkpoint itself. Fork from another checkpoint."
     )
 
 

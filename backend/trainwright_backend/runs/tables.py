@@ -1,9 +1,9 @@
 """Tables of runs: requests, progress, attempts, events, and placements on nodes.
 
-The row of a run is the truth about it, and equals the fold of its events (`transitions.fold`). Data of higher
-features that is shown with a run is written here by those features: the summary by `metrics`; the waiting
-reason, placements and node sizes by
-`nodes`. Rows that a run owns are deleted with it. What it uses (its preparation) may be deleted once it has ended.
+The row of a run is the truth about it, and equals the fold of its events (`transitions.fold`). Higher features write
+some data here that is shown with a run: `metrics` writes the summary; `nodes` writes the waiting reason, placements and
+node sizes. Rows that a run owns are deleted with it. The preparation that it uses may be deleted once the run has
+ended.
 """
 
 import enum

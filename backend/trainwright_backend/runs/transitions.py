@@ -1,4 +1,4 @@
-"""The one gate through which the state of a run changes.
+"""Changing the state of a run. No other module does.
 
 `move` is one UPDATE of exactly one row, guarded by the state and the fence that were read. The same transaction
 writes its event and, if the new state has no trainer, frees the run's slots, with their quota, and deletes its

@@ -1,9 +1,9 @@
-"""The quota of slots of a team: how many its runs may hold at once.
+"""The quota of slots of a team: how many its runs may use at once.
 
-A run holds its slots from its placement on nodes until it has left them; one that waits holds none. They are held in the
-transaction that places the run, and released in the one that takes it off its nodes. So ``quota.used`` always equals the sum
-of the ledger and the number of occupied slots, and never exceeds the limit at the time of the placement. A single UPDATE
-guards the limit, so two concurrent placements cannot both pass it.
+A run uses its slots from its placement on nodes until it has left them; a waiting run uses none. The transaction
+that places the run takes the quota, and the one that takes the run off its nodes releases it. So ``quota.used`` always
+equals the sum of the ledger and the number of occupied slots, and never exceeds the limit at the time of the placement.
+A single UPDATE guards the limit, so two concurrent placements cannot both pass it.
 """
 
 from collections.abc import Sequence
