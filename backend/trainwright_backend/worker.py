@@ -1,7 +1,7 @@
 """The backend's Celery worker: it runs the tasks of the queue `tasks` one at a time, in this process.
 
-A message only says that there is work. The worker also looks for work by itself every few seconds, so a broker that is down
-delays data by seconds and stops none.
+A message only says that there is work. The worker also looks for work by itself every few seconds, so if the broker is
+down, data is delayed by seconds but still prepared.
 
 A pool of one (`solo`) needs no child processes that could outlive it. Tokenizing uses all cores by itself; for more workers,
 start more processes. There are no results, schedules or remote control.

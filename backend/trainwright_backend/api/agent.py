@@ -1,5 +1,5 @@
-"""What agents and supervisors call (`trainwright.contracts.agent_protocol`): join, heartbeat, claim, renew,
-ship, end."""
+"""The routes for agents and supervisors (`trainwright.contracts.agent_protocol`): join, heartbeat, claim, renew, send,
+end."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Lists that were bare arrays once, in the shape of all lists: `{items, next_cursor}`.
+"""Lists that were arrays in version 0.1 and now have the shape of all lists: `{items, next_cursor}`.
 
 Clients of version 0.1 read arrays and give neither `limit` nor `cursor`, so without either the answer still is an array.
 """
@@ -26,7 +26,9 @@ class PageQuery:
     limit: Annotated[
         int | None,
         Query(
-            ge=1, le=MOST_ITEMS, description="Items of a page. Give it: without it the answer is an array."
+            ge=1,
+            le=MOST_ITEMS,
+            description="Items of a page. Always send it: without it the answer is an array.",
         ),
     ] = None
     cursor: Annotated[str | None, Query(max_length=200)] = None
@@ -40,7 +42,7 @@ Paged = Annotated[PageQuery, Depends()]
 
 
 def page_of(found: Sequence[Item], asked: PageQuery, key: Callable[[Item], str]) -> Page[Item] | JSONResponse:
-    """The asked page of a whole list, whose items ``key`` tells apart.
+    """The requested page of a whole list, whose items ``key`` identifies.
 
     Raises:
         Invalid: the item that the cursor names is not in the list.
@@ -56,7 +58,7 @@ def page_of(found: Sequence[Item], asked: PageQuery, key: Callable[[Item], str])
 def first_page(
     rest: Sequence[Item], asked: PageQuery, key: Callable[[Item], str]
 ) -> Page[Item] | JSONResponse:
-    """The asked page of what is left of a list after the cursor."""
+    """The requested page of the part of a list after the cursor."""
     if asked.is_legacy:
         return JSONResponse([item.model_dump(mode="json", by_alias=True) for item in rest])
     items = list(rest[: asked.limit or MOST_ITEMS])

@@ -38,7 +38,7 @@ def list_queue(
 
 @router.put("/order")
 def reorder(order: QueueOrder, access: Editor, session: WriteSession) -> QueueOrder:
-    """Let waiting runs of one priority start in this order. They share out the places that they have, so other runs stay where
-    they are. Owners can reorder everybody's runs, editors their own."""
+    """Let waiting runs of one priority start in this order. They exchange their places among themselves, so other runs
+    keep theirs. Owners can reorder everybody's runs, editors their own."""
     queue.reorder(session, access.team_id, access.user_id, access.role, order.runs, access.user_name)
     return order

@@ -274,7 +274,7 @@ def resume_run(access: Editor, session: WriteSession, settings: CurrentSettings,
 def move_run(
     access: Editor, session: WriteSession, settings: CurrentSettings, run: str, body: RunMove
 ) -> Run:
-    """Save a run's state and place it again without one of its nodes. It keeps its slots of the quota and its place in the queue."""
+    """Save a run's state and place the run again without one of its nodes. It keeps its place in the queue."""
     moved = moving.move_run(session, access.team_id, run, body.node, access.user_name, settings.timers)
     return service.show_run(session, moved, settings.timers.scale)
 

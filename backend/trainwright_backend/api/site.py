@@ -53,7 +53,8 @@ _HASHED_NAME = re.compile(r"-[A-Za-z0-9_-]{8,}\.\w+$")
 
 @router.get("/health")
 def get_health(session: ReadSession, request: Request) -> Health:
-    """Whether the platform works: `degraded` names the parts that do not, 503 `not_ready` says that runs stand still."""
+    """Whether the platform works: `degraded` names the parts that do not; 503 `not_ready` says that no runs are
+    placed."""
     session.connection()
     loop = request.app.state.control
     idle_seconds: float | None = None if loop is None else loop.idle_seconds()

@@ -50,7 +50,7 @@ def get_team(access: Viewer, session: ReadSession) -> Team:
 
 @router.patch("/{team}")
 def rename_team(change: TeamChange, access: Owner, session: WriteSession) -> Team:
-    """Change the team's name. Its slug, which addresses, scripts and links contain, stays."""
+    """Change the team's name. Its slug, which addresses, scripts and links contain, does not change."""
     return service.rename_team(session, access.team_id, change.name)
 
 
@@ -68,7 +68,8 @@ def leave_team(access: Leaver, session: WriteSession) -> None:
 
 @router.patch("/{team}/members/{member}")
 def change_role(member: str, change: MemberChange, access: Owner, session: WriteSession) -> Member:
-    """Change a member's role. The last owner keeps it. An owner who no longer is one loses their pending invitations."""
+    """Change a member's role. The last owner keeps the role. If an owner gets another role, their pending invitations
+    are revoked."""
     return members.change_role(session, access.team_id, access.user_id, member, change.role)
 
 
@@ -87,7 +88,7 @@ def create_invitation(
     settings: CurrentSettings,
     requested: RequestedAddress,
 ) -> Invitation:
-    """Invite a person to the team. The answer has the link to send to them; an earlier one of theirs no longer works."""
+    """Invite a person to the team. The answer has the link to send to them; their earlier links no longer work."""
     return invitations.invite(session, settings, access.team_id, access.user_id, new, requested)
 
 

@@ -1,10 +1,10 @@
 """Passwords: argon2id, deliberately slow, and protected against guessing.
 
-A hash takes 19 MiB and two passes (OWASP's minimum). Routes that hash are `SignInRoute`s, so at most two hashes run at once,
-and a flood of sign-ins costs 40 MiB and two threads. An unknown address is hashed against a decoy, so timing does not
-reveal which addresses exist. A new password must withstand many guesses (`zxcvbn`). Attempts are counted per address, known
-or not, in a sliding window. Browsers in which the account has signed in before have a count of their own, so a stranger's
-guesses do not lock its owner out of them.
+A hash takes 19 MiB and two passes (OWASP's minimum). Routes that hash are `SignInRoute`s, so at most two hashes run at
+once, and a flood of sign-ins costs 40 MiB and two threads. An unknown address is hashed against a decoy, so timing does
+not reveal which addresses exist. A new password must withstand many guesses (`zxcvbn`). Attempts are counted per
+address, known or not, in a sliding window. Browsers in which the account has signed in before are counted separately,
+so a stranger's guesses do not lock the owner out of them.
 """
 
 import re
@@ -38,7 +38,7 @@ MIN_GUESSES = 10**8
 has the database."""
 
 ESTIMATED_CHARACTERS = 72
-"""Longer passwords are judged by their beginning: estimating takes time that grows faster than their length."""
+"""Of longer passwords only the beginning is checked, because the time of the estimate grows faster than the length."""
 
 KNOWN_WORDS = ("trainwright", "correcthorsebatterystaple")
 

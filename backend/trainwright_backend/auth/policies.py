@@ -1,9 +1,9 @@
 """Policies as types: ``def list_runs(access: Viewer, …)`` reads like the rule it enforces.
 
-A person authenticates by a session cookie or by ``Authorization: Bearer tw_…``. An API key has a scope, which can allow less
-than its owner may do. In a team's routes, an unknown team and a
-team that the caller does not belong to are the same 404; a role that is too low is a 403. A site admin has no rights in a
-team without a membership. Policies open and close their own session, so a route that streams holds none.
+A person authenticates by a session cookie or by ``Authorization: Bearer tw_…``. An API key has a scope, which can allow
+less than its owner may do. In a team's routes, an unknown team and a team that the caller does not belong to give the
+same 404; a role that is too low gives a 403. A site admin has no rights in a team without a membership. Policies open
+and close their own session, so a route that streams has none open.
 """
 
 import hmac

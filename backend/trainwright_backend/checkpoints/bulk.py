@@ -16,7 +16,7 @@ from trainwright_backend.runs.service import cancel_run
 
 
 def act(database: Database, team_id: UUID, action: BulkAction, by: str) -> list[BulkResult]:
-    """Do the verb for each run, in the order asked."""
+    """Do the action for each run, in the requested order."""
     return [_act_on(database, team_id, run_id, action, by) for run_id in action.runs]
 
 

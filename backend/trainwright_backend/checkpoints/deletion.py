@@ -190,7 +190,7 @@ def _refuse_if_wanted(checkpoint: Checkpoint, forks: dict[UUID, str]) -> None:
         fork = forks[checkpoint.id]
         detail = (
             f"The run {fork} was forked from step {checkpoint.step:,} and may still have to start there. Wait until it "
-            f"has {LEAST_KEPT} checkpoints of its own, or cancel it."
+            f"has saved {LEAST_KEPT} checkpoints itself, or cancel it."
         )
         raise Conflict("checkpoint_forked", detail, extensions={"fork": fork})
 

@@ -1,8 +1,7 @@
 """Forking: a new run that starts from a checkpoint of another, and the checkpoint from which a run starts or resumes.
 
-A fork is a run like any other, with its own spec. The fields that its state's tensors depend on cannot differ
-from the parent's (`compatibility`). Until it has its own state, its attempts start from the parent's
-checkpoint, which
+A fork is an ordinary run with its own spec. The fields that its state's tensors depend on cannot differ from the
+parent's (`compatibility`). Until it has its own state, its attempts start from the parent's checkpoint, which
 `retention` keeps until then.
 """
 
@@ -129,7 +128,7 @@ def resume_point(session: Read, run: Run) -> Resume | None:
 
 
 def _read_when_diverged(session: Read, run: Run, saved: int) -> int:
-    """How far the attempts that diverged had read, from the one that saved a checkpoint on; 0 if none did."""
+    """The data position of the attempts that diverged, from the one that saved a checkpoint on; 0 if none did."""
     read = select(func.max(Attempt.sequences_read)).where(
         Attempt.run_id == run.id, Attempt.number >= saved, Attempt.reason == EndCode.DIVERGED
     )

@@ -1,7 +1,7 @@
 """Changing the layout of a run that still has steps to train, according to its newest checkpoint.
 
-If the newest state is of the last step, the run is only exported from then on, in whatever state it is. Which
-layouts are valid is for `runs.layout`.
+If the newest state is of the last step, the run is only exported from then on, in every state of the run. `runs.layout`
+decides which layouts are valid.
 """
 
 from uuid import UUID

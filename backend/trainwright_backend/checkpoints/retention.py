@@ -40,7 +40,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class RetentionContext:
-    """What retention of a run's checkpoints depends on besides the checkpoints themselves."""
+    """What the retention of a run's checkpoints depends on, in addition to the checkpoints themselves."""
 
     live: bool
     """The run has not ended."""
@@ -87,7 +87,7 @@ def is_downloading(checkpoint: Checkpoint, at: datetime) -> bool:
 def forks_that_need(session: Read, checkpoints: Select[UUID]) -> dict[UUID, str]:
     """Those of ``checkpoints`` that forks may have to start from, each with the name of one fork.
 
-    A fork needs its parent's checkpoint until it has ended, or has as many states of its own as a live run must have.
+    A fork needs its parent's checkpoint until it has ended, or has itself saved as many states as a live run must have.
     """
     own = (
         select(func.count())

@@ -1,7 +1,7 @@
-"""Which of the installation's control loops works: the leader.
+"""The leader: the one control loop of the installation that works.
 
-The leader has an advisory lock of PostgreSQL, or a lock on a file beside SQLite's database. Both are released
-when their process ends.
+The leader has an advisory lock of PostgreSQL, or a lock on a file next to SQLite's database. Both are released when
+their process ends.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 class Leader:
-    """Whether this process's loop is the one that works."""
+    """Whether this process's loop is the leader."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database

@@ -1,8 +1,8 @@
 """Closing placements whose lease expired.
 
-The reaper uses this process's own monotonic clock: a lease has expired when the placement's renewal *number*
-has not changed for the length of the lease while the reaper was watching. After a start, or when a sweep was
-late, it was not watching, so it forgets what it saw. Wall clocks play no part.
+The reaper uses this process's own monotonic clock: a lease has expired when the placement's renewal *number* has not
+changed for the length of the lease while the reaper was watching. After a start, or after a late sweep, it was not
+watching, so it discards earlier observations. It does not use wall clocks.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""The control loop: the one thread that looks at all runs and does what no message triggers.
+"""The control loop: the only thread that checks all runs and does the work that no message triggers.
 
 It places queued runs, repeats hints, withdraws unclaimed placements, requeues runs after their back-off, closes
 placements whose lease expired, meters how long slots are occupied, resends jobs of data that makes no progress,
@@ -42,16 +42,16 @@ from trainwright_backend.uploads.receiver import sweep_partials
 from trainwright_backend.uploads.service import delete_expired_upload, find_expired_uploads
 
 MIN_PAUSE_SECONDS = 0.02
-"""Between two rounds, however many notifications arrive."""
+"""Minimum time between two rounds, for any number of notifications."""
 
 MAX_ROUND_SECONDS = 60.0
-"""Or a dozen sweeps, where those take longer. `/health` reports a loop that has not completed a round for longer."""
+"""Or a dozen sweeps, if that is longer. `/health` reports a loop that has not completed a round within this time."""
 
 P = ParamSpec("P")
 
 
 class ControlLoop:
-    """The thread. One of all in the installation leads; the others wait until it ends."""
+    """The thread. One thread of the installation leads; the others wait until it ends."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ControlLoop:
             self.run_round(sweep=sweep)
 
     def run_round(self, *, sweep: bool) -> None:
-        """Place runs that fit; with ``sweep``, do everything else too. What fails is repeated in a later round."""
+        """Place runs that fit; with ``sweep``, do everything else too. Failed work is repeated in a later round."""
         steps: list[Callable[[], object]] = [self._place]
         if sweep:
             steps = [

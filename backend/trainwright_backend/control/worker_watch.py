@@ -1,7 +1,7 @@
-"""Whether a worker runs the data jobs. Nothing else would show that the workers are dead, stopped or hung.
+"""Whether a worker runs the data jobs. This is the only check that shows that the workers are dead, stopped or hung.
 
-The database shows it: jobs are due, no worker has a lease, and none has had one since the last look. Short jobs, which begin
-and end between two looks, change the rows. This is normal for a moment, so only a longer wait is reported.
+The database shows it: jobs are due, no worker has a lease, and none has had one since the last check. Short jobs, which
+begin and end between two checks, change the rows. This is normal for a moment, so only a longer wait is reported.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The embedded broker: a Valkey server that is our child, on a unix socket, with nothing on disk.
+"""The embedded broker: a Valkey server as a child process, on a unix socket, with nothing on disk.
 
-It carries hints between the API, the Celery workers and the agent of one machine. Rows are the truth and hints are
-sent again, so nothing is persisted: losing the broker costs seconds. It opens no TCP port; the folder of the socket, with
-mode 0700, is its access control.
+It carries hints between the API, the Celery workers and the agent of one machine. Rows are the truth and hints are sent
+again, so nothing is persisted, and the loss of the broker delays work by seconds. It opens no TCP port; the folder of
+the socket, with mode 0700, is its access control.
 
 On Linux, the kernel kills the server when its parent dies. The kernel watches the *thread* that started the server, so
 call :func:`start_broker` in a thread that lives as long as the broker should: the main thread.

@@ -1,8 +1,8 @@
 """Limits on how many requests run at once, so that a flood of some requests cannot stall the rest.
 
-Each kind of request has its own limit. Together they need fewer threads and connections than there are, so a request that
-runs never waits for a thread while it holds a connection, and the requests of nodes always find both. Requests beyond a
-limit wait in order of arrival; if too many wait, further ones are refused immediately.
+Each kind of request has its own limit. Together they need fewer threads and connections than there are, so a running
+request never waits for a thread while it uses a connection, and the requests of nodes always find both. Requests beyond
+a limit wait in order of arrival; if too many wait, further ones are refused immediately.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from trainwright_backend.core.errors import Busy
 
 
 class RequestKind(StrEnum):
-    """Kinds of requests with a limit of their own."""
+    """Kinds of requests, each with a separate limit."""
 
     PEOPLE = "people"
-    """Everything that is not one of the others."""
+    """All other requests."""
 
     AGENTS = "agents"
     """Requests of nodes: a late renewal ends an attempt."""
@@ -47,7 +47,7 @@ class ConcurrencyLimit:
 
     @asynccontextmanager
     async def place(self, address: str) -> AsyncIterator[None]:
-        """Wait for a place for a request from ``address``, and hold it during the block.
+        """Wait for a place for a request from ``address``, and keep it during the block.
 
         Raises:
             Busy: too many requests wait already.

@@ -1,9 +1,9 @@
 """The database: one code path for SQLite and PostgreSQL, and two kinds of session.
 
 `Read` sees one snapshot and writes nothing. `Write` is one transaction: it commits when its block ends, before the HTTP
-response is sent, and then runs its after-commit hooks (tasks, hints, notifications). A rollback drops the hooks. On SQLite a
-`Write` takes the write lock at once (``BEGIN IMMEDIATE``): taking it after a read can fail in a way that waiting does not
-fix. A database that is locked, full or unreachable is a 503 with Retry-After.
+response is sent, and then runs its after-commit hooks (tasks, hints, notifications). A rollback drops the hooks. On
+SQLite a `Write` takes the write lock at once (``BEGIN IMMEDIATE``): taking it after a read can fail, and waiting does
+not help. A database that is locked, full or unreachable is a 503 with Retry-After.
 """
 
 import sqlite3
@@ -186,7 +186,7 @@ ReadSession = Annotated[Read, Depends(read_session, scope="function")]
 """A route's snapshot."""
 
 WriteSession = Annotated[Write, Depends(write_session, scope="function")]
-"""A route's transaction. ``scope="function"``: FastAPI would otherwise commit after the response has left."""
+"""A route's transaction. ``scope="function"``: FastAPI would otherwise commit after sending the response."""
 
 
 def _busy() -> Busy:

@@ -1,8 +1,8 @@
-"""The deletion queue: folders of the object store that no row names any more, or none yet.
+"""The deletion queue: folders of the object store that no row refers to, either no longer or not yet.
 
 Bytes and rows cannot change in one transaction, so a row records that a folder is to be deleted. It is written in the
-transaction that drops the rows which named the folder, or before the first byte of an upload that may never get its
-rows. The control loop deletes the folders; a crash in between costs time and no data.
+transaction that deletes the rows that refer to the folder, or before the first byte of an upload that may never get its
+rows. The control loop deletes the folders. A crash in between causes a delay, but no loss of data.
 """
 
 from datetime import datetime, timedelta
@@ -34,7 +34,7 @@ class QueuedDeletion(Base):
 
 
 def queue_deletion(session: Write, prefix: str, links_until: datetime | None = None) -> None:
-    """Have the control loop delete a folder of the store, and again when no link to it is valid any longer.
+    """Let the control loop delete a folder of the store now, and once more when no link to it is valid any longer.
 
     Args:
         links_until: when the last link that may be in use expires; the folder is not deleted before.
@@ -47,7 +47,7 @@ def queue_deletion(session: Write, prefix: str, links_until: datetime | None = N
 
 
 def queue_deletion_unless_kept(session: Write, prefix: str) -> None:
-    """Have a folder that is about to be written deleted, unless `keep` is called for it within a day."""
+    """Let a folder that is about to be written be deleted, unless `keep` is called for it within a day."""
     end = now() + UPLOAD_LIFETIME
     session.merge(QueuedDeletion(prefix=prefix, delete_at=end, final_delete_at=end))
 

@@ -1,5 +1,6 @@
-"""Sending Celery messages. A message is a hint: the row that it refers to is the truth, and its owner sends again. So a
-broker that is slow or down costs a request about a second once, a line in the log, and no work.
+"""Sending Celery messages. A message is a hint: the row that it refers to is the truth, and its owner sends the message
+again. So a broker that is slow or down delays one request by about a second and causes a line in the log, but no work
+is lost.
 
 There are two brokers, which may be one server with two key prefixes. *Hints* go to agents and contain only run ids. *Tasks*
 are for the backend's own workers, because write access to that broker is enough to run its tasks.

@@ -2,7 +2,7 @@
 
 Objects are written atomically: bytes go to a temporary file and are hashed as they arrive; then the file is synced and
 renamed, and the folder is synced. The platform makes keys from ids and checked names, and no key can leave the folder.
-An open stream needs one buffer of memory, whatever the size of the object.
+An open stream needs one buffer of memory, for objects of any size.
 
 Clients transfer objects through signed links (`signed_links`).
 """
@@ -175,7 +175,7 @@ class LocalStore:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def partial_path(self, upload_id: UUID) -> Path:
-        """The file that holds the bytes of an unfinished upload."""
+        """The file with the bytes of an unfinished upload."""
         return self._uploads / upload_id.hex
 
     def list_partials(self) -> list[UUID]:
@@ -187,7 +187,7 @@ class LocalStore:
         self.partial_path(upload_id).unlink(missing_ok=True)
 
     def link_partial(self, upload_id: UUID, key: str) -> None:
-        """Make the bytes of an upload an object, by a second link to the same file.
+        """Turn the bytes of an upload into an object, by a second link to the same file.
 
         The upload keeps its own link, so it loses nothing in a crash before the rows are written.
         """

@@ -1,4 +1,4 @@
-"""Problems of the parts of a platform on one machine, in a file that `local` writes and `/health` reads."""
+"""Problems with parts of a platform on one machine, in a file that `local` writes and `/health` reads."""
 
 import json
 from pathlib import Path

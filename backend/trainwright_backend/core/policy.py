@@ -1,8 +1,8 @@
 """Deny by default: every route declares who may call it, or the application does not start.
 
-A policy is a dependency that is an instance of `Policy`. The check inspects routes, not paths: a table keyed by path would
-leave open every route that is missing in it. Routes with a body are `GuardedRoute`s, which refuse callers before they
-read anything of the body, and bound how many requests run at once.
+A policy is a dependency that is an instance of `Policy`. The check inspects routes, not paths: with a table keyed by
+path, every route missing from the table would be open. Routes with a body are `GuardedRoute`s, which refuse callers
+before they read anything of the body, and bound how many requests run at once.
 """
 
 import asyncio
@@ -49,8 +49,8 @@ class Policy(ABC):
 class GuardedRoute(APIRoute):
     """A route that checks its policies before it reads the body, and runs within the limit of its kind of requests.
 
-    A slow body takes no place: the request waits for one to be checked, and for another when its body has arrived. Async
-    routes, which read the body themselves, need none after the check.
+    A slow body occupies no place: the request waits for a place for the check, and for another one when its body has
+    arrived. Async routes, which read the body themselves, need no place after the check.
     """
 
     kind: ClassVar[RequestKind] = RequestKind.PEOPLE
@@ -88,7 +88,7 @@ class GuardedRoute(APIRoute):
 
 
 class AgentRoute(GuardedRoute):
-    """A route for nodes, which no flood of other requests delays."""
+    """A route for nodes, which a flood of other requests does not delay."""
 
     kind = RequestKind.AGENTS
     body_seconds = 600.0

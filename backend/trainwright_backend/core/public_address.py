@@ -1,7 +1,8 @@
-"""The address that links and commands for other people and machines start with.
+"""The address at the start of links and commands for other people and machines.
 
-It is the configured public address. If that is one of this machine only, as it is until an operator sets another, it is the
-address by which the request reached the server. If that is local too, what starts with it says so.
+It is the configured public address. If that is local to this machine, as it is until an operator sets another one, it
+is the address by which the request reached the server. If that is local too, links and commands with it come with a
+warning.
 """
 
 from ipaddress import ip_address
@@ -33,7 +34,7 @@ def is_local(url: str) -> bool:
 
 
 def local_warning(url: str) -> str | None:
-    """What to tell the reader of a link or command with ``url``; None if others reach it too."""
+    """The warning for the reader of a link or command with ``url``; None if other machines reach it."""
     if not is_local(url):
         return None
     return (

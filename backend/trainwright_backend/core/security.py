@@ -1,7 +1,8 @@
 """Secrets at rest: the database stores only keyed hashes, so a copy of it gives nobody access.
 
-Session tokens, API keys, one-time links and node tokens are long random strings, which need no slow hash. The key is the
-installation's secret, so a stolen hash is useless elsewhere; the purpose keeps one kind of token from passing for another.
+Session tokens, API keys, one-time links and node tokens are long random strings, which need no slow hash. The key is
+the installation's secret, so a stolen hash is useless elsewhere; the purpose prevents one kind of token from being used
+as another.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """Live streams (server-sent events) of what is in the database.
 
-A stream reads rows. A wake-up only says that reading is worthwhile now. A lost wake-up costs at most a second, because
-every stream also polls once a second. `notifications` delivers the wake-ups of other processes. A waiting stream holds no
-session.
+A stream reads rows. A wake-up only says that there may be new rows. A lost wake-up causes a delay of at most a second,
+because every stream also polls once a second. `notifications` delivers the wake-ups of other processes. A waiting
+stream has no open session.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ STREAM_THREADS = 4
 MAX_STREAMS = 100
 """Streams that one person can have open: a page has two or three."""
 RIGHTS_SECONDS = 3.0
-"""How often a stream checks that its reader may still read: more often than the documented five seconds."""
+"""How often a stream checks that its reader may still read; shorter than the documented five seconds."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class Topics:
         self._listeners: dict[str, Callable[[], None]] = {}
         self._lock = threading.Lock()
         self.threads = CapacityLimiter(STREAM_THREADS)
-        """Streams read in threads of their own: many streams delay each other, and nothing else."""
+        """Streams read in separate threads, so many streams delay each other but no other requests."""
         self.open_streams: Counter[UUID] = Counter()
         """By their viewer."""
 
     def listen(self, topic: str, callback: Callable[[], None]) -> None:
-        """Call ``callback``, which must be quick, at every `publish` of ``topic``; a topic has one listener."""
+        """Call ``callback``, which must be quick, on each `publish` of ``topic``; a topic has one listener."""
         self._listeners[topic] = callback
 
     def publish(self, topic: str) -> None:

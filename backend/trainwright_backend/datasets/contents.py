@@ -109,7 +109,7 @@ def _contents(
     own: UUID | None,
 ) -> VersionContents:
     if curation.mix and uploads:
-        message = "A mixture has no files of its own. Leave uploads empty, or take mix out of the curation."
+        message = "A mixture has no files. Leave uploads empty, or remove mix from the curation."
         raise Invalid.at("curation.mix", message)
     # Datasets first, then the team's files: deleting a dataset takes the locks in this order.
     lock_datasets(session, team_id, curation.mix, own)
@@ -127,7 +127,7 @@ def _contents(
 
 
 def _check_types(files: Sequence[UploadedFile], store: LocalStore) -> None:
-    """Refuse files whose first bytes no reader accepts. Only reading finds what is wrong further on.
+    """Refuse files whose first bytes no reader accepts. Errors further on are found only when the file is read.
 
     Raises:
         Invalid: at `uploads`, for each of them.

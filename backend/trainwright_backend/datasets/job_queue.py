@@ -1,8 +1,8 @@
 """The queue of dataset jobs: parse a file, curate a version, prepare tokens.
 
 The rows are the queue: `due_rows` finds those with a job that no worker runs, and `jobs.turns` chooses among them. A
-message only says that there is one. Messages may be lost, repeated or reordered: workers also look by themselves, and the
-control loop sends again for rows that make no progress (`resend_stale`).
+message only says that there is one. Messages may be lost, repeated or reordered: workers also check the rows regularly,
+and the control loop sends messages again for rows that make no progress (`resend_stale`).
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def send_job(session: Write, kind: JobKind, row_id: UUID, count: int = 1) -> Non
 
 
 def due_rows(kind: JobKind) -> Select[UUID, UUID, datetime]:
-    """Rows with a job that no worker runs: team, id, and the last activity. A job that failed waits a while."""
+    """Rows with a job that no worker runs: team, id, and the last activity. A failed job waits before it is retried."""
     match kind:
         case JobKind.PARSE:
             return select(ParsedFile.team_id, ParsedFile.id, ParsedFile.last_activity).where(
@@ -113,7 +113,7 @@ def _first(rows: Select[UUID, UUID, datetime]) -> Select[UUID, UUID, datetime]:
 
 
 def resend_stale(session: Write) -> int:
-    """Send again for rows without progress, whose messages a worker or the broker lost.
+    """Send messages again for rows without progress, because a worker or the broker lost the earlier ones.
 
     Returns:
         The number of such rows.

@@ -1,4 +1,4 @@
-"""Requesting and cancelling preparations. Submissions request theirs through `data_resolution`."""
+"""Requesting and cancelling preparations. Submissions request preparations through `data_resolution`."""
 
 from uuid import UUID
 

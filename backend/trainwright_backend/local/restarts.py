@@ -1,7 +1,7 @@
 """Restarting the processes of a platform that exit by themselves.
 
-Pauses between starts double from a second to a minute. A process that keeps exiting is reported, and the others stay up.
-What is wrong is in a file that `/health` reads (`core.part_problems`), and on standard error.
+Pauses between starts double from a second to a minute. A process that keeps exiting is reported, and the others stay
+up. Problems are written to a file that `/health` reads (`core.part_problems`), and to standard error.
 """
 
 import time
@@ -30,7 +30,7 @@ MEANWHILE = {
     "worker": "Datasets are not prepared",
     "agent": "This machine starts no runs",
 }
-"""What it means that a part does not work. Runs that are training continue."""
+"""The effect of a part that does not work. Runs that are training continue."""
 
 
 class Parts(Protocol):

@@ -35,7 +35,7 @@ SHORT_STEPS = 25_000
 query, which takes longer."""
 
 NO_POINT_LIMIT = 2**62
-"""So many that no coarse copies are used."""
+"""A number so large that no coarse copies are used."""
 
 
 @dataclass(frozen=True)

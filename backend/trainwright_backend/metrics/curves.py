@@ -1,8 +1,8 @@
 """Curves in memory: slicing, joining and down-sampling them, and packing their points for storage.
 
-Knows nothing of databases. A curve is down-sampled by keeping the minimum and the maximum of each of many equal
-segments: every spike stays visible, and each point is one that was measured. A stored chunk includes such a
-coarse copy of itself (`coarse`), so that a wide view of a long series reads a fifteenth of it.
+This module does not use the database. A curve is down-sampled by keeping the minimum and the maximum of each of many
+equal segments: every spike stays visible, and each point is a measured value. A stored chunk includes such a coarse
+copy of itself (`coarse`), so that a wide view of a long series reads a fifteenth of it.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,9 @@
 """A run's points as they arrive, for streams.
 
-A reader has a cursor: it has read all points of earlier attempts, and those of its own attempt up to a step of
-each series. New points are read a page at a time, so a long run is never completely in memory. If points that
-were read have been removed in the meantime, the reader first tells the client to discard them. The stored points
-decide that, not the step at which an attempt was expected to resume, since an attempt that ended before its
-start removed nothing.
+A reader has a cursor: it has read all points of earlier attempts, and those of its current attempt up to a step of each
+series. New points are read a page at a time, so a long run is never completely in memory. If points that were read have
+been removed in the meantime, the reader first tells the client to discard them. The stored points decide that, not the
+step at which an attempt was expected to resume, since an attempt that ended before its start removed nothing.
 
 Every message has the id of the cursor after it, with which an interrupted stream continues: the id of a mark
 (``attempt:offset``) if one has just been reached, otherwise the cursor's own content.
@@ -206,7 +205,7 @@ def _last_of(cursor: StreamCursor) -> int:
 
 
 def _last_left(session: Read, run_id: UUID, cursor: StreamCursor) -> int:
-    """The last step of those points behind the cursor that still stand."""
+    """The last step of those points before the cursor that still exist."""
     until = (MetricSeries.run_id == run_id, MetricSeries.attempt <= cursor.attempt)
     lasts = select(MetricSeries.attempt, func.max(MetricSeries.last_step).label("last")).where(*until)
     left: dict[int, int] = {

@@ -1,8 +1,8 @@
 """Fractions of a peak (MFU, HFU) are shown only while the peak can be true.
 
-No run is faster than its device. If one reports a fraction above 1, the peak that it is judged by was measured wrongly,
-and so are the attempt's other fractions: they are deleted and those that follow are dropped. The run keeps the name of
-the peak, and says that the peak is not known. Agents measure it again; the next attempt has the new one.
+No run is faster than its device. If a run reports a fraction above 1, its peak was measured wrongly, and the attempt's
+other fractions are wrong too. They are deleted, and later ones are dropped. The run keeps the name of the peak, and
+says that the peak is not known. Agents measure the peak again, and the next attempt uses the new value.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Selecting series by name, and telling series of single tensors from the others.
+"""Selecting series by name, and distinguishing series of single tensors from the others.
 
 A series of one tensor has a slash in its name, ``fp8_amax/<tensor>``. A large model has thousands of them, so
 they are returned and streamed only on request, and are never in a run's summary. Series with the same word

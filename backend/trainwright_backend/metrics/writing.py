@@ -1,4 +1,4 @@
-"""Writing points of metrics: append and rewind. Knows nothing of runs' states or of HTTP.
+"""Writing points of metrics: append and rewind. This module does not depend on runs' states or on HTTP.
 
 Within a series steps increase, so a point that is not newer than the last one is dropped. So is one that is not
 finite: JSON cannot represent it, and the run is about to end as diverged. A call executes a handful of

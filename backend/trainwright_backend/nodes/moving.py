@@ -1,8 +1,7 @@
 """Moving a run off a node that is slow or must be emptied.
 
-The run saves, as for a pause, leaves all its nodes, and is queued again with its quota. It keeps its place in the queue, which
-is ordered by submission, and its next attempt is placed without that node. What it learns does not change: it resumes
-from the step at which it left.
+The run saves, as for a pause, leaves all its nodes, and is queued again. It keeps its place in the queue, and its next
+attempt is placed without that node. What it learns does not change: it resumes from the step at which it left.
 """
 
 from collections.abc import Sequence

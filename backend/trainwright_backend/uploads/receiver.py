@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 SAVE_BYTES = 64 << 20
-"""The most bytes that must be request again after a crash of the server."""
+"""The most bytes that must be sent again after a crash of the server."""
 
 HANDOVER_SECONDS = 10.0
 """How long a request waits for the previous one to end."""

@@ -98,7 +98,7 @@ def list_uploads(
     """Uploads in progress and complete ones that nothing uses yet, newest first, as ``user_id`` sees them.
 
     Args:
-        limit: at most so many.
+        limit: the most uploads that are returned.
         before: id of an upload; only older ones.
 
     Raises:

@@ -357,7 +357,8 @@ export interface paths {
         };
         /**
          * Get Health
-         * @description Whether the platform works: `degraded` names the parts that do not, 503 `not_ready` says that runs stand still.
+         * @description Whether the platform works: `degraded` names the parts that do not; 503 `not_ready` says that no runs are
+         *     placed.
          */
         get: operations["get_health"];
         put?: never;
@@ -643,7 +644,7 @@ export interface paths {
         head?: never;
         /**
          * Rename Team
-         * @description Change the team's name. Its slug, which addresses, scripts and links contain, stays.
+         * @description Change the team's name. Its slug, which addresses, scripts and links contain, does not change.
          */
         patch: operations["rename_team"];
         trace?: never;
@@ -891,7 +892,7 @@ export interface paths {
         put?: never;
         /**
          * Create Invitation
-         * @description Invite a person to the team. The answer has the link to send to them; an earlier one of theirs no longer works.
+         * @description Invite a person to the team. The answer has the link to send to them; their earlier links no longer work.
          */
         post: operations["create_invitation"];
         delete?: never;
@@ -980,7 +981,8 @@ export interface paths {
         head?: never;
         /**
          * Change Role
-         * @description Change a member's role. The last owner keeps it. An owner who no longer is one loses their pending invitations.
+         * @description Change a member's role. The last owner keeps the role. If an owner gets another role, their pending invitations
+         *     are revoked.
          */
         patch: operations["change_role"];
         trace?: never;
@@ -1035,8 +1037,8 @@ export interface paths {
         get?: never;
         /**
          * Reorder
-         * @description Let waiting runs of one priority start in this order. They share out the places that they have, so other runs stay where
-         *     they are. Owners can reorder everybody's runs, editors their own.
+         * @description Let waiting runs of one priority start in this order. They exchange their places among themselves, so other runs
+         *     keep theirs. Owners can reorder everybody's runs, editors their own.
          */
         put: operations["reorder"];
         post?: never;
@@ -1659,7 +1661,7 @@ export interface paths {
         put?: never;
         /**
          * Move Run
-         * @description Save a run's state and place it again without one of its nodes. It keeps its slots of the quota and its place in the queue.
+         * @description Save a run's state and place the run again without one of its nodes. It keeps its place in the queue.
          */
         post: operations["move_run"];
         delete?: never;
@@ -8065,7 +8067,7 @@ export interface operations {
     list_invitations: {
         parameters: {
             query?: {
-                /** @description Items of a page. Give it: without it the answer is an array. */
+                /** @description Items of a page. Always send it: without it the answer is an array. */
                 limit?: number | null;
                 cursor?: string | null;
             };
@@ -8165,7 +8167,7 @@ export interface operations {
     list_members: {
         parameters: {
             query?: {
-                /** @description Items of a page. Give it: without it the answer is an array. */
+                /** @description Items of a page. Always send it: without it the answer is an array. */
                 limit?: number | null;
                 cursor?: string | null;
             };
@@ -8439,7 +8441,7 @@ export interface operations {
     list_recipes: {
         parameters: {
             query?: {
-                /** @description Items of a page. Give it: without it the answer is an array. */
+                /** @description Items of a page. Always send it: without it the answer is an array. */
                 limit?: number | null;
                 cursor?: string | null;
             };
@@ -9043,7 +9045,7 @@ export interface operations {
     list_checkpoints: {
         parameters: {
             query?: {
-                /** @description Items of a page. Give it: without it the answer is an array. */
+                /** @description Items of a page. Always send it: without it the answer is an array. */
                 limit?: number | null;
                 cursor?: string | null;
             };
@@ -9255,7 +9257,7 @@ export interface operations {
         parameters: {
             query?: {
                 after?: number;
-                /** @description Items of a page. Give it: without it the answer is an array. */
+                /** @description Items of a page. Always send it: without it the answer is an array. */
                 limit?: number | null;
                 cursor?: string | null;
             };
@@ -9919,7 +9921,7 @@ export interface operations {
     list_uploads: {
         parameters: {
             query?: {
-                /** @description Items of a page. Give it: without it the answer is an array. */
+                /** @description Items of a page. Always send it: without it the answer is an array. */
                 limit?: number | null;
                 cursor?: string | null;
             };

@@ -95,7 +95,11 @@ def test_each_field_of_the_curation_that_differs_is_named(editor: DatasetEditor)
             "curation.rules.min_characters",
             "larger",
         ),
-        ({"curation": {"mix": [{"dataset": "{ready}", "weight": 1}]}}, "curation.mix", "no files of its own"),
+        (
+            {"curation": {"mix": [{"dataset": "{ready}", "weight": 1}]}},
+            "curation.mix",
+            "A mixture has no files",
+        ),
         (
             {"uploads": [], "curation": {"mix": [{"dataset": "ds_x", "weight": 1}]}},
             "curation.mix.0.dataset",

@@ -1,9 +1,10 @@
 """Exports: the weights of a checkpoint in the layout of Hugging Face's models, with the tokenizer.
 
-Rotary features are already in that layout's order, so exporting only renames tensors; the same table in
-reverse loads an export for sampling. A model that no class of `transformers` computes (``contracts.export_formats``) keeps our
-names, and ``plain_model`` comes with it, a file that loads it without us. We never run that copy. Exported weights are real numbers in float32, or rounded to bfloat16 for
-half the size. Weights are read and written one by one, in files of at most 4 GiB.
+Rotary features are already in that layout's order, so exporting only renames tensors; the same table in reverse loads
+an export for sampling. If `transformers` has no class for a model (``contracts.export_formats``), its export has our
+names and a copy of ``plain_model``, which loads it without our packages. We never run that copy. Exported weights are
+real numbers in float32, or rounded to bfloat16 for half the size. Weights are read and written one by one, in files of
+at most 4 GiB.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ OWN_KEY = "trainwright"
 """In `config.json`: the model in our own words, which loads an export of any architecture. `transformers` ignores it."""
 
 INDEX_NAME = "model.safetensors.index.json"
-"""As `transformers` expects it beside several files of weights."""
+"""The index that `transformers` expects with several files of weights."""
 
 FILE_BYTES = 4 * 2**30
-"""The most that a file of weights has, unless a single one is larger: files of many GiB are slow to copy again."""
+"""The largest size of a file of weights, unless one weight is larger: files of many GiB are slow to copy again."""
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _PLAIN_MODEL = Path(__file__).with_name("plain_model.py")
@@ -97,7 +98,7 @@ def _model_spec(config: dict[str, Any]) -> ModelSpec:
         return ModelSpec.model_validate(config["model"])
     if OWN_KEY in config:
         return ModelSpec.model_validate(config[OWN_KEY])
-    return ModelSpec.model_validate(  # exports from before there were options, all of them Llama's
+    return ModelSpec.model_validate(  # older exports have no options: they are all Llama's
         {
             "layers": config["num_hidden_layers"],
             "width": config["hidden_size"],
@@ -124,7 +125,7 @@ def hugging_face_name(name: str) -> str:
 def _write_weights(
     folder: Path, checkpoint: Path, manifest: CheckpointManifest, spec: RunSpec
 ) -> list[FileEntry]:
-    """One weight after the other, so that memory for the largest suffices; several files have an index."""
+    """Write one weight after the other, so that only the largest must fit into memory; several files get an index."""
     with torch.device("meta"):
         model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     dtype = DTYPES[spec.checkpoint.export_dtype]
@@ -152,7 +153,7 @@ def _write_weights(
 
 
 def _groups(shapes: Mapping[str, TensorShape], most_bytes: int) -> Iterator[dict[str, TensorShape]]:
-    """Consecutive weights that fit into a file of ``most_bytes``; a larger one has a file of its own."""
+    """Consecutive weights that fit into a file of ``most_bytes``; a larger one gets a separate file."""
     group: dict[str, TensorShape] = {}
     for name, shape in shapes.items():
         if group and sum(each.bytes for each in group.values()) + shape.bytes > most_bytes:

@@ -1,10 +1,10 @@
-"""Reading checkpoints: no restored state is used, and no step is made, before every byte was verified.
+"""Reading checkpoints: no restored state is used, and no step is made, before every byte is verified.
 
-The manifest must have the digest that the job names, each file the size and digest that the manifest names,
-and the tensors the names, shapes and number formats of this run's state. The ranks share the hashing; if one
-finds a fault, all refuse. Sizes are compared first. Digests are computed in threads while tensors are already
-being restored (``verifying``), since hashing takes as long as everything else. A wrong digest is reported
-instead of any other error that the damage caused.
+The manifest must have the digest that the job names, each file the size and digest that the manifest names, and the
+tensors the names, shapes and number formats of this run's state. The ranks divide the hashing among them. If one finds
+a fault, all refuse the checkpoint. Sizes are compared first. Digests are computed in threads while tensors are already
+being restored (``verifying``), since hashing takes as long as everything else. A wrong digest is reported instead of
+any other error that the damage caused.
 
 A tensor may be stored in few bits, with its scale in another tensor. ``read_stored`` returns the bits,
 from which training resumes exactly; ``read_tensor`` returns the real numbers of any format.
@@ -100,7 +100,7 @@ def verifying(folder: Path, manifest: CheckpointManifest, mesh: Mesh) -> Iterato
     """Verify all files, a share per rank of this node, while the body reads them. It exits normally only if all ranks
     found no fault.
 
-    Until then what was read may be wrong, and the body must not use it.
+    Until then the data may be wrong, and the body must not use it.
 
     Raises:
         CheckpointInvalidError: some file differs. It replaces any error of the body, which the damage may
@@ -196,7 +196,7 @@ def check_fits(folder: Path, manifest: CheckpointManifest, updater: Updater) -> 
 
 
 def data_position_of(folder: Path, manifest: CheckpointManifest) -> DataPosition:
-    """How far the data had been read.
+    """The position in the data.
 
     Raises:
         CheckpointInvalidError: the manifest does not say.
@@ -309,7 +309,7 @@ def _check_alike(folder: Path, entry: TensorEntry | None, held: StateTensor) -> 
 def _assemble(
     folder: Path, name: str, entry: TensorEntry, box: Slice, dtype: torch.dtype, read: _ReadPart
 ) -> Tensor:
-    """Fill ``box`` with what ``read`` returns for the slices that overlap it."""
+    """Fill ``box`` with the results of ``read`` for the slices that overlap it."""
     tensor = torch.empty(box.shape, dtype=dtype)
     filled = 0
     for stored_slice in entry.slices:

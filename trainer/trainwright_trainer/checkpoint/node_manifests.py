@@ -1,8 +1,8 @@
-"""How the nodes of a training learn what the others have written to a checkpoint.
+"""Exchanging between nodes what each has written to a checkpoint.
 
-The threads that write checkpoints must not use collectives, which the training threads use at the same time. So
-the first ranks of the nodes send each other manifests through the key-value store of the process group, with a
-connection of their own.
+The threads that write checkpoints must not use collectives, which the training threads use at the same time. So the
+first ranks of the nodes send each other manifests through the key-value store of the process group, with a separate
+connection.
 """
 
 from __future__ import annotations

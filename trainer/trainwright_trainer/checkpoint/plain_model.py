@@ -1,6 +1,6 @@
 """The model of this folder in plain PyTorch: no class of `transformers` computes it.
 
-It needs torch and safetensors, and tokenizers for text. From Python, beside the folder's files:
+It needs torch and safetensors, and tokenizers for text. From Python, in this folder:
 
     from model import load
 
@@ -41,12 +41,12 @@ _FIELDS = {
     "sliding_window",
     "sliding_window_pattern",
 }
-"""Settings that this file knows: it refuses a folder with others, instead of computing something else."""
+"""Settings that this file supports: it refuses a folder with others, instead of computing something else."""
 
 
 class Attention(nn.Module):
-    """Causal attention whose query heads share heads of keys and values, with rotary positions. A layer may have a window: its
-    tokens attend to no more than that many, themselves included.
+    """Causal attention whose query heads share heads of keys and values, with rotary positions. A layer may have a
+    window: its tokens attend to at most that many tokens, including themselves.
     """
 
     def __init__(self, config: dict[str, Any], layer: int) -> None:

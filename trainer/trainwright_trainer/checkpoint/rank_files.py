@@ -1,9 +1,8 @@
 """What one rank writes to a checkpoint, and how the ranks' files become one checkpoint.
 
-A rank writes its files of tensors and then, atomically, a manifest of them. Ranks communicate by these
-manifests, because the writing threads must not use collectives, which the training threads use at the same
-time. A manifest that exists says that its rank's files are on disk; one that is gone again, that they are in
-the checkpoint's manifest.
+A rank writes its files of tensors and then, atomically, a manifest of them. Ranks communicate by these manifests,
+because the writing threads must not use collectives, which the training threads use at the same time. If a manifest
+exists, its rank's files are on disk. If it has been removed again, they are in the checkpoint's manifest.
 
     tensors-<rank>-<index>.safetensors     rank-<rank>.json
 """

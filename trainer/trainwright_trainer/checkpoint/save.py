@@ -1,4 +1,4 @@
-"""Writing checkpoints in the background, so that a crash at any instant leaves no partial one.
+"""Writing checkpoints in the background, so that a crash at any time leaves no partial checkpoint.
 
     step-20.tmp-…/tensors-0-00000.safetensors, …   written by every rank, hashed, synced (``checkpoint.rank_files``)
     step-20.tmp-…/rank-0.json, …                   manifests of the above; the node's first rank removes them
@@ -8,15 +8,15 @@
 With several nodes, each has the files of its own ranks and the manifest of all of them. The first ranks of the
 nodes exchange what they have written through the store of the process group (``checkpoint.node_manifests``).
 
-A folder without a manifest is not a checkpoint, nor is one whose manifest does not match.
+A folder without a manifest, or with one that does not match, is not a checkpoint.
 
-Invariants between the ranks: all save at the same steps, each step once, under a nonce that they agreed on,
-so that one step is one folder and never an earlier attempt's. A rank does not touch a draft after writing its
-manifest; only its node's first rank does, when all of the node's manifests exist. A rank's save ends when its
-manifest has been collected, and a rank starts no save before its last one has ended. So nobody writes the draft
-of the next step before the node's files of this one are all on disk; and a rank that has waited for its last
-save may exit: its files are in the manifest, or the failure of its node's first rank ends the run. If a rank is
-gone, the others' threads wait forever; they do not keep a process alive.
+Invariants between the ranks: all save at the same steps, each step once, under a nonce that they agreed on, so that
+each step has one folder, which is never that of an earlier attempt. A rank does not touch a draft after writing its
+manifest; only its node's first rank does, when all of the node's manifests exist. A rank's save ends when its manifest
+has been collected, and a rank starts no save before its last one has ended. So nobody writes the draft of the next step
+before the node's files of this one are all on disk; and a rank that has waited for its last save may exit: its files
+are in the manifest, or the failure of its node's first rank ends the run. If a rank is gone, the others' threads wait
+forever; they do not keep a process alive.
 """
 
 from __future__ import annotations

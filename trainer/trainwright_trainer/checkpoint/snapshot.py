@@ -1,9 +1,9 @@
 """A snapshot: the state after one step, copied to host memory so that training continues while it is written.
 
-Tensors have canonical names: ``model.`` and ``optimizer.exp_avg.`` / ``optimizer.exp_avg_sq.`` before the
-weight's own. The updater decides which rank has them, and in which number format: each rank's snapshot
-contains what its updater writes. All else that a resumed run needs is a few scalars, because the schedule,
-the data order and the random numbers are functions of the step.
+Tensors have canonical names: ``model.`` and ``optimizer.exp_avg.`` / ``optimizer.exp_avg_sq.`` before the weight's own.
+The updater decides which rank has them, and in which number format: each rank's snapshot contains what its updater
+writes. Apart from these, a resumed run needs only a few scalars, because the schedule, the data order and the random
+numbers are functions of the step.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def training_position(step: int, spec: RunSpec, data_position: DataPosition = ST
 
 
 def config_digest(spec: RunSpec) -> str:
-    """SHA-256 of what shapes the state and its position; a resumed run may change ranks, schedule and
+    """SHA-256 of the settings that determine the state and its position; a resumed run may change ranks, schedule and
     learning rate.
     """
     shaping = {
@@ -86,11 +86,11 @@ def config_digest(spec: RunSpec) -> str:
 
 
 _ADDED_OPTIONS = ("attention", "sliding_window", "sliding_window_pattern", "block")
-"""Fields of ``ModelSpec`` that were added when there were checkpoints."""
+"""Fields of ``ModelSpec`` that were added after the first checkpoints existed."""
 
 
 def used_fields(model: ModelSpec) -> dict[str, Any]:
-    """Without added options that are at their defaults: checkpoints of models that had no choice keep their digest."""
+    """Without added options that have their defaults, so that older checkpoints keep their digest."""
     unused = {name for name in _ADDED_OPTIONS if getattr(model, name) == ModelSpec.model_fields[name].default}
     return model.model_dump(mode="json", exclude=unused)
 

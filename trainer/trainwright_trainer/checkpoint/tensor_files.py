@@ -43,7 +43,7 @@ DTYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in _DTYPES}
 
 _STORED_DTYPES = {name: dtype for dtype, name in _DTYPES.items()}
 _READ_TOGETHER_BYTES = 2**24
-"""The most that is read at once from a tensor that needs only some of its columns."""
+"""The most bytes that are read at once from a tensor of which only some columns are needed."""
 
 _HEADERS_KEPT = 64
 
@@ -85,7 +85,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileEntry:
 def write_tensors_one_by_one(
     path: Path, shapes: Mapping[str, TensorShape], read: Callable[[str], Tensor]
 ) -> FileEntry:
-    """``write_tensors`` of tensors that need not fit into memory together: ``read`` makes one, and it is gone once written.
+    """``write_tensors`` of tensors that need not fit into memory together: ``read`` makes one, and its memory is freed
+    once it is written.
 
     Args:
         shapes: of all of them, in the order of the file.

@@ -1,4 +1,4 @@
-"""From positions to batches: which sequences a rank reads in which step.
+"""From positions to batches: the sequences that a rank reads in a step.
 
 Step s takes the global positions (s-1)·G … s·G - 1 of the order, counted from where the attempt started
 (``position``). Rank r takes every R-th of them, so any number of ranks and any split into micro batches sees
@@ -54,7 +54,7 @@ class Batch:
 
 
 class Loader:
-    """Batches of one rank. Everything it keeps follows from the step, so resuming at a step needs no state."""
+    """Batches of one rank. Everything it stores follows from the step, so resuming at a step needs no state."""
 
     def __init__(
         self,

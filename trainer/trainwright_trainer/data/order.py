@@ -1,10 +1,9 @@
 """The order of the data: a shuffle that is computed, never stored.
 
-Epoch e visits the n sequences of the training split in the order of a keyed permutation, a Feistel network
-(Luby & Rackoff 1988): the index is split into two halves, and each round xors one half with a hash of the
-other. That can be undone whatever the hash is, so no two indices collide. The network permutes 2^(2·bits) ≥ n
-numbers; a result of n or more is permuted again until it falls below n (cycle walking), which permutes
-0..n-1.
+Epoch e visits the n sequences of the training split in the order of a keyed permutation, a Feistel network (Luby &
+Rackoff 1988): the index is split into two halves, and each round xors one half with a hash of the other. That can be
+undone for any hash, so no two indices collide. The network permutes 2^(2·bits) ≥ n numbers; a result of n or more is
+permuted again until it falls below n (cycle walking), which permutes 0..n-1.
 
 So the k-th sequence of any epoch costs a few operations, on any rank, and nothing is materialized: the tokens
 of a step depend only on the seed, the shards and the batch size.

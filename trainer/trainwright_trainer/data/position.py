@@ -1,4 +1,4 @@
-"""How far the data had been read when an attempt started.
+"""The position in the data at which an attempt starts.
 
 A run whose steps all read equally many sequences does not need this: its position follows from the step. A
 fork may read more or fewer sequences per step than its parent, or other data; it counts from the parent's

@@ -4,8 +4,8 @@ With one rank on an axis every operation is the identity.
 
 Its process group belongs to the mesh, which creates all groups at the start (``distributed.process_group``).
 
-Each collective is counted in the rank's position, which shows the agent who keeps the others waiting. A collective in the
-background is entered at its start, and left at the end of the wait for it.
+Each collective is counted in the rank's position, which shows the agent which rank the others wait for. A collective in
+the background is entered at its start, and left at the end of the wait for it.
 
 A collective that fails because another rank is gone raises ``RankLostError``: this rank is a witness, not the
 cause.
@@ -28,7 +28,7 @@ from trainwright_trainer.distributed.process_group import Lines, ProcessGroups
 from trainwright_trainer.distributed.rank_position import RankPosition
 
 _GLOO_LOST_A_PEER = "gloo/transport/"
-"""gloo has no exception of its own, but names the line of its source that lost the connection."""
+"""gloo has no exception class for this, but names the line of its source that lost the connection."""
 
 
 _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
@@ -128,7 +128,7 @@ class Axis:
     def all_to_all(self, sent: Tensor, sent_rows: Sequence[int], received_rows: Sequence[int]) -> Tensor:
         """Send each rank its rows of ``sent`` and return the rows received from all ranks.
 
-        Tensors travel as bytes, since gloo does not know float8.
+        Tensors are sent as bytes, because gloo does not support float8.
         """
         received = sent.new_empty(sum(received_rows), *sent.shape[1:])
         with detect_lost_ranks():
@@ -162,7 +162,7 @@ class Axis:
         return full
 
     def all_gather_async(self, part: Tensor) -> PendingTensor:
-        """Start an ``all_gather``; tensors of any format travel as bytes."""
+        """Start an ``all_gather``; tensors of any format are sent as bytes."""
         full = part.new_empty(part.shape[0] * self.ranks, *part.shape[1:])
         with detect_lost_ranks():
             self._enter(Operation.ALL_GATHER)

@@ -1,8 +1,8 @@
 """The ranks of a training and their axes.
 
-One process per device. The ranks form a grid of pipeline × replica × shard × tensor
-(``contracts.parallelism_spec``), and an ``Axis`` is this rank's line through it: the ranks that differ from
-it in that coordinate only. Code that shards over ranks is given one axis and never asks for another.
+One process per device. The ranks form a grid of pipeline × replica × shard × tensor (``contracts.parallelism_spec``),
+and an ``Axis`` is this rank's line through it: the ranks that differ from it in that coordinate only. Code that shards
+over ranks gets one axis and uses no other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Per-weight scalars of a model whose weights are spread over ranks: scales, largest values, histories.
 
-Checkpoints and metrics need them for all weights in the model's order, which no rank's layout has. Ranks that
-share a weight have equal scalars for it. So one rank writes for each weight, the primary rank with its first
+Checkpoints and metrics need them for all weights in the model's order, which no rank has. Ranks with parts of the same
+weight have equal scalars for it. So one rank contributes the scalars of each weight, the primary rank with its first
 element, and ``all_gather`` is a sum of that value and zeros.
 
     N weights of the model   P of them here

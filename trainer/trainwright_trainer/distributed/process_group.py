@@ -21,17 +21,17 @@ import torch
 import torch.distributed as dist
 
 COLLECTIVE_TIMEOUT = timedelta(hours=2)
-"""Ranks wait in a collective while one of them hashes or writes a checkpoint of hundreds of gigabytes. The
-launcher notices a dead rank at once, whatever this timeout; NCCL's default of 10 minutes would end trainings
-that are only slow."""
+"""Ranks wait in a collective while one of them hashes or writes a checkpoint of hundreds of gigabytes. The launcher
+notices a dead rank at once, independently of this timeout; NCCL's default of 10 minutes would end trainings that are
+only slow."""
 
 CPU_BACKEND = "gloo_in_turn"
 """gloo with one thread per process group, so that the group's collectives end one after the other.
 
-torch gives each group two threads. When a collective ends, its thread writes the collective's name into one
-string of the group, without a lock (torch 2.13, ``ProcessGroupGloo::runLoop``). Names of up to 15 letters are
-stored in place. ``ALLGATHER_COALESCED``, which every gather in a compiled graph is, is stored on the heap,
-and two threads that end at the same time free it twice. One thread cannot."""
+torch gives each group two threads. When a collective ends, its thread writes the collective's name into one string of
+the group, without a lock (torch 2.13, ``ProcessGroupGloo::runLoop``). Names of up to 15 letters are stored in place.
+``ALLGATHER_COALESCED``, the name of every gather in a compiled graph, is stored on the heap, and two threads that end
+at the same time free it twice. With one thread this cannot happen."""
 
 
 def init_process_group(device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""Publishes where this rank is: its step, and how many collectives it has entered and left on each axis.
+"""Publishes this rank's position: its step, and how many collectives it has entered and left on each axis.
 
 The position is in a file that is mapped into memory (``contracts.rank_position``), so the agent can read it even if this
 process is stuck. Publishing writes a few numbers and costs less than a microsecond, without a system call.

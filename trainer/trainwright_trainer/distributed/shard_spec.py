@@ -1,9 +1,8 @@
 """Which part of each weight a rank has, and which rank owns each weight that has a single owner.
 
-A model that is sharded over ranks leaves each rank some weights in full, some in part and some not at all.
-Each kind of parallelism records that here, under canonical names, for the code that updates, counts or saves
-weights: optimizers, the gradient norm, checkpoints. So none of these needs to know which parallelism sharded
-a weight.
+If a model is sharded over ranks, each rank has some weights in full, some in part and some not at all. Each kind of
+parallelism records that here, under canonical names, for the code that updates, counts or saves weights: optimizers,
+the gradient norm, checkpoints. So none of these needs to know which parallelism sharded a weight.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def full_slice(shape: Sequence[int]) -> Slice:
 
 @dataclass(frozen=True)
 class ShardSpec:
-    """What this rank has of one weight."""
+    """This rank's part of one weight."""
 
     slice: Slice
     is_primary: bool = True
@@ -47,13 +46,13 @@ class ShardSpec:
     gradient to the norm and, with its data ranks, writes its state to checkpoints."""
 
     is_tied_replica: bool = False
-    """Whether another stage has a copy, which must stay identical bit for bit, whatever else either stage
-    holds."""
+    """Whether another stage has a copy, which must stay identical bit for bit, independently of the other weights of
+    both stages."""
 
 
 @dataclass(frozen=True)
 class ShardSpecs:
-    """What this rank has of a model."""
+    """This rank's part of a model."""
 
     local: Mapping[str, ShardSpec]
     """By canonical name, in the order of the forward pass."""

@@ -1,13 +1,13 @@
 """Adding a weight gradient to the sum of a step's micro batches inside the product that computes it.
 
-Autograd gets dW in bfloat16, widens it and adds it to the float32 sum: 18 bytes read and written per weight and micro
-batch. cuBLAS adds to float32 in the product itself, at the end of each tile, and nothing is rounded to bfloat16 in between
-(``torch.addmm`` with ``out_dtype``: CUDA only, with a float32 sum since torch 2.10). The compiler would split that into a
-product and an addition again, so it sees one opaque operator. Elsewhere dW is rounded as by autograd and added by one
-kernel, with autograd's bits.
+Autograd gets dW in bfloat16, casts it to float32 and adds it to the float32 sum: 18 bytes read and written per weight
+and micro batch. cuBLAS adds to float32 in the product itself, at the end of each tile, and nothing is rounded to
+bfloat16 in between (``torch.addmm`` with ``out_dtype``: CUDA only, with a float32 sum since torch 2.10). The compiler
+would split that into a product and an addition again, so it gets one opaque operator. On other devices dW is rounded as
+by autograd and added by one kernel, which gives autograd's bits.
 
-The operator leaves the version counter of the sum alone: no backward pass reads a sum, so it may change while
-another micro batch that will add to it waits for its own backward pass.
+The operator does not increase the version counter of the sum. No backward pass reads a sum, so it may change while
+another micro batch that will add to it waits for its backward pass.
 
     M tokens   K features in   N features out
 """

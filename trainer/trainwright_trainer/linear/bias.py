@@ -1,4 +1,5 @@
-"""A bias as a layer of its own, so that passes over the model treat it as they do norms: a module with a parameter called weight."""
+"""A bias as a separate layer, a module with a parameter called weight, so that passes over the model treat it like a
+norm."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ graph, but it traverses parts of the graph twice. Here layers defer it themselve
 computes the first half and adds the second, a few lines of work, to a ``DeferredWeightGradients``. So every
 function of the graph runs once, and what a layer observes in its backward pass is observed once.
 
-Autograd never sees these gradients and calls no hooks for them: code that waits for them must follow the
-schedule.
+Autograd does not see these gradients and calls no hooks for them, so code that waits for them must follow the schedule.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class DenseMatmuls(NamedTuple):
     dtype: torch.dtype
     deferred: DeferredWeightGradients | None = None
     cast: Tensor | None = None
-    """The weight in ``dtype``, if it is kept."""
+    """The cast of the weight to ``dtype``, if it is stored."""
 
     total: Tensor | None = None
     probe: None = None
@@ -101,7 +101,8 @@ class DenseLinear(nn.Linear):
         return y
 
     def matmuls(self, dtype: torch.dtype) -> DenseMatmuls:
-        """The products in ``dtype``. Without gradients they read the weight itself: its kept cast is that of the last step."""
+        """The products in ``dtype``. Without gradients they read the weight itself, because its stored cast is that of
+        the last step."""
         cast = self.weight_cast if torch.is_grad_enabled() else None
         kept = cast is not None and cast.dtype == dtype
         total = self.weight.grad if self.sums_gradient else None
@@ -115,7 +116,7 @@ def summed_weights(model: nn.Module) -> set[Tensor]:
 
 
 def clear_sums(weights: Collection[Tensor]) -> None:
-    """Let the gradients of ``weights`` be zero, and be there."""
+    """Set the gradients of ``weights`` to zero, and allocate missing ones."""
     kept = [weight.grad for weight in weights if weight.grad is not None]
     if kept:
         torch._foreach_zero_(kept)

@@ -4,21 +4,20 @@
     dx = dy · W     backward: the layer below waits for it    contracted over N
     dW = dyᵀ · x    backward, or later: it is needed when the step ends; contracted over M
 
-``torch.nn.functional.linear`` is this product as autograd computes it, and the layers of ``model`` call nothing
-else. A pass that needs another number format, order or time replaces them by layers that call ``linear`` here. What
-can be chosen:
+``torch.nn.functional.linear`` is this product as autograd computes it, and the layers of ``model`` call nothing else. A
+pass that needs another number format, order or time replaces them by layers that call ``linear`` here. A layer chooses:
 
     number format    ``Matmuls``: how x and dy are cast, and what multiplies. ``dense`` here, ``fp8.compute.linear``
-    tokens           ``Tokens``: all are here, or they travel between ranks chunk by chunk while others are multiplied
+    tokens           ``Tokens``: all are on this rank, or they are sent between ranks chunk by chunk while others are multiplied
                      (``parallel.tensor.chunked_collectives``)
-    when dW is       in the backward pass, or when ``Matmuls.deferred`` is asked for it (zero bubble)
+    when dW is       in the backward pass, or when ``Matmuls.deferred`` is called (zero bubble)
     where dW goes    autograd adds it to ``grad`` and calls hooks; the product adds it to ``Matmuls.total``, which is ``grad``,
                      and autograd calls the hooks; ``deferred_weight_gradients.accumulate`` adds it and calls none;
                      ``model.loss`` sums it over chunks of tokens
 
-In one number format the matmuls are always these three, rounded alike. So all choices give the same bits, except that
-products of fewer rows, chunk by chunk, may be summed in another order, and that GPUs do not round a 16-bit dW that they
-add to a float32 sum (``add_weight_gradient``).
+In one number format the matmuls are always these three, rounded in the same way. So all choices give the same bits,
+except that products of fewer rows, chunk by chunk, may be summed in another order, and that GPUs do not round a 16-bit
+dW that they add to a float32 sum (``add_weight_gradient``).
 
     M tokens   K features in   N features out   F either   m some of the tokens
 """

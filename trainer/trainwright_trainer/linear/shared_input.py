@@ -1,4 +1,4 @@
-"""Several products of one input, computed as one: the kept casts of their weights are the rows of one matrix.
+"""Several products of one input, computed as one: the stored casts of their weights are the rows of one matrix.
 
     y₁ … yₙ = x · (W₁ … Wₙ)ᵀ     one product instead of n
     dx      = (dy₁ … dyₙ) · W     one product with sums in float32, instead of n products and additions of their results

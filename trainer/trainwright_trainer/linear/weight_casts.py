@@ -16,7 +16,7 @@ from trainwright_trainer.linear.shared_input import SharesInput
 
 
 class WeightCasts:
-    """The casts of ``layers``, whose weights have their memory."""
+    """The casts of ``layers``, whose weights are allocated."""
 
     def __init__(
         self, layers: Sequence[DenseLinear], dtype: torch.dtype, joint: Sequence[SharesInput] = ()

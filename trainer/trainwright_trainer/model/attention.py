@@ -1,16 +1,16 @@
-"""Full attention, and what variants of attention share: several query heads share one head of keys and values
-(grouped-query attention, Ainslie et al. 2023).
+"""Full attention, and the base of its variants. Several query heads share one head of keys and values (grouped-query
+attention, Ainslie et al. 2023).
 
     B sequence   T position   D width   H query heads   G key heads   K features of a head
 
-Attention is causal, over the entire sequence or a window of it (``masks``). Documents packed into one sequence see those
-before them, as in GPT-3.
+Attention is causal, over the entire sequence or a window of it (``masks``). A document packed into a sequence also
+attends to the documents before it, as in GPT-3.
 
-A variant is a subclass in a file of its own, a line in ``attention_registry``, a name in ``contracts.model_spec`` and
-what it declares in ``contracts.block_parts``. It overrides ``mix``, or ``forward`` if it does more with its input than
-project it; the latter cannot be chunked (`parallelism.tensor_chunks`). Its constructor gets the sizes of the entire model.
-Tensor parallelism shrinks weights afterwards and runs the same code on some of the heads: so it counts heads by the
-shapes of its tensors.
+A variant is a subclass in a separate file, a line in ``attention_registry``, a name in ``contracts.model_spec`` and its
+declarations in ``contracts.block_parts``. It overrides ``mix``, or ``forward`` if it does more with its input than
+project it. A variant that overrides ``forward`` cannot be chunked (`parallelism.tensor_chunks`). Its constructor gets
+the sizes of the entire model. Tensor parallelism shrinks weights afterwards and runs the same code on some of the
+heads, so the code takes the number of heads from the shapes of its tensors.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from trainwright_trainer.model.rotary import rotate
 
 
 class AttentionTables(NamedTuple):
-    """What attention needs besides the residual stream, the same for all layers of a forward pass."""
+    """The inputs of attention other than the residual stream, the same for all layers of a forward pass."""
 
     cosines: Tensor
     """(T, K)."""
 
     sines: Tensor
     window_mask: Any = None
-    """Of the layers with a window, as their ``Masks`` read it; None if sequences are no longer than the window."""
+    """The mask of the layers with a window, as their ``Masks`` read it; None if sequences are not longer than the
+    window."""
 
 
 class Attention(nn.Module):
@@ -49,7 +50,7 @@ class Attention(nn.Module):
     """Operators of ``mix`` whose results selective recomputation saves. Not every torch release has all of them."""
 
     projects_input = True
-    """Whether query, key and value read its input and nothing else does: then tensor ranks gather its FP8 codes."""
+    """Whether only query, key and value read its input. Then tensor ranks gather the input's FP8 codes."""
 
     masks: Masks = DenseMasks()
     """How attention under a mask is computed."""
@@ -70,8 +71,8 @@ class Attention(nn.Module):
         return mixed
 
     def mix(self, q_BTF: Tensor, k_BTF: Tensor, v_BTF: Tensor, tables: AttentionTables) -> Tensor:
-        """Attention between projections, heads side by side: (B, T, H·K), (B, T, G·K) and (B, T, G·K) → (B,
-        T, H·K).
+        """Attention between the projections, with the heads next to each other: (B, T, H·K), (B, T, G·K) and (B, T,
+        G·K) → (B, T, H·K).
         """
         q_BHTK = rotate(self._heads(q_BTF), tables.cosines, tables.sines)
         k_BGTK = rotate(self._heads(k_BTF), tables.cosines, tables.sines)

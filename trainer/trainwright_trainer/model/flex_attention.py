@@ -3,7 +3,8 @@
 A mask is a function of two positions that is compiled into the kernel. It skips tiles of scores that no query of the tile sees,
 so a window of w tokens costs products with about w + 128 keys, and no number per pair of positions is stored.
 
-A pass over the built model: attention and masks get another way to compute, and the model does not know which.
+This is a pass over the built model: it replaces how attention and masks are computed, and the model's code does not
+change.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ NAME = "FlexAttention"
 
 
 class FlexMasks:
-    """Masks are functions, with the tiles of scores that they leave."""
+    """Masks are functions, with the tiles of scores that remain under them."""
 
     def __init__(self) -> None:
         self._known: tuple[object, BlockMask] | None = None

@@ -67,7 +67,8 @@ class _JointParallelBlock(JointProducts, ParallelBlock):
 
 
 def join_products(blocks: nn.Module, where: Callable[[str], bool] = lambda path: True) -> None:
-    """Let the modules in ``blocks``, whose linear layers are ``DenseLinear``, multiply what several layers read at once.
+    """Let the modules in ``blocks``, whose linear layers are ``DenseLinear``, multiply inputs of several layers in one
+    product.
 
     Args:
         where: whether to change the module at a path.
@@ -90,7 +91,7 @@ def _only_projects(variant: type[Attention]) -> bool:
 
 
 def _replacement(variant: type[Attention]) -> partial[nn.Module]:
-    """How to replace a variant. One that does more with its input than project it stays as it is."""
+    """How to replace a variant. A variant that does more with its input than project it does not change."""
     if not _only_projects(variant):
         return partial(_unchanged)
     return partial(recreate, into=type(f"JointOf{variant.__name__}", (_JointAttention, variant), {}))

@@ -5,9 +5,9 @@ mixed with the two before it. Values come from the input itself.
     y_t = second · [h_(t-1), h_t] + c     D/2 → D       another
     f_t = RMSNorm(x_t + y_t)
 
-Before the first token of a text there is nothing: x_(-1) and h_(-1) are zero. The latter is not what the first convolution
-answers to zeros, its bias b. So decoding keeps the last two inputs and the number of tokens so far (``FilterState``). Yuan's
-public decoder does not, and computes another second token than training does.
+Before the first token of a text, x_(-1) and h_(-1) are zero. h_(-1) is not the output of the first convolution for
+zeros, which is its bias b. So decoding keeps the last two inputs and the number of tokens so far (``FilterState``).
+Yuan's public decoder does not keep that number, so its second token differs from the one that training computes.
 
     B sequence   T position   D width
 """
@@ -27,7 +27,7 @@ _EPSILON = 1e-6
 
 
 class FilterState(NamedTuple):
-    """What decoding keeps of the tokens before."""
+    """The state of decoding after the tokens so far."""
 
     inputs: Tensor
     """(B, 2, D): the last two; zeros where there were none."""

@@ -1,11 +1,11 @@
-"""Which tokens a token attends to, and attention under that.
+"""Masks: which tokens a token attends to, and attention under a mask.
 
     causal    itself and those before it
     window    of these, itself and the w - 1 just before it (Beltagy et al. 2020; Mistral, Jiang et al. 2023)
 
-Causal attention has kernels of its own. For narrower masks, ``DenseMasks`` are the reference: a number for each pair of
-positions, -inf where a query does not see a key, added to the scores. ``flex_attention`` computes the same on a GPU
-without those numbers, and without the products that a mask makes superfluous.
+Causal attention has separate kernels. For narrower masks, ``DenseMasks`` are the reference: they add a number to the
+score of each pair of positions, -inf if the query does not attend to the key. ``flex_attention`` computes the same on a
+GPU without storing these numbers, and without the products that the mask excludes.
 
     B sequence   T position   H query heads   G key heads   K features of a head
 """

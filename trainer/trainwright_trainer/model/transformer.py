@@ -1,11 +1,11 @@
-"""A decoder of the Llama family: token ids in, logits out, and nothing about how it is trained.
+"""A decoder of the Llama family, from token ids to logits. It contains nothing about how it is trained.
 
     x ← x + attention(norm(x));  x ← x + feed_forward(norm(x));   logits = head(norm(x))
 
 A parallel block has one norm, and x ← x + attention(norm(x)) + feed_forward(norm(x)).
 
-No module here knows about precision, devices or ranks. Parameter names are canonical: checkpoints use them,
-and an export renames them one by one.
+No module here depends on precision, devices or ranks. Parameter names are canonical: checkpoints use them, and an
+export renames them one by one.
 
     B sequence   T position   D width   V vocabulary   K features of a head
 """
@@ -96,7 +96,8 @@ class Transformer(nn.Module):
         self.register_buffer("sines", sines, persistent=False)
 
     def tables(self, length: int, dtype: torch.dtype) -> AttentionTables:
-        """What the attention of all layers needs, for sequences of ``length`` tokens and a residual stream of ``dtype``."""
+        """The inputs of all layers' attention, for sequences of ``length`` tokens and a residual stream of
+        ``dtype``."""
         mask, window = None, self._window
         if window is not None and window < length:
             mask = self.masks.window(length, window, dtype, self.cosines.device)

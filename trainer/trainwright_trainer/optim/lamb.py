@@ -5,13 +5,14 @@ With m̂ and v̂ the moments of a weight w, corrected for their number, as in Ad
     u = m̂ / (√v̂ + ε) + λ w          the direction, weight decay included
     w ← w - η · (‖w‖ / ‖u‖) · u      the trust ratio, 1 if either norm is zero
 
-So each matrix turns by about the same angle η in a step, however large its gradients are next to those of others, and
-the learning rate may grow with the batch: MegaScale (arXiv 2402.15627) trained with 4 times the batch at the same loss.
-Norms and other vectors, which have no weight decay, get the ratio 1, as in the authors' implementation.
+So each matrix turns by about the same angle η in a step, no matter how large its gradients are compared with those of
+other matrices. Therefore the learning rate may grow with the batch: MegaScale (arXiv 2402.15627) trained with 4 times
+the batch at the same loss. Norms and other vectors, which have no weight decay, get the ratio 1, as in the authors'
+implementation.
 
-The norms are those of entire matrices: a slice's would give each rank another ratio, and another training for each layout
-(``whole_weights``). All norms are summed in one collective. u takes the gradient's memory, so a step needs no more
-than AdamW's, but for one weight at a time.
+The norms are those of entire matrices (``whole_weights``). Norms of slices would give each rank a different ratio, so
+the result of a training would depend on its layout. All norms are summed in one collective. u uses the gradient's
+memory, so a step needs only temporary memory for one weight more than a step of AdamW.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Lamb(Optimizer):
     def __init__(self, weights: Mapping[str, nn.Parameter], spec: OptimizerSpec, whole: WholeWeights) -> None:
         super().__init__(weights, spec, whole)
         self._ratios = torch.ones(0)
-        """Of all matrices of the model, in the last update."""
+        """The trust ratios of all matrices of the model in the last update."""
 
     def update(self, groups: list[WeightGroup]) -> None:
         squares = {}

@@ -5,8 +5,9 @@
     O = U Vᵀ of N = U S Vᵀ         approximately: all singular values become about 1
     W ← (1 - η λ) W - 0.2 η √max(rows, columns) · O
 
-So directions that gradients rarely point in move as far as frequent ones. The factor gives updates the root mean square
-of AdamW's (Moonlight, arXiv 2502.16982, section 2.2), so both use one learning rate and one weight decay.
+So weights move as far in directions that are rare among gradients as in frequent ones. The factor gives updates the
+root mean square of AdamW's (Moonlight, arXiv 2502.16982, section 2.2), so both use one learning rate and one weight
+decay.
 
 O is computed by five Newton–Schulz iterations, which need products only, in float32:
 
@@ -14,9 +15,10 @@ O is computed by five Newton–Schulz iterations, which need products only, in f
 
 The constants make small singular values grow fast, 3.4 times in an iteration, and leave all between about 0.7 and 1.2.
 
-O is a function of the entire matrix. With ZeRO 1 and 2 its owner computes it. Tensor ranks, and the ranks that divide its
-rows at ZeRO 3, gather the matrix, and each computes all of O and takes its part (``whole_weights``): that is the same
-arithmetic several times, 15 products of the matrix's sizes per step, which many tokens per step outweigh.
+O is a function of the entire matrix. With ZeRO 1 and 2 its owner computes it. Tensor ranks, and the ranks that divide
+its rows at ZeRO 3, gather the matrix, and each computes all of O and keeps its part (``whole_weights``). They repeat
+the same arithmetic, 15 products of the matrix's sizes per step, which is little compared with the many tokens of a
+step.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ class Muon(Optimizer):
         weight.sub_(self._whole.own_part(name, step), alpha=length)
 
     def _ahead(self, name: str, group: WeightGroup) -> Tensor:
-        """Update the momentum; returns it one step ahead, in the gradient's memory."""
+        """Update the momentum, and return it one step ahead, in the gradient's memory."""
         weight, decay = group.weights[name], self._spec.resolved_momentum
         assert weight.grad is not None
         momentum = self.state[weight]["momentum_buffer"]

@@ -1,4 +1,4 @@
-"""The first tensor with a value that is not finite, over ranks that each hold some of the tensors."""
+"""The first tensor with a value that is not finite, over ranks that each have some of the tensors."""
 
 from __future__ import annotations
 

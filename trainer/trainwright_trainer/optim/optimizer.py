@@ -1,15 +1,16 @@
-"""What the optimizers of float32 weights share.
+"""The base of the optimizers of float32 weights.
 
 A new optimizer touches three files:
 
     contracts.training_spec     its name in ``OptimizerSpec.kind``, its settings if it has any, and what it declares in
                                 ``UPDATE_RULES``
-    here                        a subclass of ``Optimizer``, in a file of its own
+    here                        a subclass of ``Optimizer``, in a separate file
     optim.registry              a line
 
-The planner's memory, checkpoints, ZeRO's shards, and refusals of what it does not support follow from what it declares. It has
-the parts of the weights that this rank updates. One that updates each element independently, such as AdamW, never asks which
-parts they are; one that needs norms of entire weights asks ``WholeWeights`` for them.
+Its declarations determine the planner's memory, checkpoints, ZeRO's shards, and which unsupported combinations are
+refused. An optimizer has the parts of the weights that this rank updates. An optimizer that updates each element
+independently, such as AdamW, does not need to know which parts they are. If an optimizer needs norms of entire weights,
+it calls ``WholeWeights``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from trainwright_trainer.optim.whole_weights import WholeWeights
 
 @dataclass(frozen=True)
 class WeightGroup:
-    """Weights with gradients that one step updates alike."""
+    """Weights with gradients that one step updates in the same way."""
 
     weights: dict[str, nn.Parameter]
     learning_rate: float
@@ -48,7 +49,7 @@ class Optimizer(ABC):
         Args:
             weights: what this rank updates, entire or in part, by canonical name; it may be nothing.
             spec: the optimizer's settings.
-            whole: what all ranks know of the entire weights.
+            whole: sums and matrices of the entire weights, over all ranks.
         """
         self.param_groups = weight_groups(weights, spec)
         self.state: dict[nn.Parameter, dict[str, Tensor]] = {}
@@ -89,7 +90,7 @@ def _with_gradients(group: Mapping[str, Any]) -> WeightGroup:
 
 
 def allocate_state(optimizer: Optimizer | TorchOptimizer, spec: OptimizerSpec) -> None:
-    """Allocate the state that the first step would: so it has the same tensors after any number of steps.
+    """Allocate the state that the first step would allocate, so it has the same tensors after any number of steps.
 
     The number of updates, ``step``, is a tensor on the weight's device, as torch's fused optimizers have it.
     """

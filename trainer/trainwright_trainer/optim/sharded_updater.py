@@ -1,7 +1,7 @@
 """The updater of float32 and bfloat16 runs whose data ranks shard what ``optim.replicated_updater`` copies
 (``parallel.data.zero``).
 
-What an optimizer computes of each element by itself is the same on whichever rank. The gradient norm involves all
+What an optimizer computes for each element independently is the same on every rank. The gradient norm involves all
 elements, and so do the norms that some optimizers take of a weight: they are summed over the ranks that have them
 (``optim.whole_weights``). If every rank has all gradients, the gradient norm equals the replicated run's bit for bit.
 """

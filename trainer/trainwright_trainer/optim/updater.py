@@ -68,7 +68,7 @@ class ReadTensor(Protocol):
 
 
 class Updater(Protocol):
-    """Holds weights, gradients and optimizer; all ranks make every call alike."""
+    """Owns weights, gradients and optimizer; all ranks make the same calls."""
 
     def begin_step(self, learning_rate: float) -> None:
         """Start a step: clear the gradients of the previous one."""

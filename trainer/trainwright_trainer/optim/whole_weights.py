@@ -1,13 +1,13 @@
 """Entire weights, for optimizers that need more than a rank's part of them: sums over their elements, and matrices.
 
-Tensor ranks and ZeRO stage 3 leave a rank a slice of a weight, pipelines and ZeRO stages 1 and 2 some weights and not
-others. A norm is over the entire weight, so each rank adds the squares of its part and all ranks sum them. Every
-element counts once: of equal parts, such as norms that tensor ranks replicate or an embedding that two stages tie, only
-that of the primary rank does (``distributed.shard_spec``), and only that of the rank that writes it to checkpoints. So
-the same rule decides here, for the gradient norm and for checkpoints.
+With tensor parallelism and ZeRO stage 3, a rank has a slice of a weight. With pipelines and ZeRO stages 1 and 2, it has
+only some of the weights. A norm is over the entire weight, so each rank adds the squares of its part and all ranks sum
+them. Every element counts once. Some parts exist on several ranks, such as norms that tensor ranks replicate or an
+embedding that two stages tie. Then only the part of the primary rank counts (``distributed.shard_spec``), and only that
+of the rank that writes it to checkpoints. The gradient norm and checkpoints follow the same rule.
 
-A matrix is gathered from the rows that ZeRO stage 3 left each rank and then from the slices of tensor ranks, and ends on
-all of them.
+A matrix is gathered first from each rank's rows of ZeRO stage 3 and then from the slices of tensor ranks, so all of
+them have it.
 
     N weights of the model, in the order of its forward pass     K values of each
 """
@@ -24,7 +24,7 @@ from trainwright_trainer.distributed.shard_spec import Slice, full_slice
 
 
 class WholeWeights:
-    """The weights of a model of which the ranks of ``axes`` have parts."""
+    """The weights of a model whose parts are on the ranks of ``axes``."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class WholeWeights:
         tensor: Axis,
         rows: Axis | None = None,
     ) -> None:
-        """Create it; all ranks do so alike.
+        """Create it; all ranks must do so in the same way.
 
         Args:
             order: index of every weight of the model.

@@ -1,7 +1,7 @@
-"""Which of torch's kernels computes attention on a GPU.
+"""Choosing which of torch's kernels computes attention on a GPU.
 
-Left to itself, torch takes flash attention first. On Hopper GPUs cuDNN's kernel takes about two thirds of its time (Shah et
-al. 2024, arXiv 2407.08608, figures 5 and 6), so it comes first here, wherever it accepts shape and dtype.
+By default torch prefers flash attention. On Hopper GPUs cuDNN's kernel takes about two thirds of the time (Shah et al.
+2024, arXiv 2407.08608, figures 5 and 6), so it comes first here if it accepts shape and dtype.
 """
 
 from __future__ import annotations

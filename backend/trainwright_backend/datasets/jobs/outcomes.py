@@ -1,7 +1,8 @@
 """Outcomes of jobs that fail, are cancelled, or whose rows were deleted.
 
-Parsing, curating and preparing fail alike. Errors in the data are final and described in a sentence. Errors that may go
-away are retried a few times. A worker that dies costs its job, and three that die in the same job end it.
+Parsing, curating and preparing fail in the same ways. Errors in the data are final and described in a sentence.
+Transient errors are retried a few times. If a worker dies, its job is repeated; if three workers die in the same job,
+the job fails.
 """
 
 from sqlalchemy import select
@@ -33,7 +34,7 @@ def fail_job(database: Database, job: Job, error: str) -> None:
 
 
 def record_failure(database: Database, job: Job, error: Exception) -> None:
-    """Record an error that may go away. The job is retried later, a few times."""
+    """Record a transient error. The job is retried later, a few times."""
     with database.write() as session:
         owner = _owner(session, job.lease)
         if not release(session, job.lease) or owner is None:
@@ -87,7 +88,7 @@ def mark_version_failed(session: Write, version: DatasetVersion, error: str) -> 
 
 
 def send_curation_jobs(session: Write, parsed_file: ParsedFile) -> None:
-    """Send for the versions that wait for a parsed file, which is ready or failed."""
+    """Send messages for the versions that wait for a parsed file that is now ready or failed."""
     waiting = (
         select(DatasetVersion.id)
         .join(DatasetFile, DatasetFile.version_id == DatasetVersion.id)

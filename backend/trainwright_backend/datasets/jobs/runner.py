@@ -1,8 +1,9 @@
 """Running the jobs of one worker process: one at a time, in turns of teams.
 
-Messages of the broker and the worker's own sweep both lead here, so data is prepared while the broker is down. Long jobs
-give way to other teams after a slice of time, between two chunks. Parsing stops and is continued in its team's next turn;
-applying a curation cannot stop without starting over, so others' jobs run in between, except their curations.
+Both the broker's messages and the worker's own sweep call this module, so data is prepared while the broker is down.
+Long jobs give way to other teams after a slice of time, between two chunks. Parsing stops and is continued in its
+team's next turn; applying a curation cannot stop without starting over, so others' jobs run in between, except their
+curations.
 """
 
 import threading
@@ -42,7 +43,7 @@ class JobRunner:
             return taken is not None
 
     def sweep_until_stopped(self) -> None:
-        """Run what is due every few seconds, whether a message came or not."""
+        """Run due jobs every few seconds, with or without a message."""
         while not self._stopping.wait(SWEEP_SECONDS):
             run_logging_errors(self._run_all, "looking for jobs failed", expected=(AppError,))
 
@@ -58,7 +59,7 @@ class JobRunner:
         run_and_record_failure(self._database, self._store, taken.job, give_way, self._stopping.is_set)
 
     def give_way_of(self, taken: TakenJob) -> Callable[[], bool]:
-        """What the job calls between two chunks, and whose result says whether it stops there."""
+        """The job calls this between two chunks; the result says whether the job stops there."""
         others_wait = partial(self._turns.others_wait, taken.team_id)
         if taken.kind is not JobKind.CURATE:
             return Slice(others_wait).is_over

@@ -1,7 +1,7 @@
-"""Whose job a worker runs next: teams take turns, and so do the rows of a team.
+"""Choosing the team whose job a worker runs next: teams take turns, and so do the rows of a team.
 
-So one team's large upload delays the others by one job each, and long jobs give way after a slice of time (`runner`). A
-worker remembers the turns of teams by itself: a restart forgets them, which costs a team one turn at most.
+So one team's large upload delays the others by one job each, and long jobs give way after a slice of time (`runner`).
+Each worker remembers the turns of teams in memory, so after its restart a team loses one turn at most.
 """
 
 from collections.abc import Callable, Collection
@@ -96,7 +96,7 @@ class Slice:
         self._seconds: float | None = None
 
     def is_over(self) -> bool:
-        """Whether to give way; asked after each chunk."""
+        """Whether to give way; called after each chunk."""
         elapsed = monotonic() - self._began
         if self._seconds is None:
             self._seconds = max(SLICE_SECONDS, 2 * elapsed)

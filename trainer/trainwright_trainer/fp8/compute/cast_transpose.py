@@ -1,11 +1,11 @@
 """Cast a matrix to FP8 in both layouts at once: codes by rows for one product, and their transpose for the next.
 
-Tensor cores want the contracted dim of either operand contiguous, so a matrix that enters two products is written twice.
-Left to itself, a compiler fuses the second store into whatever computes the matrix; in a reduction over rows that store
-writes single bytes, one row of the result apart. On GPUs one kernel therefore reads a tile, and writes it in both
-directions (``triton_kernels``); the compiler sees it as one operator. TransformerEngine's takes the amax in the same pass,
-which presupposes delayed scales: with the current amax a scale is known only after a pass, which the compiler adds to the
-kernel that computes the matrix.
+Tensor cores require the contracted dim of both operands to be contiguous, so a matrix that enters two products is
+written twice. By default, a compiler fuses the second store into the kernel that computes the matrix. In a reduction
+over rows, that store writes single bytes, one row of the result apart. On GPUs one kernel therefore reads a tile, and
+writes it in both directions (``triton_kernels``); the compiler sees it as one operator. TransformerEngine's kernel
+takes the amax in the same pass, which requires delayed scales: with the current amax a scale is known only after a
+pass, which the compiler adds to the kernel that computes the matrix.
 
     R rows   C columns
 """

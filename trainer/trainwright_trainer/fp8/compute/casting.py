@@ -6,8 +6,8 @@ serve both products, transposed for the second; with scales by row or block it i
 
     R rows   C columns
 
-Numbers that are not finite must not be lost, but a cast clamps infinity, and amaxes are not checked during
-validation: so if the current amax is not finite, the scale is NaN, and so is everything computed with it.
+Numbers that are not finite must stay visible. But a cast clamps infinity, and amaxes are not checked during validation.
+So if the current amax is not finite, the scale is NaN, and so is everything computed with it.
 
 Rows and blocks: Dettmers et al. 2022 (arXiv 2208.07339), DeepSeek-V3 (arXiv 2412.19437), section 3.3.
 """

@@ -1,4 +1,4 @@
-"""The pass that converts a built model to FP8 matmuls; the model's modules do not know about it.
+"""The pass that converts a built model to FP8 matmuls, without changes to the model's code.
 
 Every module with a parameter is replaced by one with a ``Weight``, of ``linear`` or ``bf16_layers``. FP8 is used for the matrices
 of blocks, except in the first and last blocks that the spec keeps in bfloat16. Embedding, norms and head are

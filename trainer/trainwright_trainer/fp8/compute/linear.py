@@ -9,11 +9,11 @@ a wider format). ``linear.product`` says when each is computed.
 
     M tokens   K features in   N features out
 
-E4M3 has the finer steps, E5M2 the range that gradients need.
+E4M3 has finer steps, and E5M2 has the range that gradients need.
 
-**Casts.** Tensor cores want the contracted dim contiguous, and each matrix is contracted over another dim in each of its two
-products. With one scale per tensor its codes are transposed for the second product; with scales by row or block, which may
-not vary along the contracted dim, it is cast twice (``casting``).
+**Casts.** Tensor cores require the contracted dim to be contiguous, and each matrix is contracted over a different dim
+in each of its two products. With one scale per tensor, its codes are transposed for the second product. Scales by row
+or block may not vary along the contracted dim, so with these it is cast twice (``casting``).
 
     x     once for all layers that read it (``InputCast``)
     W     for each product from the codes that the optimizer stores, or once per step for all (``Weight.operands``)
@@ -26,12 +26,13 @@ the format (``formats.scale_for``). The amax is
     W     that of the master weight, which the optimizer knows when it writes it: no pass over the weight
     dy    as for x
 
-``scaling.AmaxHistory`` reads the amaxes of x and dy after each step and writes the delayed scales; a scale of 0 means that of
-the current amax. The layer only remembers them: x's in a buffer, dy's as the gradient of a *probe*, a scalar that takes no part
-in the computation. So the layer stays a function of its inputs, and a compiler or a recomputation may run it again.
+``scaling.AmaxHistory`` reads the amaxes of x and dy after each step and writes the delayed scales; a scale of 0 means
+that of the current amax. The layer only remembers them: x's in a buffer, dy's as the gradient of a *probe*, a scalar
+that the computation does not use. So the layer stays a function of its inputs, and a compiler or a recomputation may
+run it again.
 
-**Kept for the backward pass**: the codes of x, as dW reads them, one byte per element, shared by the layers that read x. Of W
-nothing, because its stored codes are there; of dy nothing, because it exists only in the backward pass.
+**Saved for the backward pass**: the codes of x, as dW reads them, one byte per element, shared by the layers that read
+x. Nothing is saved of W, because its stored codes remain, nor of dy, which exists only in the backward pass.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Rules of delayed scaling:
     amax not finite             dropped; the tensor's 16 steps start again
     all of the 16 steps zero    the scale stays; current amax if there was none
 
-An amax that is not finite is an overflow that no cast shows, since values are clamped: ``finite`` reports it.
+An amax that is not finite is an overflow that a cast does not show, because it clamps values; ``finite`` reports it.
 
     L layers, in the order of the forward pass   2 input, gradient of the output   H = 16 steps of history
 

@@ -1,15 +1,14 @@
 """Stochastic rounding with noise that is a function of the seed, the step, the weight and the element.
 
-Moving averages and small updates must not be rounded to nearest. An update of 1e-5 on a weight of 0.05 is
-less than half of float16's spacing there, so it would always be lost. A moment in E4M3, whose spacing is 6 to
-12 %, stops changing when one step of its average is smaller than half of that: with β₂ = 0.95 a second moment
-would never fall again. If a number is rounded up with a probability equal to its fraction of the spacing, it
-is right on average, and averages stay correct.
+Moving averages and small updates must not be rounded to nearest. An update of 1e-5 on a weight of 0.05 is less than
+half of float16's spacing there, so it would always be lost. A moment in E4M3, whose spacing is 6 to 12 %, stops
+changing when one step of its average is smaller than half of that: with β₂ = 0.95 a second moment would never fall
+again. If a number is rounded up with a probability equal to its fraction of the spacing, it is exact on average, and
+averages stay correct.
 
-The random bits are a hash of (seed, step, weight, element), not a generator's: there is no state, a resumed
-run rounds alike, and so does one with other shards per rank. One hash gives the noise for a weight's three
-numbers. Arithmetic is in int32, which wraps; everything is element-wise, so a compiler fuses it into the
-update.
+The random bits are a hash of (seed, step, weight, element), and not those of a generator. So there is no state, and a
+resumed run rounds in the same way, also with other shards per rank. One hash gives the noise for a weight's three
+numbers. Arithmetic is in int32, which wraps; everything is element-wise, so a compiler fuses it into the update.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def _uniform(bits: Tensor, count: int) -> Tensor:
 
 
 def stochastic_round(noise: Tensor, scaled: Tensor, dtype: torch.dtype) -> Tensor:
-    """Round to one of the two nearest values of ``dtype``, with probabilities that make the result right on average.
+    """Round to one of the two nearest values of ``dtype``, with probabilities that make the result exact on average.
 
     Args:
         noise: uniform in [0, 1), of the shape of ``scaled``.

@@ -1,6 +1,6 @@
 """Kernels for GPUs, in Triton, which comes with torch's builds for GPUs: nothing else imports it.
 
-Each kernel has a plain form in torch beside its caller, which defines what it computes and serves CPUs.
+Each kernel has a plain form in torch next to its caller, which defines the result and runs on CPUs.
 
     R rows   C columns
 """

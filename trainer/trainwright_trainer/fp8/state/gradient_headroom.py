@@ -1,10 +1,9 @@
 """Headroom μ ≤ 1 keeps a gradient away from the largest code (FP8-LM, section 3.1: automatic scaling).
 
-It is halved when more than 0.001 % of a tensor's values were too large for its scale on any rank, before the
-clamp, and grows back by a factor of two in 1,000 steps. The paper counts codes at the maximum; with scales
-that are powers of two the largest element alone is there in 5 % of the steps, and μ would go to zero for
-small tensors. With the current amax a value is too large only if the amax was not finite, so μ is 1 in a
-healthy run.
+It is halved when more than 0.001 % of a tensor's values were too large for its scale on any rank, before the clamp, and
+doubles in 1,000 steps. The paper counts codes at the maximum; with scales that are powers of two the largest element
+alone is there in 5 % of the steps, and μ would go to zero for small tensors. With the current amax a value is too large
+only if the amax was not finite, so μ is 1 in a healthy run.
 
 For a tensor that is sharded over a tensor axis, values are counted over all of its slices.
 

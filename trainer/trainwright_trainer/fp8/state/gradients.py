@@ -1,4 +1,4 @@
-"""Gradients in FP8: one byte per element to keep and to send (FP8-LM, section 3.1).
+"""Gradients in FP8: one byte per element in memory and on the wire (FP8-LM, section 3.1).
 
 Autograd leaves a gradient on each weight's handle. When the last one of a bucket is complete, the bucket is
 

@@ -9,19 +9,19 @@ Each value is updated in float32 and stored with a new scale, rounded stochastic
 
     m' = β₁ m + (1 - β₁) g        v' = β₂ v + (1 - β₂) g²        w' = (1 - η λ) w - η (m' / c₁) / (√(v' / c₂) + ε)
 
-A new scale must be known before the first value is stored, but its amax only after the last one is computed.
-Rather than computing everything twice, the scale is taken from a bound on the new amax: |m'| ≤ β₁ amax(m) +
-(1 - β₁) amax(g), and likewise for v; a weight changes by at most the learning rate times ``largest_update``.
-Codes are floating-point numbers: a bound that is too large by less than two costs the last of 18 (E4M3) or 40
-(float16) powers of two of range, and no mantissa.
+A new scale must be known before the first value is stored, but its amax only after the last one is computed. Rather
+than computing everything twice, the scale is taken from a bound on the new amax: |m'| ≤ β₁ amax(m) + (1 - β₁) amax(g),
+and similarly for v; a weight changes by at most the learning rate times ``largest_update``. Codes are floating-point
+numbers: a bound that is too large by less than two costs the last of 18 (E4M3) or 40 (float16) powers of two of range,
+and no mantissa.
 
-Exact moments satisfy that bound. Rounded ones may not: an m near the smallest code is rounded to it or to
-zero, while its v is stored precisely. So an update is clamped to what exact moments could cause, and no weight
-jumps because of rounding.
+Exact moments satisfy that bound. Rounded ones may not: an m near the smallest code is rounded to it or to zero, while
+its v is stored precisely. So an update is clamped to the largest one that exact moments can cause, and rounding makes
+no weight jump.
 
-What does not work, and is a test that must fail: masters in E4M3, float16 v without a scale, v in E4M3 with
-one scale per tensor. With a scale per 128 elements E4M3 suffices for v too, if a v above zero never becomes
-zero: if v were lost but m not, the weight would jump by m / ε.
+Tests show that these do not work: masters in E4M3, float16 v without a scale, v in E4M3 with one scale per tensor. With
+a scale per 128 elements E4M3 suffices for v too, if a v above zero never becomes zero: if v were lost but m not, the
+weight would jump by m / ε.
 
 Noise belongs to elements of the entire weight, so a rank with a slice rounds as a rank with the entire weight
 would.
@@ -85,7 +85,7 @@ class StateFormats(NamedTuple):
     """Whether values are rounded stochastically instead of to nearest."""
 
     clamped: bool = True
-    """Whether an update is clamped to what exact moments could cause."""
+    """Whether an update is clamped to the largest one that exact moments can cause."""
 
 
 FLOAT32 = StorageFormat(torch.float32, ScaleGranularity.NOTHING)

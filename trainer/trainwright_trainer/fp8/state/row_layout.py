@@ -1,4 +1,4 @@
-"""Where the elements of all weights are: one after the other, in rows of 128, so that one call processes all of them.
+"""The positions of all weights' elements: one after the other, in rows of 128, so that one call processes all of them.
 
     rows of a tensor    its elements in row-major order; the last row is padded with zeros
     bucket              consecutive tensors, complete at about the same time of the backward pass
@@ -9,7 +9,8 @@ has all rows, and each bucket is padded so that the ranks divide its rows. In a 
 entire tensors, FP8-LM section 3.3) each tensor belongs to one rank, a bucket's tensors are grouped by owner,
 and a rank has the rows of its own tensors, bucket after bucket.
 
-A row is also a block of 128 for scales by block, and the unit in which work is split: no row has two tensors.
+A row is also a block of 128 for scales by block, and the unit in which work is split. So no row has elements of two
+tensors.
 
 With tensor parallelism, a tensor here is the rank's slice of a weight. Buckets, order and
 owners follow from the sizes of the entire weights, so that all ranks of a stage agree on them.

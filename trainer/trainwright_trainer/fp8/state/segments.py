@@ -40,7 +40,7 @@ class Segments:
     def _reduced(self, reduction: Callable[[list[Tensor]], Sequence[Tensor]], of_rows_R: Tensor) -> Tensor:
         found = of_rows_R.new_zeros(self._tensors)
         if self._counts:
-            # One call for all segments, which a GPU parallelizes well however long they are.
+            # One call for all segments, which a GPU parallelizes well for segments of any length.
             segments = list(torch.split(of_rows_R, self._counts))
             found[self._present] = torch.stack(list(reduction(segments)))
         return found

@@ -1,13 +1,12 @@
 """A side stream for work that runs in order while the backward pass continues.
 
-On a GPU it is a CUDA stream: the host enqueues work and continues. On a CPU it is a thread, because gloo's
-collectives and the arithmetic between them block their caller. With one rank there is nothing to wait for,
-and work runs at once.
+On a GPU it is a CUDA stream: the host enqueues work and continues. On a CPU it is a thread, because gloo's collectives
+and the arithmetic between them block their caller. With one rank, no work waits for another rank, so it runs at once.
 
-Collectives on the stream run in the order of submission. So that all ranks agree on it, the caller submits
-the same work in the same order on all ranks, and uses no other collective until ``wait`` has returned. Failed
-work may have skipped a collective, and the next one would match an earlier one of another rank: so nothing
-runs after it.
+Collectives on the stream run in the order of submission. So that all ranks agree on it, the caller submits the same
+work in the same order on all ranks, and uses no other collective until ``wait`` has returned. Failed work may have
+skipped a collective, and the next collective would match an earlier one of another rank. So no work runs after a
+failure.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class FP8Updater:
         """Take over the weights of a converted model.
 
         Args:
-            initial: float32 weights by canonical name, preferably on the CPU: each is moved by itself, and
+            initial: float32 weights by canonical name, preferably on the CPU: each is moved separately, and
                 none is kept. None if a checkpoint is read next.
             formats: overrides those of the spec.
         """
@@ -142,7 +142,7 @@ class FP8Updater:
         self._amax_history.collect(self._mesh.stage)
 
     def grad_norm(self) -> Tensor:
-        """Also infinite if a layer's input or output gradient was: clamped casts would hide it."""
+        """Also infinite if a layer's input or output gradient was infinite, because clamped casts would hide that."""
         return self.gradients.norm(self._amax_history.finite())
 
     def update(self, norm: Tensor) -> None:
