@@ -66,7 +66,7 @@ class UnreachableError(ApiError):
 
 
 class RefusedError(ApiError):
-    """The API refused the call. ``code`` is its fixed word for the reason."""
+    """The API refused the call. ``code`` identifies the reason."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(f"{status} {code}: {detail}")

@@ -1,4 +1,4 @@
-"""Copies of files that share no bytes with the original, made without moving data where the file system can.
+"""Copies of files that are independent of the original, made without moving data if the file system supports it.
 
 A hard link would share the file itself, so writing to one would change the other. File systems such as btrfs and XFS
 clone a file by reference, and separate the two when either is written (FICLONE).

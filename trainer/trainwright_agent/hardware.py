@@ -1,8 +1,8 @@
 """The use of this machine's hardware, measured every few seconds: of the whole node, and of each attempt's ranks.
 
-Every sample costs about a millisecond per hundred processes of the machine. What the driver of a GPU does not report
-(or a machine without NVIDIA's driver) is left out. An attempt's samples are collected until its shipper takes their mean,
-so that a slow step has the mean over all of it, and nothing is measured twice.
+Every sample costs about a millisecond per hundred processes of the machine. Figures that a GPU's driver does not report
+are left out, as are all GPUs of a machine without NVIDIA's driver. An attempt's samples are collected until its shipper
+takes their mean, so that a slow step has the mean over all of it, and nothing is measured twice.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _GONE = (psutil.NoSuchProcess, psutil.AccessDenied)
 
 
 class HardwareMonitor:
-    """Measures the hardware when told to, and keeps the means that are not taken yet.
+    """Measures the hardware when called, and stores the means until they are taken.
 
     Args:
         data: the agent's data folder; the use of its disk is measured.

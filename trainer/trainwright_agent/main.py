@@ -1,7 +1,7 @@
 """The command line of a node's agent: ``trainwright-agent join | run | stop``.
 
-``join`` registers the machine with a one-time token, ``run`` works until it is stopped, ``stop`` stops it.
-Runs survive the agent: each has its own supervisor, and the next agent picks them up.
+``join`` registers the machine with a one-time token, ``run`` works until it is stopped, ``stop`` stops it. Runs
+continue without the agent: each has its own supervisor, and the next agent takes over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the other nodes of a run reach this one."""
+"""The addresses at which the other nodes of a run reach this one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def address_towards(api_url: str) -> str | None:
 
 
 def interface_of(address: str) -> str | None:
-    """Name of the network interface with the IPv4 ``address``, or whatever name resolves to it; None if there is
+    """Name of the network interface with the IPv4 ``address``, which may be given as a host name; None if there is
     none."""
     try:
         wanted = socket.inet_aton(socket.gethostbyname(address))

@@ -1,9 +1,9 @@
 """Finding and killing the processes of an attempt; the boot-time clock and the boot id.
 
-Every process of an attempt carries the *marker* ``TRAINWRIGHT_ATTEMPT=<run>/<claim id>`` in its environment. Process
-groups do not reach all of them (torch starts every rank in its own session) and parents may be gone, so a sweep goes
-by the marker in ``/proc/*/environ``. A sweep ends when two complete scans in a row find nothing: a process may fork
-behind a scan that has already passed its pid.
+Every process of an attempt has the *marker* ``TRAINWRIGHT_ATTEMPT=<run>/<claim id>`` in its environment. Process groups
+do not reach all of them (torch starts every rank in its own session) and parents may be gone, so a sweep searches for
+the marker in ``/proc/*/environ``. A sweep ends when two complete scans in a row find nothing: a process may fork behind
+a scan that has already passed its pid.
 
 Signals are sent through pidfds, so a pid that the kernel has reused is never hit. Nothing here calls ``waitpid(-1)``,
 which would steal the exit codes of ``subprocess``'s children.
@@ -40,7 +40,7 @@ def boot_id() -> str:
 
 
 def die_with_parent(parent: int | None, signum: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel send ``signum`` to this process when the thread that forked it ends.
+    """Let the kernel send ``signum`` to this process when the thread that forked it ends.
 
     Args:
         parent: pid of the expected parent. If the parent is another process, the expected one died before the
@@ -100,7 +100,7 @@ def sweep_once(attempt_marker: str) -> bool:
 
 
 def sweep(attempt_marker: str) -> None:
-    """SIGKILL the attempt's processes until none is left, however long the kernel takes."""
+    """SIGKILL the attempt's processes until none is left, even if the kernel takes long."""
     while not sweep_once(attempt_marker):
         time.sleep(_SCAN_PAUSE_SECONDS)
 

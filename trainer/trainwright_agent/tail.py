@@ -5,8 +5,8 @@ Metrics become columns, which parse twenty times faster than objects; adjacent l
 block. Every other line stays an event and gets its end offset, by which a checkpoint names the events it needs. Logs
 are raw bytes.
 
-This module keeps no state: the file is the spool and the API stores the offset. So sending a chunk again is harmless,
-and a new agent continues at the API's offset.
+This module has no state: the file contains the data, and the API stores the offset. So sending a chunk again is
+harmless, and a new agent continues at the API's offset.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reading files that a trainer can write.
 
-A trainer's folder is not trusted: a symlink in it must not make the agent read or ship a file of the node. So every
-path below such a folder is opened one name at a time with ``O_NOFOLLOW``, and only regular files are read. Names that
-come from files (manifests, event lines) are checked with `contracts.file_names` before use.
+A trainer's folder is not trusted: a symlink in it must not make the agent read or send another file of the node. So
+every path below such a folder is opened one name at a time with ``O_NOFOLLOW``, and only regular files are read. Names
+that come from files (manifests, event lines) are checked with `contracts.file_names` before use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Killing a supervisor that missed its deadline, and everything that it started.
 
-The agent does it, and so does the supervisor's own guard (`supervisor.guard`), in case the agent is dead too. A deadline
-in the past does not prove a hung supervisor: after a suspend, all wake together, and a healthy supervisor needs its grace
-period to end the attempt. So the watchdog counts from its first check after the deadline, and starts over whenever a check comes late.
+The agent does it, and so does the supervisor's own guard (`supervisor.guard`), in case the agent is dead too. A
+deadline in the past does not prove that the supervisor hangs: after a suspend, all processes continue at the same time,
+and a healthy supervisor needs its grace period to end the attempt. So the watchdog counts from its first check after
+the deadline, and starts again after a late check.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Watchdog:
         self._seen: dict[str, tuple[float, float]] = {}
 
     def is_due(self, folder: AttemptFolder) -> bool:
-        """Whether the supervisor has had its time to stop everything. Call it on every pass over the folder."""
+        """Whether the supervisor has had enough time to stop everything. Call it on every pass over the folder."""
         now, deadline = boottime(), folder.deadline()
         if deadline is None or deadline.boot_id != boot_id() or now < deadline.deadline:
             self._seen.pop(folder.claim_id, None)

@@ -12,7 +12,7 @@
         exit.json                       the outcome; no process of the attempt is left
         shipped.json                    checkpoints that the API has committed
 
-A supervisor is alive while it holds its lock: a pid in a file may have been reused, and a process may exist without
+A supervisor is alive while its lock is locked: a pid in a file may have been reused, and a process may exist without
 working. `Condition` lists all conditions of an attempt's folder.
 """
 
@@ -174,7 +174,7 @@ class AttemptFolder:
         return Condition.LOST if supervisor.boot_id == processes.boot_id() else Condition.REBOOTED
 
     def shipped_steps(self) -> set[int]:
-        """Steps of the checkpoints that were committed, or given up after a refusal."""
+        """Steps of the checkpoints that were committed, or abandoned after a refusal."""
         try:
             return set(json.loads((self.path / "shipped.json").read_bytes()))
         except (FileNotFoundError, ValueError):
@@ -242,7 +242,7 @@ class Workspace:
 
 @contextmanager
 def file_lock(path: Path, text: str = "") -> Iterator[None]:
-    """Hold the lock file ``path``; children do not inherit it.
+    """Lock the file ``path``; children do not inherit the lock.
 
     Args:
         path: the lock file.

@@ -1971,7 +1971,7 @@ export interface components {
         AccumulationKind: "bf16" | "fp32";
         /**
          * AllowedSlots
-         * @description Most slots that a node may have, by device; what is left out stays as it is.
+         * @description Most slots that a node may have, by device; omitted devices do not change.
          */
         AllowedSlots: {
             /** Cpu */
@@ -2731,7 +2731,7 @@ export interface components {
         };
         /**
          * EndReport
-         * @description The agent has shipped everything and releases the placement.
+         * @description The agent has sent everything and releases the placement.
          */
         EndReport: {
             /** Claim Id */
@@ -3197,7 +3197,7 @@ export interface components {
             role: components["schemas"]["Role"];
             /**
              * Warning
-             * @description That the link works on the server's own machine only, and what to do about it.
+             * @description A warning that the link works on the server's own machine only, and what to do about it.
              */
             warning?: string | null;
         };
@@ -3245,7 +3245,8 @@ export interface components {
             peak?: components["schemas"]["Peak"] | null;
             /**
              * Rendezvous
-             * @description ``host:port`` on the node with rank 0 where the launchers of several nodes meet. The supervisor writes it.
+             * @description ``host:port`` of the rendezvous of several nodes' launchers, on the node with rank 0. The supervisor writes
+             *     it.
              */
             rendezvous?: string | null;
             resume?: components["schemas"]["ResumePoint"] | null;
@@ -3314,13 +3315,13 @@ export interface components {
             token: string;
             /**
              * Warning
-             * @description That only the server's own machine reaches this address, or that an online node has this name; and what follows.
+             * @description A warning that only the server's own machine reaches this address, or that an online node has this name.
              */
             warning?: string | null;
         };
         /**
          * KeyScope
-         * @description What an API key may do of what its owner may do. Each scope includes the one before.
+         * @description The part of its owner's rights that an API key has. Each scope includes the previous one.
          * @enum {string}
          */
         KeyScope: "read" | "submit" | "manage";
@@ -3362,7 +3363,7 @@ export interface components {
             file: string;
             /**
              * Node
-             * @description The node of the rank that wrote it; empty if it is no rank's, or its node was never recorded.
+             * @description The node of the rank that wrote it; empty if no rank wrote it, or its node was never recorded.
              */
             node?: string | null;
         };
@@ -3399,14 +3400,14 @@ export interface components {
         LogMatches: {
             /**
              * End
-             * @description The whole log was looked at.
+             * @description The whole log was searched.
              */
             end: boolean;
             /** Lines */
             lines: components["schemas"]["LogLine"][];
             /**
              * Searched To
-             * @description The last line that was looked at: pass it as `after_line` to continue.
+             * @description The last line that was searched: pass it as `after_line` to continue.
              */
             searched_to: number;
         };
@@ -3682,7 +3683,8 @@ export interface components {
             rope_theta: number;
             /**
              * Sliding Window
-             * @description Tokens that a token attends to, itself and those just before it (Mistral, Gemma). Empty: all before it.
+             * @description Number of tokens that a token attends to, including itself and those just before it (Mistral, Gemma). Empty: all
+             *     before it.
              */
             sliding_window?: number | null;
             /**
@@ -3787,7 +3789,7 @@ export interface components {
         NewKey: {
             /**
              * Lifetime Days
-             * @description After so many days the key expires. Null: never.
+             * @description Days after which the key expires. Null: never.
              */
             lifetime_days?: number | null;
             /** Name */
@@ -3887,7 +3889,7 @@ export interface components {
              * @default []
              */
             failures: components["schemas"]["NodeFailure"][];
-            /** @description Present use; empty while the node is offline, and from agents that do not measure it. */
+            /** @description Current use; empty while the node is offline, and from agents that do not measure it. */
             hardware?: components["schemas"]["HardwareUse"] | null;
             /** Id */
             id: string;
@@ -3929,7 +3931,7 @@ export interface components {
         };
         /**
          * NodeEdit
-         * @description A change of a node; what is left out stays as it is.
+         * @description A change of a node; omitted fields do not change.
          */
         NodeEdit: {
             allowed_slots?: components["schemas"]["AllowedSlots"] | null;
@@ -3943,7 +3945,7 @@ export interface components {
         };
         /**
          * NodeFailure
-         * @description A failure of a node, as opposed to one of a run.
+         * @description A failure of a node, not of a run.
          */
         NodeFailure: {
             code: components["schemas"]["EndCode"];
@@ -4024,7 +4026,7 @@ export interface components {
         Operation: "all_reduce" | "all_gather" | "reduce_scatter" | "all_to_all" | "broadcast" | "reduce";
         /**
          * OptimizerSpec
-         * @description The update rule, and what it updates how much.
+         * @description The update rule and its settings.
          */
         OptimizerSpec: {
             /**
@@ -4324,7 +4326,7 @@ export interface components {
             message: string;
             /**
              * Part
-             * @description `broker`, `worker`, `agent`, `api`, or `hints broker` and `tasks broker` where these are two.
+             * @description `broker`, `worker`, `agent`, `api`, or `hints broker` and `tasks broker` if there are two brokers.
              */
             part: string;
         };
@@ -4620,7 +4622,7 @@ export interface components {
             name: string;
             /**
              * Problem
-             * @description Why the file cannot be read at all, and what to do about it.
+             * @description Why the file cannot be read, and what to do about it.
              */
             problem?: string | null;
             /**
@@ -4703,12 +4705,13 @@ export interface components {
         };
         /**
          * QueueOrder
-         * @description A new order of some waiting runs, which are all of one priority. They share out the places that they have.
+         * @description A new order of some waiting runs, which all have the same priority. They exchange their places among
+         *     themselves.
          */
         QueueOrder: {
             /**
              * Runs
-             * @description Ids, the one to start first at the beginning.
+             * @description Ids, in the order in which the runs should start.
              */
             runs: string[];
         };
@@ -4723,7 +4726,7 @@ export interface components {
             device: string;
             /**
              * Expected Start
-             * @description By the time that the runs before it are expected to take. Null: that is not known.
+             * @description From the expected duration of the runs before it. Null: not known.
              */
             expected_start?: string | null;
             /** Id */
@@ -4744,7 +4747,7 @@ export interface components {
             /**
              * Queued
              * Format: date-time
-             * @description Since when it waits.
+             * @description When it started to wait.
              */
             queued: string;
             /**
@@ -4767,7 +4770,7 @@ export interface components {
             device: string;
             /**
              * Joined
-             * @description Slots of this type on the joined nodes, whichever team uses them. Null in a list of teams.
+             * @description Slots of this type on the joined nodes, used by any team or free. Null in a list of teams.
              */
             joined?: number | null;
             /** Limit */
@@ -4857,7 +4860,7 @@ export interface components {
             name: string;
             /**
              * Problems
-             * @description What this version considers invalid in it.
+             * @description The parts that this version considers invalid.
              * @default []
              */
             problems: components["schemas"]["Problem"][];
@@ -4903,7 +4906,7 @@ export interface components {
             fence: number;
             /**
              * Peer
-             * @description ``host:port`` at which this node could hold the rendezvous. Sent once its files are fetched; with several nodes
+             * @description ``host:port`` at which this node can host the rendezvous. Sent once its files are fetched; with several nodes
              *     only.
              */
             peer?: string | null;
@@ -4933,7 +4936,7 @@ export interface components {
             rank_stopped: boolean;
             /**
              * Rendezvous
-             * @description Where the launchers of a run on several nodes meet; empty until all nodes are ready.
+             * @description The rendezvous address of the launchers of a run on several nodes; empty until all nodes are ready.
              */
             rendezvous?: string | null;
             timers: components["schemas"]["Timers"];
@@ -5133,7 +5136,7 @@ export interface components {
             summary: components["schemas"]["RunSummary"];
             /**
              * Suspect Seconds
-             * @description How long the run's node has not responded, if longer than 30 s. It is only displayed.
+             * @description How long the run's node has not responded, if longer than 30 s. It is only for display.
              */
             suspect_seconds?: number | null;
             /**
@@ -5151,14 +5154,14 @@ export interface components {
         RunAction: "cancel" | "pause" | "resume" | "delete" | "tag" | "untag";
         /**
          * RunEdit
-         * @description Changes name, tags, notes or priority of a run. Fields that are left out stay as they are.
+         * @description Changes name, tags, notes or priority of a run. Omitted fields do not change.
          */
         RunEdit: {
             /** Name */
             name?: string | null;
             /** Notes */
             notes?: string | null;
-            /** @description Editors can give `low` and `normal`, owners also `high`. It counts while the run waits. */
+            /** @description Editors can assign `low` and `normal`, owners also `high`. It counts while the run waits. */
             priority?: components["schemas"]["Priority"] | null;
             /** Tags */
             tags?: string[] | null;
@@ -5324,7 +5327,7 @@ export interface components {
         };
         /**
          * RunMove
-         * @description The node that a run is to leave.
+         * @description The node that a run must leave.
          */
         RunMove: {
             /**
@@ -5604,7 +5607,7 @@ export interface components {
             attempt: number;
             /**
              * Bf16 Peak Name
-             * @description In an FP8 run, what `bf16_mfu` is a fraction of.
+             * @description In an FP8 run, the peak of which `bf16_mfu` is a fraction.
              */
             bf16_peak_name?: string | null;
             /**
@@ -5614,7 +5617,7 @@ export interface components {
             mfu_unknown?: string | null;
             /**
              * Peak Name
-             * @description What MFU is a fraction of.
+             * @description The peak of which MFU is a fraction.
              */
             peak_name?: string | null;
             /**
@@ -5910,7 +5913,7 @@ export interface components {
             created: string;
             /**
              * Current
-             * @description Whether it is the one that asks.
+             * @description Whether it is the one that sent this request.
              */
             current: boolean;
             /**
@@ -5952,7 +5955,7 @@ export interface components {
             valid: boolean;
             /**
              * Warnings
-             * @description What a valid run would lack: its validation split is shorter than one sequence.
+             * @description A warning about a valid spec: its validation split is shorter than one sequence.
              * @default []
              */
             warnings: string[];
@@ -6118,7 +6121,7 @@ export interface components {
         TextDocuments: "file" | "blank_line";
         /**
          * Timers
-         * @description Timers of the protocol. The API sets them; claims and renewals carry them to agents.
+         * @description Timers of the protocol. The API defines them and sends them in its replies to claims and renewals.
          */
         Timers: {
             /**
@@ -6393,7 +6396,7 @@ export interface components {
         };
         /**
          * Verdict
-         * @description What happens to a stopping run: it is retried, paused, failed or cancelled. Weakest first.
+         * @description What happens to a stopping run: it is retried, moved, paused, failed or cancelled. Weakest first.
          * @enum {string}
          */
         Verdict: "retry" | "move" | "pause" | "fail" | "cancel";
@@ -6404,7 +6407,7 @@ export interface components {
         VersionState: "waiting" | "reading" | "ready" | "failed";
         /**
          * WhatIf
-         * @description The plan of a run on GPUs that no node has to have.
+         * @description The plan of a run on GPUs that need not exist on any node.
          */
         WhatIf: {
             /**

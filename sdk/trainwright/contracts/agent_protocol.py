@@ -1,7 +1,7 @@
 """Messages between agents, supervisors and the API. See docs/lifecycle.md for the protocol.
 
-All routes are below ``/api/v1/agent``; the node token is a bearer token. Every message that writes to a run carries the fence
-of its attempt, and gets 409 ``stale_fence`` if that is not the newest fence of the run.
+All routes start with ``/api/v1/agent``; the node token is a bearer token. Every message that writes to a run has the
+fence of its attempt, and gets 409 ``stale_fence`` if that is not the newest fence of the run.
 
 ========  =====================================  ====================================================
 method    path                                   body → answer
@@ -70,7 +70,7 @@ FENCING_SLACK_SECONDS = 15.0
 
 
 class Timers(Envelope):
-    """Timers of the protocol. The API sets them; claims and renewals carry them to agents."""
+    """Timers of the protocol. The API defines them and sends them in its replies to claims and renewals."""
 
     heartbeat_seconds: float = Field(default=10.0, gt=0)
     renewal_seconds: float = Field(default=10.0, gt=0)
@@ -329,7 +329,7 @@ class Renewal(Envelope):
     fence: int
     phase: Phase
     peer: Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,253}:[0-9]{1,5}$")] | None = None
-    """``host:port`` at which this node could hold the rendezvous. Sent once its files are fetched; with several nodes
+    """``host:port`` at which this node can host the rendezvous. Sent once its files are fetched; with several nodes
     only."""
 
     progress: str = ""
@@ -355,7 +355,7 @@ class RenewalReply(Envelope):
     order: RenewalOrder
     timers: Timers
     rendezvous: str | None = None
-    """Where the launchers of a run on several nodes meet; empty until all nodes are ready."""
+    """The rendezvous address of the launchers of a run on several nodes; empty until all nodes are ready."""
 
     rank_stopped: bool = False
     """Whether a node of the run reports that a rank's process is stopped. All other ranks wait for it."""
@@ -473,7 +473,7 @@ class ExportJob(Envelope):
 
 
 class EndReport(Report):
-    """The agent has shipped everything and releases the placement."""
+    """The agent has sent everything and releases the placement."""
 
     claim_id: str
     fence: int

@@ -1,11 +1,12 @@
-"""The parts of a transformer block, and what follows from each for trainer and planner: declared once.
+"""The parts of a transformer block, and their properties for trainer and planner, declared once.
 
-The trainer shards, initializes, casts and exports weights by what is said here. The planner derives from it the number of
-weights, FLOPs, and the memory of weights and activations. A new variant of attention touches four files:
+The trainer shards, initializes, casts and exports weights according to these declarations. The planner derives from
+them the number of weights, FLOPs, and the memory of weights and activations. A new variant of attention touches four
+files:
 
     contracts.model_spec           its name in ``ModelSpec.attention``, and its settings if it has any
     here                           its entry in ``ATTENTIONS``
-    trainwright_trainer.model      its module, in a file of its own, and a line of ``attention_registry``
+    trainwright_trainer.model      its module, in a separate file, and a line of ``attention_registry``
 
 A weight of the same name is the same in all variants.
 
@@ -31,8 +32,8 @@ class BlockWeight:
     """Its name below a layer in Hugging Face's layout."""
 
     shard_dim: int | None = None
-    """The dim that tensor ranks split. None: each has all of it, and they sum its gradients, as each computes some of the
-    heads, or of the tokens."""
+    """The dim that tensor ranks split. None: each rank has the entire weight, and they sum its gradients, because each
+    computes some of the heads or of the tokens."""
 
     is_linear: bool = False
     """Whether it is the matrix (features out, features in) of a linear layer: FP8 runs cast it."""
@@ -69,7 +70,7 @@ MINISTRAL = HuggingFace(
 
 
 def _llama_like(model: ModelSpec) -> HuggingFace:
-    """All three compute the same but for windows: none, in all layers, in some layers."""
+    """All three compute the same except for windows: none, in all layers, in some layers."""
     if model.sliding_window is None:
         return LLAMA
     return MISTRAL if model.sliding_window_pattern is None else MINISTRAL
@@ -86,24 +87,24 @@ class AttentionPart:
     """FLOPs per token of the forward pass between its linear layers, for a number of keys per query (``mean_keys``)."""
 
     saved_values: Callable[[ModelSpec], int]
-    """Values per token that wait for the backward pass, in the dtype of activations: results of its linear layers but the
-    last, and what follows from them. Inputs of linear layers count only where they are not among these."""
+    """Values per token that are saved for the backward pass, in the dtype of activations: results of its linear layers
+    except the last, and results computed from them. Inputs of linear layers count only if they are not among these."""
 
     saved_float32: Callable[[ModelSpec], int]
-    """Values per token that wait in float32, whatever the dtype of activations."""
+    """Values per token that are saved in float32, for any dtype of activations."""
 
     selective_values: Callable[[ModelSpec], int]
     """``saved_values`` if only results of matmuls and attention are saved (`memory.recompute` `selective`)."""
 
     excludes: tuple[Combination, ...] = ()
-    """Choices that it does not work with. ``choice`` completes "attention … with"."""
+    """Choices that it excludes. ``choice`` completes "attention … with"."""
 
     unsharded_inputs: Callable[[ModelSpec], int] = lambda m: 0
-    """Values per token of inputs of its linear layers, besides its own input, that each tensor rank has entire. They wait in the
-    dtype of activations, in FP8 runs as codes."""
+    """Values per token of inputs of its linear layers, other than its own input, that each tensor rank has in full.
+    They are saved in the dtype of activations, in FP8 runs as codes."""
 
     unsharded_float32: Callable[[ModelSpec], int] = lambda m: 0
-    """Values per token that wait in float32, entire on each tensor rank."""
+    """Values per token that are saved in float32, in full on each tensor rank."""
 
     hugging_face: Callable[[ModelSpec], HuggingFace | None] = _llama_like
     """None: no class of `transformers` computes the same."""
@@ -213,8 +214,9 @@ def mixing_flops(model: ModelSpec, layer: int, tokens: int) -> float:
 def mean_keys(window: int | None, tokens: int) -> float:
     """Keys per query that are counted, in sequences of ``tokens``.
 
-    Without a window all of them: the half that a causal mask makes superfluous is not subtracted (PaLM, appendix B). In a
-    window of w tokens, the mean of what queries attend to: the first has one key, from the w-th on each has w.
+    Without a window, all of them: the half that a causal mask excludes is not subtracted (PaLM, appendix B). In a
+    window of w tokens, the mean number of keys of a query: the first query has one key, and from the w-th on each has
+    w.
     """
     if window is None or window >= tokens:
         return tokens
@@ -232,7 +234,7 @@ def norm_count(model: ModelSpec) -> int:
 
 
 def linear_size(model: ModelSpec) -> int:
-    """Elements of the matrices of a block's linear layers, which each token is multiplied by."""
+    """Elements of the matrices of a block's linear layers, by which each token is multiplied."""
     return sum(weight.size(model) for weight in block_weights(model).values() if weight.is_linear)
 
 

@@ -80,7 +80,7 @@ class CheckpointManifest(Envelope):
     kind: CheckpointKind
     step: int
     files: list[FileEntry]
-    """Every file but the manifest itself."""
+    """Every file except the manifest itself."""
 
     config_digest: str
     """SHA-256 of the RunSpec's sections that shape the state."""

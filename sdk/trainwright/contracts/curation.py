@@ -1,7 +1,7 @@
 """Curation of a dataset version: how its files become documents, and which documents are kept. Data, never code.
 
-A version consists of its files and its curation, and neither changes: another curation makes another version. Users can see
-what a curation would keep before they apply it (`api.CurationCounts`).
+A version consists of its files and its curation, and neither changes: a different curation makes a new version. Users
+can see what a curation would keep before they apply it (`api.CurationCounts`).
 """
 
 from __future__ import annotations

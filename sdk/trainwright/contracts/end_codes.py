@@ -1,4 +1,4 @@
-"""Why an attempt or a run ended, what the platform does about it, and the sentence that users read."""
+"""The reasons why an attempt or a run ended, what the platform does about each, and the sentence that users read."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class EndClass(StrEnum):
     LEASE_EXPIRED = "lease_expired"
     """The node stopped responding: the 10th time in a row the run fails as `unreachable`."""
     DIVERGED = "diverged"
-    """The run goes back to its newest checkpoint and skips the data read since. It fails if it has no checkpoint, and the
-    2nd time in a row."""
+    """The run resumes from its newest checkpoint and skips the data read since. It fails if it has no checkpoint, and
+    the 2nd time in a row."""
     RETRYABLE = "retryable"
     """Anything else: the 3rd time in a row the run fails with this reason."""
 

@@ -1,6 +1,7 @@
-"""What loads the export of a model: a class of `transformers`, or the plain PyTorch file that comes with the export.
+"""The code that loads the export of a model: a class of `transformers`, or the plain PyTorch file that comes with the
+export.
 
-Known before a run starts: the plan of a run says it.
+It is known before a run starts, so the run's plan names it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ PLAIN = HuggingFace("TrainwrightForCausalLM", "trainwright")
 """No class of `transformers`: ``PLAIN_FILE`` reads the export."""
 
 PLAIN_FILE = "model.py"
-"""It needs torch and safetensors, and nothing of ours."""
+"""It needs torch and safetensors, and none of our packages."""
 
 _UNKNOWN_TO_TRANSFORMERS = {
     "attention": {"localized_filtering": "no class has localized filtering attention"},

@@ -17,7 +17,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def broken_upload_rule(name: str) -> str | None:
-    """The rule that the name of an uploaded file breaks, as a sentence; None if it is good.
+    """The rule that the name of an uploaded file breaks, as a sentence; None if it breaks none.
 
     Args:
         name: the file's name, as its owner calls it, folders included: `a.jsonl` or `train/a.jsonl`. It is never a path on

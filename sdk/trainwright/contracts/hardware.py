@@ -16,7 +16,7 @@ LARGEST_MEMORY_BYTES = 2**50
 LARGEST_DISK_BYTES = 2**60
 
 RANK_PROCESS_PREFIX = "tw-rank-"
-"""The name of a rank's process, before its number: by it an agent tells ranks apart, and people do in `top`."""
+"""The name of a rank's process, before its number. An agent distinguishes ranks by it, and people do in `top`."""
 
 SlotIndex = Annotated[int, Field(ge=0, lt=MOST_SLOTS)]
 MemoryBytes = Annotated[int, Field(ge=0, le=LARGEST_MEMORY_BYTES)]

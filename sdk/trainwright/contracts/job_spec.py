@@ -1,7 +1,7 @@
 """JobSpec: everything that an attempt needs, in the ``job.json`` that the trainer is started with.
 
-Paths are relative to the folder of ``job.json``, so the writer of the file need not know where it will be. The trainer
-reads this folder and writes to ``out/``; it communicates by files and signals only.
+Paths are relative to the folder of ``job.json``, so the writer of the file need not know the folder. The trainer reads
+this folder and writes to ``out/``; it communicates by files and signals only.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class JobSpec(Strict):
     """This node's position among them. Its first rank is ``node_rank`` × slots."""
 
     rendezvous: str | None = None
-    """``host:port`` on the node with rank 0 where the launchers of several nodes meet. The supervisor writes it."""
+    """``host:port`` of the rendezvous of several nodes' launchers, on the node with rank 0. The supervisor writes
+    it."""
 
     interface: str | None = None
     """Network interface through which the ranks of several nodes communicate. The supervisor writes it."""

@@ -203,7 +203,7 @@ _COMBINATIONS = (
 
 
 def _of_attentions() -> Iterator[Combination]:
-    """What each variant of attention excludes."""
+    """The choices that each variant of attention excludes."""
     for kind, attention in ATTENTIONS.items():
         for rule in attention.excludes:
             choice = f"model.attention {kind} with {rule.choice}"

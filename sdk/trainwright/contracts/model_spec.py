@@ -29,7 +29,8 @@ class ModelSpec(Strict):
     two convolutions, which mix each token with the two before it."""
 
     sliding_window: int | None = Field(default=None, ge=1, le=1_048_576)
-    """Tokens that a token attends to, itself and those just before it (Mistral, Gemma). Empty: all before it."""
+    """Number of tokens that a token attends to, including itself and those just before it (Mistral, Gemma). Empty: all
+    before it."""
 
     sliding_window_pattern: int | None = Field(default=None, ge=2, le=1_000)
     """Every n-th layer attends to all tokens before it, the others to their window. Empty: all layers have the window."""
@@ -59,7 +60,7 @@ class ModelSpec(Strict):
     @model_validator(mode="after")
     def _shapes_fit(self) -> Self:
         if self.width % self.heads:
-            # With a head_size of its own the network would be sound, but transformers refuses its export.
+            # With a separate head_size the network would work, but transformers refuses its export.
             raise field_error(
                 "width", self.width, f"is not a multiple of heads {self.heads}: change one of them"
             )

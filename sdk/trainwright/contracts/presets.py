@@ -1,7 +1,7 @@
 """Named model sizes. A preset fills the model section, and each of its values can be changed.
 
-A published model is one entry of ``PUBLISHED``, with the parameters that its authors published. It is here if the trainer
-computes the same network: every option that it needs exists.
+A published model is one entry of ``PUBLISHED``, with the parameters that its authors published. Only models that the
+trainer computes exactly are here: every option that they need exists.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class RunState(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What happens to a stopping run: it is retried, paused, failed or cancelled. Weakest first."""
+    """What happens to a stopping run: it is retried, moved, paused, failed or cancelled. Weakest first."""
 
     RETRY = "retry"
     MOVE = "move"
@@ -42,7 +42,7 @@ FINAL = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
 WITHOUT_TRAINER = frozenset({RunState.QUEUED, RunState.RETRY_WAIT, RunState.PAUSED}) | FINAL
 """States in which the run is not on a node."""
 ADVANCING = (RunState.QUEUED, RunState.LEASED, RunState.STARTING, RunState.RUNNING, RunState.COMPLETING)
-"""The states of an undisturbed run, in order, before it succeeds."""
+"""The states of a run without interruptions, in order, before it succeeds."""
 
 SAVING_VERDICTS = frozenset({Verdict.MOVE, Verdict.PAUSE})
 """Verdicts of runs that save before they stop."""
@@ -68,5 +68,5 @@ MOVES: dict[RunState, frozenset[RunState]] = {
     RunState.FAILED: frozenset(),
     RunState.CANCELLED: frozenset(),
 }
-"""Allowed moves. ``starting → completing`` is a claim that only exports: nothing is left to train. ``stopping → succeeded`` is
-a run that finished before the request to pause reached it."""
+"""Allowed moves. ``starting → completing`` is a claim that only exports: nothing is left to train. ``stopping →
+succeeded`` is a run that finished before the request to pause arrived."""

@@ -298,8 +298,9 @@ SERIES: tuple[SeriesInfo, ...] = (
         derived=True,
     ),
 )
-"""Every trainer writes all but the derived ones and those of the hardware, in FP8 runs those with ``fp8_only`` too. The FP8
-series but ``skipped_steps`` are measured every few steps. Agents measure the hardware's; those of GPUs only exist on GPUs."""
+"""Every trainer writes all series except derived ones and those of the hardware; those with ``fp8_only`` only in FP8
+runs. The FP8 series except ``skipped_steps`` are measured every few steps. Agents measure the hardware. Series of GPUs
+exist only on GPUs."""
 
 FAMILIES: tuple[SeriesFamily, ...] = (
     SeriesFamily(
@@ -404,7 +405,7 @@ FAMILIES: tuple[SeriesFamily, ...] = (
 )
 
 RENAMED_SERIES = {"fp8_flushed": "fp8_underflow"}
-"""Names that older trainers write and older clients request, and today's."""
+"""Names that older trainers write and older clients request, and the current names."""
 
 STORED_SERIES = tuple(info.name for info in SERIES if not info.derived)
 FP8_SERIES = frozenset(info.name for info in SERIES if info.fp8_only)
@@ -418,5 +419,5 @@ def unit_of(name: str) -> str:
 
 
 def current_name(name: str) -> str:
-    """Today's name of a series."""
+    """The current name of a series."""
     return RENAMED_SERIES.get(name, name)

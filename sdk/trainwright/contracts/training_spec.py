@@ -26,16 +26,16 @@ class BatchSpec(Strict):
 
 @dataclass(frozen=True)
 class UpdateRule:
-    """What trainer and planner need to know of an optimizer, declared once."""
+    """The properties of an optimizer for trainer and planner, declared once."""
 
     states: tuple[str, ...]
-    """What it keeps of each weight, under torch's names. Each state has the weight's shape."""
+    """The states of each weight, under torch's names. Each state has the weight's shape."""
 
     block_matrix_states: tuple[str, ...] | None = None
-    """What it keeps of the matrices of blocks, if that is something else."""
+    """The states of the matrices of blocks, if they differ."""
 
     in_fp8: bool = False
-    """Whether it has a form for FP8 runs, which keep weights and states in few bits (``fp8.state.optimizer``)."""
+    """Whether it has a form for FP8 runs, which store weights and states in few bits (``fp8.state.optimizer``)."""
 
     on_deepspeed: bool = False
     """Whether DeepSpeed's engine can use it, as a torch class that updates the engine's shards (``deepspeed_engine``)."""
@@ -50,7 +50,7 @@ UPDATE_RULES: dict[str, UpdateRule] = {
 
 
 class OptimizerSpec(Strict):
-    """The update rule, and what it updates how much."""
+    """The update rule and its settings."""
 
     kind: Literal["adamw", "lamb", "muon"] = "adamw"
     """The update rule: `adamw`; `lamb` moves each matrix by its norm, for large batches; `muon` orthogonalizes the updates of matrices in blocks, and is `adamw` for the rest."""
@@ -86,11 +86,11 @@ class OptimizerSpec(Strict):
 
     @property
     def states(self) -> tuple[str, ...]:
-        """The states that are kept of each weight, or at least of each that is no matrix of a block."""
+        """The states of each weight, or at least of each that is not a matrix of a block."""
         return UPDATE_RULES[self.kind].states
 
     def states_of(self, weight: str, dims: int) -> tuple[str, ...]:
-        """The states that are kept of a weight, by its canonical name and number of dims."""
+        """The states of a weight, by its canonical name and number of dims."""
         rule = UPDATE_RULES[self.kind]
         if rule.block_matrix_states is not None and is_block_matrix(weight, dims):
             return rule.block_matrix_states

@@ -134,8 +134,8 @@ def _products(model: ModelSpec, mode: BlockMode) -> float:
 
 
 def _factors(weights: Sequence[BlockWeight], model: ModelSpec, mode: BlockMode) -> float:
-    """Values per token that the weight gradients of linear layers need: the gradient of each output, the input that several
-    read once, and other inputs. What a sharded dim belongs to is sharded too.
+    """Values per token that the weight gradients of linear layers need: the gradient of each output, one copy of the
+    input that several layers read, and other inputs. Values with a sharded dim are sharded too.
     """
     linear = [weight for weight in weights if weight.is_linear]
     total = 0.0

@@ -1,6 +1,6 @@
-"""Whether the blocks of a run are compiled, according to its spec: one rule for the trainer and the planner.
+"""The rule for whether the blocks of a run are compiled, for the trainer and the planner. It depends only on the spec.
 
-The rule does not know whether the node has a compiler; the trainer checks that when it starts.
+The rule does not check whether the node has a compiler; the trainer does when it starts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Parameters and FLOPs of a decoder in closed form, for trainer, backend and planner.
 
-A product with a matrix of n elements costs 2·n FLOPs per token forward and twice that backward: 6·n. Attention over T tokens
-costs 4·(heads · head size)·T forward, 12 with the backward pass, in each layer. The half that a causal mask makes superfluous
-is not subtracted (PaLM, appendix B), so that figures are comparable with published ones. A layer with a sliding window counts
-the mean number of its keys instead of T (``contracts.block_parts``).
+A product with a matrix of n elements costs 2·n FLOPs per token forward and twice that backward: 6·n. Attention over T
+tokens costs 4·(heads · head size)·T forward, 12 with the backward pass, in each layer. The half that a causal mask
+excludes is not subtracted (PaLM, appendix B), so figures are comparable with published ones. A layer with a sliding
+window counts the mean number of its keys instead of T (``contracts.block_parts``).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Bytes per parameter (weights + gradients + optimizer):
     FP8 O1              4 + 1 + 8      E4M3 gradients; float32 master weights and moments (FP8-LM, section 3)
     FP8 O2              2 + 1 + 3      float16 master weights, moments in E4M3 and float16; with blocks of 128 both in E4M3
     FP8 O3              O2 ÷ data + 1  the state of each tensor on one rank, an E4M3 copy on all ranks
-    DeepSpeed           4 + 4 + 8      everything in float32, whatever the precision of products. ZeRO 1, 2, 3 add master
+    DeepSpeed           4 + 4 + 8      everything in float32, for any precision of products. ZeRO 1, 2, 3 add master
                                        weights, 4, sharded like the moments, and a bucket of 2 GB, even for small models
 
 If entire tensors are assigned to ranks (ZeRO 1 and 2, O3), ranks differ, and the figure is for the fullest rank. Only tensors
@@ -67,7 +67,7 @@ weights that are not used again within 10⁹ elements (``max_reuse_distance``), 
 
 
 class WeightSize(NamedTuple):
-    """What the planner knows of a weight."""
+    """A weight as the planner sees it."""
 
     elements: int
     states: int = 0

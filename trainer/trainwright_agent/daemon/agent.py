@@ -1,7 +1,7 @@
 """The agent: sends heartbeats, claims the runs placed on the node, and reconciles every attempt's folder.
 
 All its state is in the data folder, so it may be killed at any instruction: the next agent inspects each folder
-(`workspace.Condition`) and does what is left to do. It has three loops:
+(`workspace.Condition`) and does the remaining work. It has three loops:
 
 - the *heartbeat loop*, a thread: heartbeats, claims, starting supervisors; it may block for seconds on a slow API;
 - the *reconcile loop*, the main thread: visits the folders at least once a second without waiting for the network,
@@ -57,7 +57,7 @@ _LONGEST_TICK_SECONDS = 1.0
 _SHORTEST_TICK_SECONDS = 0.05
 _SAMPLES_PER_HEARTBEAT = 2
 _PEAK_SECONDS = 600.0
-"""Between two measurements of the CPU's peak."""
+"""Time between two measurements of the CPU's peak."""
 
 
 class Agent:
@@ -82,7 +82,7 @@ class Agent:
         self._inventory: Inventory | None = None
         self._reported_inventory: Inventory | None = None
         self._faster_runs: SimpleQueue[Peak] = SimpleQueue()
-        """What runs computed per CPU slot, if it was more than the measured peak; filled by shippers."""
+        """FLOP/s per CPU slot of runs that exceeded the measured peak; shippers write it."""
         self._next_peak = 0.0
         """When the CPU's peak may be measured again, in seconds of ``time.monotonic``."""
         self._hardware = HardwareMonitor(data)
@@ -141,7 +141,7 @@ class Agent:
         self._improve_peak(inventory)
 
     def _improve_peak(self, inventory: Inventory) -> None:
-        """Forget a peak that a run has beaten, and measure a doubtful one again while nothing runs."""
+        """Discard a peak that a run has exceeded, and measure a doubtful one again while nothing runs."""
         while not self._faster_runs.empty():
             known = note_beaten_peak(self._workspace.data, self._settings, self._faster_runs.get())
             self._inventory = inventory = inventory.model_copy(update={"cpu_peak": known})
@@ -246,7 +246,7 @@ class Agent:
         shipper.start()
 
     def _discard(self, folder: AttemptFolder) -> None:
-        """Delete the folder of an attempt that is done, once none of its processes is left."""
+        """Delete the folder of a completed attempt, once none of its processes is left."""
         if folder.exit() is None:
             kill_supervisor(folder)  # the run was deleted
         if processes.sweep_once(folder.marker):
@@ -271,7 +271,7 @@ class Agent:
 def run_logging_errors(step: Callable[[], None], failure: str) -> None:
     """Run one step of a loop, and log any error with ``failure``.
 
-    A defect must stop neither the heartbeats nor the work on other attempts.
+    An error in one step must stop neither the heartbeats nor the work on other attempts.
     """
     try:
         step()

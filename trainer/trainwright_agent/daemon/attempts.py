@@ -1,6 +1,6 @@
-"""What the daemon does to attempts from outside: starts supervisors, and ends attempts whose supervisor cannot.
+"""The daemon's actions on attempts: starting supervisors, and ending attempts whose supervisor cannot do so.
 
-Every function may be repeated: each looks at the folder's lock and files first.
+Every function can be repeated, because it checks the folder's lock and files first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the node knows of its CPU's peak: ``cpu-peak.json`` in the data folder.
+"""The known peak of the node's CPU: ``cpu-peak.json`` in the data folder.
 
-The trainer's self-test measures the peak; this module decides what to believe. Of several measurements of the same
-hardware the best counts, since whatever disturbs one only makes it slower. A measurement while the machine was busy
-is used until there is one of a calm machine. A peak that a run was faster than is not a peak: it counts as unknown,
-and is measured again when the machine is calm.
+The trainer's self-test measures the peak, and this module decides which measurement to use. Of several measurements of
+the same hardware the best counts, because disturbances only make a measurement slower. A measurement on a busy machine
+is used until there is one on an idle machine. If a run is faster than the peak, the peak counts as unknown, and is
+measured again when the machine is idle.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PeakRecord(Envelope):
     method: int = 1
     peak: CpuPeak = _UNKNOWN
     is_calm: bool = False
-    """Measured while nothing else ran, and no run has been faster since."""
+    """Whether it was measured while nothing else ran, and no run has been faster since."""
 
     reached: CpuPeak = _UNKNOWN
     """FLOP/s of one slot that a run has shown."""
@@ -54,11 +54,11 @@ class PeakRecord(Envelope):
         return _UNKNOWN.model_copy(update=known)
 
     def measured(self, again: CpuPeak, is_calm: bool) -> PeakRecord:
-        """With another measurement."""
+        """The record with another measurement."""
         return self.model_copy(update={"peak": _best(self.peak, again), "is_calm": is_calm})
 
     def beaten(self, by: Peak) -> PeakRecord:
-        """After a run computed as many FLOP/s as ``by`` says; FP8 products are bfloat16's."""
+        """The record after a run computed ``by`` FLOP/s; FP8 products count as bfloat16's."""
         rate = by.flops_per_second
         fp32 = by.dtype == PrecisionKind.FP32
         reached = CpuPeak(fp32=rate if fp32 else 0.0, bf16=0.0 if fp32 else rate, fp8=0.0 if fp32 else rate)

@@ -2,10 +2,10 @@
 
     celery --app trainwright_agent.daemon.hint_worker worker --queues node.<name> --pool solo …
 
-It is a separate process because a Celery worker may stop consuming after a reconnect, hang or crash, and the agent
-must not. It knows the broker's address and one end of a unix socket to the agent, but no token and no data of a run.
-Its one task writes the run's id to that socket; the agent then claims the run over HTTP. The kernel kills the child
-when the agent exits.
+It is a separate process, because a Celery worker may stop consuming after a reconnect, hang or crash, and must not stop
+the agent. It has the broker's address and one end of a unix socket to the agent, but no token and no data of a run. Its
+one task writes the run's id to that socket; the agent then claims the run over HTTP. The kernel kills the child when
+the agent exits.
 
 Only that child imports this module; `hints` starts it.
 """

@@ -1,7 +1,7 @@
 """Keeps the Celery child that receives dispatch hints running, and forwards its hints.
 
-A hint only triggers the next heartbeat, whose reply says what to do. So a dead child or an unreachable broker costs the
-seconds until the next heartbeat, and failures here are not fatal.
+A hint only triggers the next heartbeat, whose reply says what to do. So a dead child or an unreachable broker only
+delays work until the next heartbeat, and failures here are not fatal.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 _SELFTEST_SECONDS = 180.0
 _POLL_SECONDS = 0.2
-"""Between two looks whether a running self-test is still wanted."""
+"""Time between two checks whether a running self-test is still needed."""
 _QUERY_SECONDS = 30.0
 
 
@@ -118,13 +118,13 @@ def _peer_address(settings: Settings, api_url: str) -> str | None:
 
 
 def wants_calm_peak(data: Path, settings: Settings) -> bool:
-    """Whether the CPU's peak should be measured again once the machine is calm."""
+    """Whether the CPU's peak should be measured again once the machine is idle."""
     record = read_record(data, _hardware(settings))
     return settings.cpu_slots > 0 and record is not None and not record.is_calm
 
 
 def measure_peak_again(data: Path, settings: Settings) -> CpuPeak | None:
-    """Measure the CPU's peak on a calm machine; returns what is known now, None if the self-test failed."""
+    """Measure the CPU's peak on an idle machine; returns the new record, None if the self-test failed."""
     tested = self_test(settings)
     if tested is None:
         return None
@@ -135,7 +135,7 @@ def measure_peak_again(data: Path, settings: Settings) -> CpuPeak | None:
 
 
 def note_beaten_peak(data: Path, settings: Settings, by: Peak) -> CpuPeak:
-    """A run computed as many FLOP/s per slot as ``by`` says, more than the peak; returns what is known now."""
+    """Record that a run computed ``by`` FLOP/s per slot, more than the peak; returns the new record."""
     log.warning("A run was faster than the CPU's measured peak, which is measured again once nothing runs.")
     record = (read_record(data, _hardware(settings)) or _hardware(settings)).beaten(by)
     save_record(data, record)

@@ -1,8 +1,8 @@
 """The self-test that a node in quarantine has to pass.
 
-The trainer checks memory, products and the links between GPUs. This module compares the GPUs and the CPU's peak with those
-that the node had before, and checks whether the node reaches itself at the address that it gives to others. The test runs in
-a thread when no run is on the node. If it fails, it runs again after a while.
+The trainer checks memory, products and the links between GPUs. This module compares the GPUs and the CPU's peak with
+those that the node had before, and checks whether the node reaches itself at the address that it gives to others. The
+test runs in a thread when no run is on the node. If it fails, it runs again later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trainwright_agent.identity import Settings
 log = logging.getLogger(__name__)
 
 REPEAT_SECONDS = 600.0
-"""Between a test that failed and the next one."""
+"""Time between a failed test and the next one."""
 SLOWEST_FRACTION = 1 / 3
 """Of the best peak that was measured before. On cores that other machines share, the same products have taken 2.5 times as
 long."""
@@ -134,7 +134,7 @@ def _check_rates(before: CpuPeak, now: CpuPeak) -> Iterator[SelfTestCheck]:
 
 
 def check_loopback(address: str) -> str:
-    """What is wrong with a connection of this machine to its own ``address``; empty if nothing."""
+    """The error of a connection of this machine to its own ``address``; empty if there is none."""
     try:
         with socket.create_server((address, 0)) as server:
             server.settimeout(_LOOPBACK_SECONDS)

@@ -1,4 +1,4 @@
-"""The checkpoints of an attempt on their way to the store."""
+"""The queue of an attempt's checkpoints that must be uploaded."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class CheckpointQueue:
         self._thread.start()
 
     def is_drained(self) -> bool:
-        """Whether all announced checkpoints were uploaded or given up."""
+        """Whether all announced checkpoints were uploaded or abandoned."""
         return not self._is_sending() and not self._waiting
 
     def _is_sending(self) -> bool:
@@ -98,7 +98,7 @@ class CheckpointQueue:
             return  # the shipper gets the same refusal, and acts on it
 
     def _send_all(self, ready: Sequence[SavedCheckpoint]) -> None:
-        """Send each checkpoint, in order. One whose other files have not arrived does not hold up the later ones."""
+        """Send each checkpoint, in order. A checkpoint whose other files have not arrived does not delay later ones."""
         is_progress = False
         for saved in ready:
             try:

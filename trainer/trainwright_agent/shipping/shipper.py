@@ -1,4 +1,4 @@
-"""Ships one attempt: its events, logs and checkpoints as they grow, and finally its end.
+"""Sends one attempt to the API: its events, logs and checkpoints as they grow, and finally its end.
 
 One thread per attempt sends events and logs. Checkpoints, which can take minutes, have a second one, so that charts
 stay live. The protocol fixes the order at the end: remaining events and logs, complete checkpoints, the export, then
@@ -59,7 +59,7 @@ class Shipper:
         claim: its granted claim.
         connect: returns a client; the API may move.
         object_store: the store's folder, if it is on this disk.
-        on_faster: called with what the run computed per slot when that is more than the slot's measured peak.
+        on_faster: called with the FLOP/s per slot that the run computed, if they exceed the slot's measured peak.
         take_hardware: returns the mean use of the hardware since its last call, if any was measured.
     """
 

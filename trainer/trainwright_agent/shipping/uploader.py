@@ -1,8 +1,8 @@
 """Uploads a checkpoint or an export: request links, hash and send the files that the store lacks, commit.
 
-The folder was written by a trainer, so nothing in it is trusted: the manifest must have the announced digest, every
-name in it must be a plain file name, and every file must be a regular one with the manifest's size and digest. A second
-commit is harmless, and files that the store has are not sent again, so an interrupted upload is simply repeated.
+A trainer wrote the folder, so nothing in it is trusted: the manifest must have the announced digest, every name in it
+must be a plain file name, and every file must be a regular one with the manifest's size and digest. A second commit is
+harmless, and files that the store has are not sent again, so an interrupted upload is simply repeated.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DamagedCheckpointError(Exception):
 
 
 class Part(Enum):
-    """What a node does about a checkpoint."""
+    """The part of a node in uploading a checkpoint."""
 
     ALL = auto()
     """It has and sends all files, and commits."""
@@ -60,7 +60,7 @@ class Part(Enum):
 
 @dataclass(frozen=True)
 class Upload:
-    """Which checkpoint is uploaded, and what must be true of it."""
+    """The checkpoint to upload, and its required properties."""
 
     kind: CheckpointKind
     step: int | None = None
@@ -96,7 +96,7 @@ class Uploader:
         root: Path,
         *names: str,
     ) -> None:
-        """Upload the folder ``root/names…``, and commit it if that is this node's part.
+        """Upload the folder ``root/names…``, and commit it if this node must do so.
 
         Args:
             upload: what is uploaded.

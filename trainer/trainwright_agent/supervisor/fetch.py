@@ -1,10 +1,9 @@
 """Fetches shards and the resume checkpoint into an attempt's folder. Every file is verified before it gets its name.
 
 A shard is linked from the node's cache, which gets it from the object store, if that is on this disk, or by a download.
-A resume checkpoint is used once and does not enter the cache. What comes from the object store is copied, never linked, so
-a trainer cannot change what is stored. A damaged file is fetched again a few
-times. A checkpoint that stays damaged ends the attempt as `checkpoint_invalid`, and the platform falls back to the one
-before it.
+A resume checkpoint is used once and does not enter the cache. Files from the object store are copied, never linked, so
+a trainer cannot change stored files. A damaged file is fetched again a few times. If a checkpoint stays damaged, the
+attempt ends as `checkpoint_invalid`, and the platform uses the previous one.
 """
 
 from __future__ import annotations
@@ -192,7 +191,7 @@ class _Verification:
 
 
 def check_downloads(downloads: Sequence[Download]) -> None:
-    """Refuse downloads to any place but directly in ``data/`` or ``resume/``.
+    """Refuse downloads to any path except directly in ``data/`` or ``resume/``.
 
     Raises:
         FetchError: with the path of such a download.

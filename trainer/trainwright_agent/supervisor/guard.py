@@ -1,8 +1,9 @@
-"""The guard: a process beside each supervisor that kills it and its ranks if it misses its deadline.
+"""The guard: a process that kills a supervisor and its ranks if the supervisor misses its deadline.
 
-The agent does the same, but may be dead. A supervisor that is stopped (SIGSTOP, a debugger) or hangs stops nobody, and its
-ranks would train on while the platform starts the run elsewhere. The guard is forked, so it costs no start of Python. It
-ends with the supervisor, whose death ends the ranks by itself.
+Each supervisor has one. The agent does the same, but may be dead. A supervisor that is stopped (SIGSTOP, a debugger) or
+hangs does not stop its ranks, which would continue to train while the platform starts the run elsewhere. The guard is
+forked, so it does not start a new Python interpreter. It ends with the supervisor, because the supervisor's death
+already ends the ranks.
 """
 
 from __future__ import annotations

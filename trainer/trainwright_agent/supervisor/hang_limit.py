@@ -1,8 +1,8 @@
-"""How long the ranks of a node may make no progress before that counts as a hang, learned from their steps.
+"""The time without progress after which the ranks of a node count as hung, learned from their steps.
 
 The limit is three times the 99th percentile of the steps, and at least a floor. The supervisor measures the steps; the
-trainer does not report them. A supervisor looks about once a second and misses steps of a fast run, but such short steps are
-far below the floor. Time outside of steps (validation, saving) does not count.
+trainer does not report them. A supervisor checks about once a second and misses steps of a fast run, but such short
+steps are far below the floor. Time outside of steps (validation, saving) does not count.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import deque
 
 WINDOW_STEPS = 1_000
 LEARNED_STEPS = 100
-"""With fewer, the limit is not known yet: one step in a hundred may be slow, and the first ones also compile."""
+"""With fewer steps, the limit is not known yet: one step in a hundred may be slow, and the first ones also compile."""
 _FACTOR = 3.0
 _FRACTION = 0.99
 

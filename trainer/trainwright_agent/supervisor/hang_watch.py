@@ -1,6 +1,8 @@
-"""What a supervisor does about ranks that make no progress: it reports them to the platform at once, and keeps their stacks.
+"""Watching for ranks that make no progress: the supervisor reports them to the platform at once, and saves their
+stacks.
 
-It ends nothing by itself. Only the platform hears from all nodes of a run; its reply has the order to stop.
+It does not end the attempt. Only the platform receives the reports of all nodes of a run, and its reply has the order
+to stop.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class HangWatch:
         )
 
     def look(self) -> None:
-        """Look at the ranks once. The main thread calls this at every tick."""
+        """Check the ranks once. The main thread calls this on each tick."""
         stall = self._progress.look(self._lease.timers.hang_seconds, self._lease.rank_stopped)
         if (stall is None) == (self._stall is None):
             return
@@ -64,7 +66,7 @@ class HangWatch:
             self._lease.set_stall(None)
 
     def wait_for_stacks(self) -> None:
-        """Wait until the stacks are kept, before the ranks are killed; not past the end of the lease."""
+        """Wait until the stacks are saved, before the ranks are killed; not past the end of the lease."""
         until = time.monotonic() + stacks.DUMP_SECONDS
         while self._reader is not None and self._reader.is_alive():
             if self._lease.end() is not None or time.monotonic() > until:

@@ -2,7 +2,7 @@
 
 The deadline counts from the time at which the last acknowledged renewal was *sent*. The API started its own count at an
 unknown time, but not before that. An expired lease stays expired: a reply after the deadline changes nothing. The
-thread decides nothing; it notifies the main thread, which owns the children.
+thread makes no decisions; it notifies the main thread, which owns the children.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ WATCHDOG_SLACK_SECONDS = 5.0
 """Time after deadline and grace before the agent kills the supervisor; less if short timers leave less."""
 
 _WAITING_RENEWAL_SECONDS = 2.0
-"""Renewal period while the next step is the platform's: it accepts the end, or tells that all nodes are ready."""
+"""Renewal period while the supervisor waits for the platform: to accept the end, or to report that all nodes are
+ready."""
 
 
 class LeaseEnd(StrEnum):
@@ -90,7 +91,7 @@ class Lease:
 
     @property
     def rendezvous(self) -> str | None:
-        """Where the launchers of the run's nodes meet; None until all nodes are ready."""
+        """The rendezvous address of the launchers of the run's nodes; None until all nodes are ready."""
         return self._rendezvous
 
     @property
@@ -120,7 +121,7 @@ class Lease:
             self._condition.notify()
 
     def set_ready(self, peer: str) -> None:
-        """Report that this node's files are fetched and that its launcher could listen at ``peer``, at once."""
+        """Report at once that this node's files are fetched and that its launcher can listen at ``peer``."""
         with self._condition:
             self._peer, self._due_now = peer, True
             self._condition.notify()

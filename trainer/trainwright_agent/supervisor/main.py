@@ -1,8 +1,9 @@
 """The parent of all processes of one attempt: ``python -m trainwright_agent.supervisor.main FOLDER``.
 
 It fetches the data, starts the launcher and the export, renews the lease, kills its children when it must, and records
-the outcome. It starts nothing before a renewal was answered with `go`, and kills at its own deadline, so that two
-trainers never work on one run, whatever happens to agent, API or network. It ships nothing: the agent does.
+the outcome. It starts nothing before a renewal is answered with `go`, and kills its children at its own deadline. So
+two trainers never work on one run, even if agent, API or network fail. The agent, not the supervisor, sends data to the
+API.
 
 A guard process (`guard`) kills it and its children if it is stopped past its deadline.
 
@@ -69,7 +70,7 @@ _LONGEST_TICK_SECONDS = 1.0
 _SHORTEST_TICK_SECONDS = 0.05
 _GIVE_UP_LEASES = 10
 _ASK_SECONDS = 1.0
-"""Between two questions whether the last checkpoint is committed."""
+"""Time between two requests whether the last checkpoint is committed."""
 
 
 class EarlyEndError(Exception):

@@ -1,4 +1,4 @@
-"""Determines an attempt's outcome from the files that its processes left.
+"""Determining an attempt's outcome from the files that its processes wrote.
 
 torch's launcher turns every exit code into 1, so only the exit codes of the supervisor's own children count. In order
 of precedence: the outcome that rank 0 wrote at a planned end; the reason that the first failed rank wrote; the exit of

@@ -1,8 +1,8 @@
-"""Whether the ranks of a node make progress, by the positions that they publish (``contracts.rank_position``).
+"""Checking whether the ranks of a node make progress, by the positions that they publish (``contracts.rank_position``).
 
-Ranks wait for each other, so one that hangs stops all of them within a step, on every node. A node's supervisor sees only
-its own ranks. If they make no progress, it reports where they are. The platform hears from all nodes; it decides whether the
-run hangs, and finds the rank that causes it.
+Ranks wait for each other, so one that hangs stops all of them within a step, on every node. A node's supervisor sees
+only its own ranks. If they make no progress, it reports their positions. The platform receives the reports of all
+nodes; it decides whether the run hangs, and finds the rank that causes it.
 
 Time counts only while this process watches. If this process was stopped or the machine slept, the ranks did not run either.
 Some activities may take long without a sign of progress, and so may the first steps. They get ten times the limit, unless a
@@ -33,10 +33,10 @@ from trainwright_agent.untrusted_files import opened_folder, read_small
 PATIENCE = 10.0
 """Times the limit that ranks may take without progress outside of steps, and in the first steps."""
 _LONGEST_GAP_SECONDS = 2.0
-"""Between two looks; the rest of a longer gap does not count."""
+"""Longest time between two checks that counts; the rest of a longer gap does not."""
 _COUNTED_FILES = 10_000
 _COUNTED_FOLDERS = 100
-"""The trainer writes files and folders, perhaps very many. Counting them must not keep the supervisor from its lease."""
+"""The trainer writes files and folders, perhaps very many. Counting them must not delay the renewal of the lease."""
 _SAVING = (RankActivity.SAVING, RankActivity.ENDING)
 
 
@@ -67,8 +67,8 @@ class ProgressWatch:
         self._seen: tuple[object, ...] = ()
 
     def look(self, floor_seconds: float, stopped_elsewhere: bool = False) -> Stall | None:
-        """Where the ranks are, if they have made no progress for longer than they may; None if not, or if none publishes
-        its position.
+        """The positions of the ranks, if they have made no progress for longer than the limit; None otherwise, or if no
+        rank publishes its position.
 
         Args:
             floor_seconds: the least limit.

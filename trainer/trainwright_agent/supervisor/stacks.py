@@ -1,7 +1,7 @@
-"""The stacks of all ranks of a hang, kept as a log of the run.
+"""Saving the stacks of all ranks of a hang as a log of the run.
 
-py-spy reads them from outside, also from a process that is stopped or stuck. If the kernel does not permit that, a signal
-asks the rank to write its Python stacks to its own log. A stopped rank cannot do that.
+py-spy reads them, even from a process that is stopped or stuck. If the kernel does not permit that, a signal asks the
+rank to write its Python stacks to its own log. A stopped rank cannot do that.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _stacks_of(marker: str, pids: Mapping[int, int], rank: int) -> str:
 
 
 def _ask_rank(marker: str, rank: int, pid: int, why: str) -> str:
-    """Have the rank write its stacks to its own log; returns a sentence that says so."""
+    """Ask the rank to write its stacks to its own log; returns a sentence that says so."""
     processes.send_signal(pid, signal.Signals[STACKS_SIGNAL], lambda: pid in processes.pids_of(marker))
     return (
         f"Rank {rank}: py-spy could not read its stacks ({why[:500]}). It was asked to write them to {log_name(rank)}. "

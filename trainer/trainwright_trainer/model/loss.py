@@ -1,13 +1,13 @@
 """Cross-entropy of the next token, in nats, computed from the features before the head in chunks of logits.
 
-With a vocabulary of 128,256 the logits of 8,192 tokens take 4.2 GB in float32, and their gradient another
-4.2 GB: more than many models. But a token's loss needs only its own logits. So tokens go through the head in
-chunks, and each chunk's gradients are computed at once, while its probabilities p exist. So the
-forward pass does the head's backward pass:
+With a vocabulary of 128,256 the logits of 8,192 tokens take 4.2 GB in float32, and their gradient another 4.2 GB, which
+is more than many models. But a token's loss needs only its own logits. So the head processes tokens in chunks, and each
+chunk's gradients are computed at once, while its probabilities p exist. The forward pass thus includes the head's
+backward pass:
 
     d loss / d logits = (p - onehot(target)) / N        d/dx = that @ W        d/dW = Σ over chunks of thatᵀ @ x
 
-Nothing is computed twice, and what is saved has the sizes of x and W. The backward pass only multiplies by the
+Nothing is computed twice, and the saved tensors have the sizes of x and W. The backward pass only multiplies by the
 incoming gradient, a scalar. (Wijmans et al. 2024, "Cut your losses", go further and fuse matmul and softmax.)
 
     B sequence   T position   D width   V vocabulary   N = B·T tokens   C tokens of a chunk
@@ -97,7 +97,7 @@ def loss_by_chunks(
 
 
 def chunks_of(chunk_tokens: int, *tensors: Tensor) -> list[tuple[Tensor, ...]]:
-    """Split each tensor alike along its first dim, into as many chunks as ``chunk_tokens`` requires."""
+    """Split each tensor in the same way along its first dim, into as many chunks as ``chunk_tokens`` requires."""
     count = -(-tensors[0].shape[0] // chunk_tokens)
     return [tensor.tensor_split(count) for tensor in tensors]
 

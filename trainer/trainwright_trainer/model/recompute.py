@@ -4,8 +4,8 @@
     selective  results of matmuls and attention too       norms, rotations and activations are cheap to recompute,
                                                           and many (Korthikanti et al. 2022)
 
-A pass over the built model: a chosen block is replaced by one that runs the same forward inside a checkpoint.
-It comes before compilation, which includes the checkpoint in its graph.
+This is a pass over the built model: it replaces a chosen block by one that runs the same forward pass inside a
+checkpoint. It comes before compilation, which includes the checkpoint in its graph.
 """
 
 from __future__ import annotations

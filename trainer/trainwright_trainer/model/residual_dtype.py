@@ -1,11 +1,11 @@
 """The number format of the residual stream, the one tensor that passes through all blocks.
 
-Autocast casts the inputs of matmuls and nothing else: an embedding looked up in float32 weights is float32,
-and so is every sum that blocks add to it, though they add bfloat16. Between two matmuls the stream is most of
-what is read, written and saved for the backward pass, so half of that memory and traffic carries digits that
-the next matmul drops. FP8 runs and most published bfloat16 trainings have the stream in bfloat16. Weights,
-their gradients and the optimizer stay in float32, norms compute in float32 inside, and rounding a sum of
-about 2·layers terms adds as much error as each of the terms already has.
+Autocast casts the inputs of matmuls and nothing else: an embedding looked up in float32 weights is float32, and so is
+every sum that blocks add to it, though they add bfloat16. Between two matmuls the stream is most of the data that is
+read, written and saved for the backward pass. Half of that memory and traffic is for digits that the next matmul drops.
+FP8 runs and most published bfloat16 trainings have the stream in bfloat16. Weights, their gradients and the optimizer
+stay in float32, norms compute in float32 inside, and rounding a sum of about 2·layers terms adds as much error as each
+of the terms already has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Spikes of the loss: losses far above the recent ones for several steps.
+"""Spikes of the loss: losses far above recent ones for several steps.
 
-They are reported and change nothing: many runs recover by themselves, and a person decides whether to go back to a
-checkpoint.
+Spikes are only reported: many runs recover by themselves, and a person decides whether to resume from a checkpoint.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class _Gauge:
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """From here on, ``memory_bytes`` excludes the peak of building the training."""
+    """Reset the peak, so that ``memory_bytes`` excludes the peak of building the training."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 

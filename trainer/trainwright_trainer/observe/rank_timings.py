@@ -1,8 +1,8 @@
 """The timings of every rank, for finding stragglers.
 
-Ranks wait for each other, so steps take equally long on all; a slow rank is the one that waits least in
-collectives and computes longest. Rank 0 writes the timings of all ranks as series
-``rank_seconds/<rank>:<timing>``, every few steps.
+Ranks wait for each other, so steps take equally long on all ranks. A slow rank is the one that waits least in
+collectives and computes longest. Rank 0 writes the timings of all ranks as series ``rank_seconds/<rank>:<timing>``,
+every few steps.
 """
 
 from __future__ import annotations

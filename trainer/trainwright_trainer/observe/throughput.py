@@ -1,9 +1,9 @@
-"""How fast a step was, and how long the rest will take.
+"""The speed of a step, and the remaining time of the run.
 
-MFU is model FLOPs per second over the peak of all ranks' devices (Chowdhery et al. 2022), shown only if the
-peak is known. With FP8 matmuls there are two: against the FP8 peak, and against that of BF16, which compares
-with the same training in bfloat16. HFU also counts what is recomputed to save memory: HFU says how busy the
-device is, MFU how fast the training advances.
+MFU is model FLOPs per second over the peak of all ranks' devices (Chowdhery et al. 2022), shown only if the peak is
+known. With FP8 matmuls there are two: against the FP8 peak, and against that of BF16, which compares with the same
+training in bfloat16. HFU also counts the FLOPs that are recomputed to save memory. HFU says how busy the device is, and
+MFU how fast the training advances.
 """
 
 from __future__ import annotations

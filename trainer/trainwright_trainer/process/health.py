@@ -1,5 +1,5 @@
-"""The checks of a node that is suspected to be faulty: does its memory keep what is written, do products repeat, and do
-its GPUs exchange data unchanged?
+"""The checks of a node that is suspected to be faulty: whether its memory keeps written values, whether products are
+repeatable, and whether its GPUs exchange data unchanged.
 
 ``process.selftest`` measures how fast the CPU is, and the agent compares that with earlier measurements. Links to other nodes
 are not checked here.
@@ -43,7 +43,7 @@ def check_health() -> list[dict[str, Any]]:
 
 
 def check_memory(device: torch.device) -> str:
-    """What is wrong with values that were written to the device's memory and read again; empty if nothing."""
+    """The error of values that were written to the device's memory and read again; empty if there is none."""
     blocks = list(_written_blocks(device))
     for number, block in enumerate(blocks):
         wrong = int((block != _pattern(number, device)).sum())
@@ -53,7 +53,7 @@ def check_memory(device: torch.device) -> str:
 
 
 def check_products(device: torch.device) -> str:
-    """What is wrong with products of the same matrices; empty if all are equal bit by bit and near the exact result."""
+    """The error of products of the same matrices; empty if all are equal bit by bit and near the exact result."""
     generator = torch.Generator().manual_seed(_SEED)
     left, right = torch.randn(2, _PRODUCT_SIZE, _PRODUCT_SIZE, generator=generator).to(device)
     first = left @ right
@@ -67,14 +67,14 @@ def check_products(device: torch.device) -> str:
 
 
 def check_exchanges(source: torch.device, targets: Sequence[torch.device]) -> str:
-    """What is wrong with data that went to each of ``targets`` and back; empty if nothing. This is one check
-    for all, because many GPUs have too many pairs to report."""
+    """The error of data that was sent to each of ``targets`` and back; empty if there is none. This is one check for
+    all targets, because many GPUs have too many pairs to report."""
     problems = ((target, check_exchange(source, target)) for target in targets)
     return "; ".join(f"{target}: {problem}" for target, problem in problems if problem)
 
 
 def check_exchange(source: torch.device, target: torch.device) -> str:
-    """What is wrong with data that went to another device and back; empty if nothing."""
+    """The error of data that was sent to another device and back; empty if there is none."""
     sent = _pattern(0, source)[: _EXCHANGED_BYTES // 8]
     returned = sent.to(target).to(source)
     return "" if torch.equal(sent, returned) else "the data came back changed"

@@ -1,8 +1,8 @@
 """The launcher: starts one process per slot and reports how failed ranks exited.
 
-It wraps torch's elastic launch without its restarts: a restart is a new attempt with its own folder, which is
-not this process's decision. CPU ranks are forked before any of torch has run and start in a fifth of a
-second. CUDA does not survive a fork, so GPU ranks are spawned.
+It wraps torch's elastic launch without its restarts: a restart is a new attempt with its own folder, and this process
+does not decide that. CPU ranks are forked before torch has run and start in a fifth of a second. CUDA does not survive
+a fork, so GPU ranks are spawned.
 """
 
 from __future__ import annotations

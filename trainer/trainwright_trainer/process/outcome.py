@@ -1,4 +1,4 @@
-"""How a trainer process reports why it ended: one JSON file, complete or absent.
+"""Reporting why a trainer process ended: one JSON file, complete or absent.
 
 Rank 0 writes a planned end to ``outcome.json``; a rank that fails writes ``failure-<rank>.json``. Exit codes
 do not survive the launcher, but files do. Disk space for the failure file is reserved at the start, so that
@@ -26,8 +26,8 @@ from trainwright_trainer.runtime.errors import BadJobError, CheckpointInvalidErr
 _RESERVED_BYTES = 4_096
 _MESSAGE_CHARACTERS = 1_000
 _WITNESS_SECONDS = 2.0
-"""How long a rank waits after it lost another: within a tenth of it the launcher sees which rank left first,
-and why."""
+"""How long a rank waits after it lost contact with another. The launcher needs a tenth of this time to see which rank
+left first, and why."""
 _CPU_ALLOCATOR_FAILED = "DefaultCPUAllocator: can't allocate memory"
 """torch has an exception class for this on GPUs only; on CPUs it raises a RuntimeError."""
 

@@ -1,14 +1,14 @@
 """The self-test: which devices this machine has, and how fast its CPU multiplies matrices.
 
 No data sheet gives the peak of a share of a CPU's cores, so it is measured: every thread of every slot multiplies
-matrices on its own, all at the same time. Products are timed in the CPU time of their thread, which stops while
-another process has the core, so the result does not depend on what else the machine does. (Threads that share a
-product spin while they wait for each other, which CPU time counts, so each thread has its own product.) The best of many
-samples over several sizes counts, since what disturbs a sample only makes it slower.
+matrices on its own, all at the same time. Products are timed in the CPU time of their thread, which stops while another
+process uses the core, so the result does not depend on other load. (Threads that share a product spin while they wait
+for each other, which CPU time counts, so each thread has its own product.) The best of many samples over several sizes
+counts, because disturbances only make a sample slower.
 
-CPUs have no FP8 products: the trainer widens the codes to bfloat16 and multiplies those
-(``fp8.compute.matmul``), so bfloat16's peak is also FP8's. Widening takes time in proportion to the operands'
-size, which the product outgrows.
+CPUs have no FP8 products: the trainer converts the codes to bfloat16 and multiplies those (``fp8.compute.matmul``), so
+bfloat16's peak is also FP8's. The conversion takes time in proportion to the operands' size, which is little compared
+with the product.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _gpus() -> list[dict[str, Any]]:
 
 
 def measure_rates(slots: int, threads: int) -> dict[str, float]:
-    """FLOP/s of one slot by dtype while all slots are busy, whatever else runs on the machine; 0 without slots."""
+    """FLOP/s of one slot by dtype while all slots are busy, independently of other processes; 0 without slots."""
     if slots == 0:
         return dict.fromkeys((*_DTYPES, "fp8"), 0.0)
     count = slots * threads

@@ -1,9 +1,8 @@
-"""How a trainer is stopped from outside, and recognized there.
+"""Signals that stop a trainer, and how other processes recognize it.
 
-SIGTERM ends a process at once and saves nothing: checkpoints are safe, and losing a step or two is cheaper
-than missing a deadline. That is the signal's default action; it is restored here because ranks are forked
-from a launcher that has its own handler. When a parent is killed, the kernel's parent-death signal kills its
-children.
+SIGTERM ends a process at once and saves nothing: checkpoints are safe, and losing a step or two is cheaper than missing
+a deadline. This is the signal's default action. It is restored here because ranks are forked from a launcher with its
+own handler. When a parent is killed, the kernel's parent-death signal kills its children.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _PR_SET_PTRACER = 0x59616D61
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends; exit if the parent is already gone.
+    """Let the kernel kill this process when its parent ends; exit if the parent has already ended.
 
     The parent passes its pid in ``TRAINWRIGHT_PARENT``. Without it, a person started the trainer by hand,
     and it outlives the shell as any command does.

@@ -5,7 +5,7 @@ meet only in the residual stream. Shapes are compiled as constants. Training has
 needs no gradients, adds one or two. A compiled block gains from fused passes over memory: norms, rotations,
 gates and casts become a few kernels each, which low-precision products need most.
 
-It comes after every other pass over the model: the compiler includes replaced layers and checkpoints in its
+Compilation comes after all other passes over the model: the compiler includes replaced layers and checkpoints in its
 graph. ``trainwright.planner.compilation`` decides which runs are compiled.
 """
 
@@ -48,9 +48,8 @@ def can_compile(kind: CompileKind, device: torch.device) -> bool:
 
 def compile_blocks(blocks: Iterable[nn.Module]) -> None:
     """Compile each block at its first call. Parameter names do not change."""
-    # Tensor ranks hand their FP8 layers gathered codes and take them back before the block ends.
-    # The compiler asks whether a checkpoint's recomputation may skip these side effects. It may:
-    # the graph contains the codes.
+    # Tensor ranks give their FP8 layers gathered codes and remove them before the block ends. The compiler asks whether
+    # a checkpoint's recomputation may skip these side effects. It may: the graph contains the codes.
     torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint = True
     for block in blocks:
         if isinstance(block, FSDPModule):  # its hooks, which gather its weights, stay outside the graph
@@ -61,8 +60,8 @@ def compile_blocks(blocks: Iterable[nn.Module]) -> None:
 
 def recompute_operands() -> None:
     """Let blocks that are compiled from now on cast operands of FP8 weight gradients again in the backward pass, from
-    activations that it reads anyway, instead of saving them: as many bytes are written, later. Left to itself, the
-    compiler saves what is used far apart.
+    activations that it reads anyway, instead of saving them. The number of written bytes is the same, but they are
+    written later. By default, the compiler saves values that are used far apart.
     """
     torch._functorch.config.ban_recompute_used_far_apart = False
 
@@ -84,7 +83,7 @@ def fuse_on_gpu(function: Callable[P, R], device: torch.device) -> Callable[P, R
 
 
 def missing_toolchain(device: torch.device) -> str | None:
-    """What the compiler lacks: C++ for CPUs, C for Triton's kernel launchers on GPUs, Python's headers for
+    """The tool that the compiler lacks: C++ for CPUs, C for Triton's kernel launchers on GPUs, Python's headers for
     both.
     """
     if device.type == "cpu":

@@ -1,4 +1,4 @@
-"""What a process decides about GPUs before it uses CUDA: their numbers and how memory is allocated.
+"""Settings for GPUs that must be made before a process uses CUDA: their numbers and how memory is allocated.
 
 A GPU's number is its position in PCI bus order among those that ``CUDA_VISIBLE_DEVICES`` leaves visible. CUDA's
 default order is fastest first. On a machine with mixed GPUs its numbers would differ from those of ``nvidia-smi``
@@ -19,7 +19,7 @@ def order_gpus_by_pci_bus() -> None:
 
 
 def use_expandable_segments() -> None:
-    """Let torch's allocator grow its segments, so that blocks of many sizes leave no gaps that none of them fits.
+    """Let torch's allocator grow its segments, which reduces fragmentation by blocks of many sizes.
 
     Call it before this process, or the one that it starts, uses CUDA. Settings of the node's owner are kept.
     """

@@ -12,8 +12,8 @@ class CheckpointInvalidError(Exception):
 
 
 class DivergedError(ArithmeticError):
-    """The loss or the gradient norm of a step is not finite. All ranks see it alike.
+    """The loss or the gradient norm of a step is not finite. All ranks raise this error in the same step.
 
-    The optimizer has not updated the weights, except in runs with the optimizer in the backward pass: their
-    state is spoiled.
+    The optimizer has not updated the weights, except in runs with the optimizer in the backward pass: their state is
+    unusable.
     """

@@ -1,13 +1,13 @@
 """Python's garbage collection, at the same step on every rank.
 
-A collection stops a process while it scans all objects, and it starts whenever enough were created. With many
-ranks, some rank is always stopped, and all others wait for it in the next collective (MegaScale, section
-6.3). So automatic collection is off during training, objects from before the first step are never scanned
-again, and all ranks collect together. Reference counts free everything but cycles. Blocks that recompute
-leave many small cycles: torch's ``tree_flatten`` creates a function that refers to itself at every operator
-whose result is kept or looked up, some hundred objects per block and pass. They hold no tensors, but would
-add up to hundreds of megabytes of host memory. So each step's objects are scanned after it, in time
-proportional to their number, and older ones every ``FULL_COLLECTION_EVERY_STEPS`` steps.
+A collection stops a process while it scans all objects, and it starts when enough objects were created. With many
+ranks, some rank is always stopped, and all others wait for it in the next collective (MegaScale, section 6.3). So
+automatic collection is off during training, objects from before the first step are never scanned again, and all ranks
+collect together. Reference counts free everything but cycles. Blocks that recompute leave many small cycles: torch's
+``tree_flatten`` creates a function that refers to itself for each operator whose result is saved or looked up, about a
+hundred objects per block and pass. They do not refer to tensors, but would add up to hundreds of megabytes of host
+memory. So each step's objects are scanned after it, in time proportional to their number, and older ones every
+``FULL_COLLECTION_EVERY_STEPS`` steps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def synchronized_collection() -> Iterator[None]:
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Inside, nothing is collected, and objects created here are never scanned: torch creates many that stay.
+    """Inside, nothing is collected, and objects created here are never scanned: torch creates many permanent ones.
 
     Scanning them repeatedly takes a tenth of the import time.
     """

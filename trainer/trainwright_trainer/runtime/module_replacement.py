@@ -1,7 +1,7 @@
-"""Replacing modules of a built model: what every pass over the model that changes a computation does.
+"""Replacing modules of a built model. Every pass over the model that changes a computation uses this.
 
-A module gets a new object of another class in its place, which takes over its children and parameters. Names
-of parameters do not change, and tied weights stay tied.
+A module is replaced by a new object of another class, which takes over its children and parameters. Names of parameters
+do not change, and tied weights stay tied.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Random numbers as a function of the step, not of a state.
 
-Before each step every rank seeds its generators with (seed, step, rank). So there is no random state to save,
-to lose or to restore in the wrong order: a resumed step draws what the uninterrupted one drew. Weights and
-data order have their own seeds (``model/init.py``, ``data/order.py``).
+Before each step every rank seeds its generators with (seed, step, rank). So there is no random state to save or to
+restore, and a resumed step draws the same numbers as the uninterrupted one. Weights and data order have their own seeds
+(``model/init.py``, ``data/order.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from functools import lru_cache
 import torch
 
 _HASHED_AT_ONCE = 256
-"""Steps. Hashing them one by one would find the hash function evicted from the processor's caches each time."""
+"""Steps that are hashed together. If they were hashed one by one, the hash function would no longer be in the
+processor's caches each time."""
 
 
 def seed_step(seed: int, step: int, rank: int, device: torch.device) -> None:

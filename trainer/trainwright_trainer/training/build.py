@@ -1,4 +1,4 @@
-"""The one place where a training is assembled from a job: every choice between components is made here.
+"""Assembling a training from a job. Every choice between components is made here.
 
 Each component takes its own section of the spec; only this file sees all of it.
 """
@@ -88,7 +88,7 @@ class Training:
     loss_spikes: LossSpikes
     stragglers: Stragglers
     data_position: DataPosition
-    """Where this attempt started to read."""
+    """The data position at which this attempt started."""
 
     step: int
     """Last step made or skipped."""
@@ -310,7 +310,7 @@ def _started(job: JobSpec, mesh: Mesh, step: int) -> AttemptStarted:
 
 
 def _notes(updater: Updater, stages: Stages | None, uncompiled: str | None) -> Iterator[str]:
-    """What users should know about stages, compilation, and how the state was restored."""
+    """Notes for users about stages, compilation, and how the state was restored."""
     if stages is not None and stages.note:
         yield stages.note
     if uncompiled is not None:

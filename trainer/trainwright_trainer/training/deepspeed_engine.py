@@ -3,10 +3,10 @@
     owns   each data rank, by stage: 1 a shard of the moments, 2 of the gradients too, 3 of the weights too
     moves  by DeepSpeed's own hooks and buckets; shards are ranges of all matrices, or of all vectors, laid end to end
 
-It does what the native engine does not: keep optimizer state, or weights too, in host memory. A step computes
-the same: DeepSpeed gets weights in float32, the forward pass uses our autocast, torch's AdamW updates the
-shards, and the learning rate comes from our schedule. DeepSpeed's own bfloat16 mode would keep weights in
-bfloat16 and round gradients before summing them; so weights and gradients travel in float32 here.
+Unlike the native engine, it can keep optimizer state, and weights too, in host memory. A step computes the same:
+DeepSpeed gets weights in float32, the forward pass uses our autocast, torch's AdamW updates the shards, and the
+learning rate comes from our schedule. DeepSpeed's own bfloat16 mode would keep weights in bfloat16 and round gradients
+before summing them; so weights and gradients are sent in float32 here.
 
 DeepSpeed's checkpoints are pickles: none is written or read. The state is saved and restored as entire
 tensors by canonical name, like that of any other updater. This is the only file that imports DeepSpeed.
@@ -59,7 +59,7 @@ from trainwright_trainer.training.forward_backward import padding_batches
 
 
 class DeepSpeedUpdater:
-    """``Updater`` whose weights, gradients and moments are held by DeepSpeed, in float32.
+    """``Updater`` whose weights, gradients and moments DeepSpeed stores, in float32.
 
     DeepSpeed computes the norm, decides and updates in one call, made by ``wait_for_gradients``: a step whose
     gradients are not finite changes nothing, and ``update`` only counts.
@@ -362,7 +362,7 @@ def _initialize(deepspeed: Any, loss_module: LossModule, spec: RunSpec, mesh: Me
 
 
 def deepspeed_settings(spec: RunSpec, device: torch.device) -> dict[str, Any]:
-    """DeepSpeed's configuration. Whatever is left out is off, or costs no accuracy."""
+    """DeepSpeed's configuration. Options that are left out are off, or do not affect accuracy."""
     parallelism = spec.parallelism
     zero: dict[str, Any] = {"stage": parallelism.zero_stage}
     host = {"device": "cpu", "pin_memory": device.type == "cuda"}

@@ -1,8 +1,8 @@
-"""The engine: one optimizer step over all ranks, and nothing else of the training.
+"""The engine: one optimizer step over all ranks. The rest of the training is elsewhere.
 
-Another engine can be plugged in behind this interface. An engine owns the passes, the loss and the finite
-check. ``ForwardBackward`` decides the order of forward and backward passes, and the updater decides what
-happens with the gradients. The engine knows neither files nor schedules.
+Another engine can be plugged in behind this interface. An engine owns the passes, the loss and the finite check.
+``ForwardBackward`` decides the order of forward and backward passes, and the updater decides what happens with the
+gradients. The engine depends on neither files nor schedules.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ class Engine(Protocol):
     ) -> StepMetrics:
         """Update the weights once, or leave them and the optimizer untouched if loss or norm is not finite.
 
-        After a result that is not finite, the caller either calls this again for the same step, which then
-        computes what a first call would, or calls ``updater.skip``. With the optimizer in the backward pass, some or all weights are updated before that is known: such a
-        step is the last one, and its weights must not be used. If ``should_stop`` is true on any rank, all
-        ranks stop; the flag travels with the step's own sums.
+        After a result that is not finite, the caller either calls this again for the same step, which then computes
+        what a first call would, or calls ``updater.skip``. With the optimizer in the backward pass, some or all weights
+        are updated before that is known: such a step is the last one, and its weights must not be used. If
+        ``should_stop`` is true on any rank, all ranks stop; the flag is sent with the step's sums.
         """
 
     def mean_loss(self, batches: Iterable[Batch]) -> float:
@@ -133,7 +133,7 @@ class TorchEngine:
         sums = self._sum_identical(with_stop_flag(loss, should_stop))
         timer.mark(Timing.COLLECTIVES)
         norm = self.updater.grad_norm()
-        # Loss and norm are sums over all ranks here: every rank sees the same numbers and decides alike.
+        # Loss and norm are sums over all ranks here, so every rank has the same numbers and makes the same decision.
         metrics = to_step_metrics(sums, norm)
         if metrics.finite:
             self.updater.update(norm)
@@ -158,8 +158,8 @@ class TorchEngine:
         return logits_BV
 
     def _sum_identical(self, sums: Tensor) -> Tensor:
-        """Like ``_sum_over_ranks``, with the same bits on every rank. The ranks of a tensor axis have
-        computed the same loss: their mean counts, so that a rank with a different loss is noticed."""
+        """Like ``_sum_over_ranks``, with the same bits on every rank. The ranks of a tensor axis have computed the same
+        loss: their mean is used, so that a rank with a different loss is detected."""
         if self._mesh.tensor.ranks == 1:
             return self._sum_over_ranks(sums)
         return self._mesh.world.all_reduce(sums / self._mesh.tensor.ranks)

@@ -46,7 +46,8 @@ class ForwardBackward(Protocol):
     def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor | None:
         """Logits (B, V) of the tokens after the positions ``at_B``; None on ranks that have none.
 
-        All ranks call it with the same tokens. Positions after ``at_B`` may hold any token, because attention is causal.
+        All ranks call it with the same tokens. Positions after ``at_B`` may have any token, because attention is
+        causal.
         """
 
 

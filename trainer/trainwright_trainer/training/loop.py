@@ -1,6 +1,6 @@
 """The training loop: for each step, train on its batch and report what was measured; periodically validate and save.
 
-Every training uses this loop. What differs between trainings is in the components of ``Training``.
+Every training uses this loop. Differences between trainings are in the components of ``Training``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def train(training: Training, should_stop: ShouldStop = never_stop) -> Outcome:
 
     Raises:
         DivergedError: a step's loss or gradient norm is not finite, twice, and as many steps as allowed were
-            skipped already. The state is that of the step before. With the optimizer in the backward pass it
-            is spoiled, as the message says, and only checkpoints are usable.
+            skipped already. The state is that of the step before. With the optimizer in the backward
+            pass it is unusable, as the message says, and only checkpoints can be used.
     """
     spec = training.spec
     last = spec.schedule.steps

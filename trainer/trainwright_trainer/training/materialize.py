@@ -1,7 +1,6 @@
-"""Memory for a rank's part of the model, and the updater that holds its weights.
+"""Memory for a rank's part of the model, and the updater that owns its weights.
 
-The engine, the ZeRO stage and the number format decide which updater it is. Nothing is read from a checkpoint
-here.
+The engine, the ZeRO stage and the number format determine the updater. Nothing is read from a checkpoint here.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def materialize(parts: ModelParts, spec: RunSpec, mesh: Mesh, fresh: bool) -> Up
 
 
 def _weight_casts(model: Transformer, spec: RunSpec) -> WeightCasts | None:
-    """Casts of the layers that the planner counts them for; None if there are none."""
+    """The casts of the layers for which the planner counts them; None if there are none."""
     modules = [
         module
         for layer, block in model.layers.items()

@@ -1,7 +1,7 @@
 """The passes over the model, in the order in which they are applied.
 
-A model is built entire, on the meta device, and knows nothing of ranks or precision. Each pass changes its
-modules in place: it deletes or shrinks them, or replaces them by modules that compute the same differently
+The entire model is built on the meta device, without regard to ranks or precision. Each pass changes its modules in
+place: it deletes or shrinks them, or replaces them by modules that compute the same differently
 (``runtime.module_replacement``). No pass reads a weight, so weights get memory once, after the last one
 (``materialize``). The order is the same for every layout, engine and number format; a run uses some of them.
 """
@@ -47,7 +47,7 @@ _FLEX_HEAD_SIZE = 16
 
 @dataclass
 class ModelParts:
-    """This rank's part of the model, and what the passes leave for other components."""
+    """This rank's part of the model, and the results of passes for other components."""
 
     model: Transformer
     shard_specs: ShardSpecs
@@ -121,7 +121,7 @@ def build_parts(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> ModelParts:
 
 
 def zero_stage(spec: RunSpec, mesh: Mesh) -> int:
-    """What the native engine's data ranks shard: nothing if there is only one."""
+    """The ZeRO stage of the native engine: 0 with one data rank, which has nothing to shard."""
     native = spec.parallelism.engine is EngineKind.NATIVE
     return spec.parallelism.zero_stage if native and mesh.shard.ranks > 1 else 0
 

@@ -1,12 +1,12 @@
 """Texts that the model writes during training: it continues the run's prompts, so that people can read what it learns.
 
-All ranks run the same forward passes as in training, in any layout, without gradients and compilation. One rank draws the
-next tokens from the logits and shares them with the others by an all-reduce. There is no cache of keys and values: each token
-costs a forward pass over a window of positions that has the same length for all prompts. Tokens after the last one are
-padding, which causal attention does not see.
+All ranks run the same forward passes as in training, in any layout, without gradients and compilation. One rank draws
+the next tokens from the logits and shares them with the others by an all-reduce. There is no cache of keys and values:
+each token costs a forward pass over a window of positions that has the same length for all prompts. Positions after the
+last token are padding, to which causal attention does not attend.
 
-The draws are functions of the run's seed, the step and the prompt (``runtime.seeds``), and each prompt has its own generator.
-So training computes the same with and without samples.
+The draws are functions of the run's seed, the step and the prompt (``runtime.seeds``), and each prompt has its own
+generator. So samples do not change the training.
 
     B prompt   T position of the window   V vocabulary
 """

@@ -1,7 +1,7 @@
-"""Skipped steps: an update with a gradient that is not finite would spoil every weight, so it is not made.
+"""Skipped steps: an update with a gradient that is not finite would make every weight unusable, so it is skipped.
 
-In 8 bits a gradient overflows now and then, and the next one does not, because its scales have adapted. A few
-skipped steps in a row are tolerated; more of them, or any in wider formats, mean that the run has diverged.
+In 8 bits a gradient overflows occasionally, and the next one does not, because its scales have adapted. A few skipped
+steps in a row are tolerated; more of them, or any in wider formats, mean that the run has diverged.
 """
 
 from __future__ import annotations

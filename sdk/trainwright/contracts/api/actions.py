@@ -38,13 +38,13 @@ MOST_RUNS_AT_ONCE = 200
 
 
 class RunEdit(Strict):
-    """Changes name, tags, notes or priority of a run. Fields that are left out stay as they are."""
+    """Changes name, tags, notes or priority of a run. Omitted fields do not change."""
 
     name: Name | None = None
     tags: tuple[Tag, ...] | None = Field(default=None, max_length=MOST_TAGS)
     notes: str | None = Field(default=None, max_length=20_000)
     priority: Priority | None = None
-    """Editors can give `low` and `normal`, owners also `high`. It counts while the run waits."""
+    """Editors can assign `low` and `normal`, owners also `high`. It counts while the run waits."""
 
 
 class RunLayout(Strict):
@@ -177,21 +177,21 @@ class CheckpointEdit(Strict):
 
 
 class AllowedSlots(Strict):
-    """Most slots that a node may have, by device; what is left out stays as it is."""
+    """Most slots that a node may have, by device; omitted devices do not change."""
 
     cuda: int | None = Field(default=None, ge=0, le=MOST_SLOTS)
     cpu: int | None = Field(default=None, ge=0, le=MOST_SLOTS)
 
 
 class RunMove(Strict):
-    """The node that a run is to leave."""
+    """The node that a run must leave."""
 
     node: str = Field(min_length=1, max_length=63)
     """Name of one of the nodes that the run is on."""
 
 
 class NodeEdit(Strict):
-    """A change of a node; what is left out stays as it is."""
+    """A change of a node; omitted fields do not change."""
 
     draining: StrictBool | None = None
     quarantined: StrictBool | None = None
@@ -215,7 +215,7 @@ class Recipe(Envelope):
     name: str
     spec: dict[str, Any]
     problems: list[Problem] = []
-    """What this version considers invalid in it."""
+    """The parts that this version considers invalid."""
 
     saved: AwareDatetime
     saved_by: str

@@ -40,7 +40,7 @@ class PartProblem(Envelope):
     """A part of the platform that does not work."""
 
     part: str
-    """`broker`, `worker`, `agent`, `api`, or `hints broker` and `tasks broker` where these are two."""
+    """`broker`, `worker`, `agent`, `api`, or `hints broker` and `tasks broker` if there are two brokers."""
 
     message: str
     """What happened, and what it means."""

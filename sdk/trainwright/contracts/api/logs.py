@@ -10,7 +10,7 @@ class LogFile(Envelope):
     file: str
     bytes: int
     node: str | None = None
-    """The node of the rank that wrote it; empty if it is no rank's, or its node was never recorded."""
+    """The node of the rank that wrote it; empty if no rank wrote it, or its node was never recorded."""
 
 
 class LogLine(Envelope):
@@ -34,10 +34,10 @@ class LogMatches(Envelope):
 
     lines: list[LogLine]
     searched_to: int
-    """The last line that was looked at: pass it as `after_line` to continue."""
+    """The last line that was searched: pass it as `after_line` to continue."""
 
     end: bool
-    """The whole log was looked at."""
+    """The whole log was searched."""
 
 
 class LogText(Envelope):

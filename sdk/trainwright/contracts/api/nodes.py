@@ -38,7 +38,7 @@ class Node(Envelope):
 
     runs: list[NodeRun] = []
     hardware: HardwareUse | None = None
-    """Present use; empty while the node is offline, and from agents that do not measure it."""
+    """Current use; empty while the node is offline, and from agents that do not measure it."""
 
 
 class Quarantine(Envelope):
@@ -49,7 +49,7 @@ class Quarantine(Envelope):
 
 
 class NodeFailure(Envelope):
-    """A failure of a node, as opposed to one of a run."""
+    """A failure of a node, not of a run."""
 
     time: AwareDatetime
     code: EndCode
@@ -88,4 +88,4 @@ class JoinToken(Envelope):
     """Address of the server for the node's `--api`; empty from older servers."""
 
     warning: str | None = None
-    """That only the server's own machine reaches this address, or that an online node has this name; and what follows."""
+    """A warning that only the server's own machine reaches this address, or that an online node has this name."""

@@ -98,11 +98,11 @@ class SignedInBrowser(Envelope):
     created: AwareDatetime
     expires: AwareDatetime
     current: bool
-    """Whether it is the one that asks."""
+    """Whether it is the one that sent this request."""
 
 
 class KeyScope(StrEnum):
-    """What an API key may do of what its owner may do. Each scope includes the one before."""
+    """The part of its owner's rights that an API key has. Each scope includes the previous one."""
 
     READ = "read"
     """What viewers may do: read everything, and save views of lists."""
@@ -129,7 +129,7 @@ class NewKey(Strict):
     name: str = Field(min_length=1, max_length=80, pattern=NAME_PATTERN)
     scope: KeyScope = KeyScope.MANAGE
     lifetime_days: int | None = Field(default=None, ge=1, le=3_650)
-    """After so many days the key expires. Null: never."""
+    """Days after which the key expires. Null: never."""
 
 
 class CreatedKey(ApiKey):
@@ -156,7 +156,7 @@ class Quota(Envelope):
     """Slots of the runs that are on a node. Runs that wait use none."""
 
     joined: int | None = None
-    """Slots of this type on the joined nodes, whichever team uses them. Null in a list of teams."""
+    """Slots of this type on the joined nodes, used by any team or free. Null in a list of teams."""
 
 
 class QuotaLimit(Strict):
@@ -214,4 +214,4 @@ class Invitation(PendingInvitation):
     """One-time link to send to the invited person. It is shown only once."""
 
     warning: str | None = None
-    """That the link works on the server's own machine only, and what to do about it."""
+    """A warning that the link works on the server's own machine only, and what to do about it."""

@@ -140,7 +140,7 @@ class GpuModel(Envelope):
 
 
 class WhatIf(Envelope):
-    """The plan of a run on GPUs that no node has to have."""
+    """The plan of a run on GPUs that need not exist on any node."""
 
     gpu: GpuModel
     nodes: int

@@ -21,7 +21,7 @@ class Priority(StrEnum):
 
 
 HIGHEST_PRIORITY = {Role.VIEWER: Priority.LOW, Role.EDITOR: Priority.NORMAL, Role.OWNER: Priority.HIGH}
-"""The highest priority that a member of each role can give."""
+"""The highest priority that a member of each role can assign."""
 
 
 class QueuedRun(Envelope):
@@ -45,14 +45,15 @@ class QueuedRun(Envelope):
     """What it waits for, and behind which run."""
 
     queued: AwareDatetime
-    """Since when it waits."""
+    """When it started to wait."""
 
     expected_start: AwareDatetime | None = None
-    """By the time that the runs before it are expected to take. Null: that is not known."""
+    """From the expected duration of the runs before it. Null: not known."""
 
 
 class QueueOrder(Strict):
-    """A new order of some waiting runs, which are all of one priority. They share out the places that they have."""
+    """A new order of some waiting runs, which all have the same priority. They exchange their places among
+    themselves."""
 
     runs: tuple[str, ...] = Field(min_length=2, max_length=MOST_REORDERED)
-    """Ids, the one to start first at the beginning."""
+    """Ids, in the order in which the runs should start."""

@@ -28,10 +28,10 @@ class RunSummary(Envelope):
     """Up to 32 values of the loss over the entire run, oldest first."""
 
     peak_name: str | None = None
-    """What MFU is a fraction of."""
+    """The peak of which MFU is a fraction."""
 
     bf16_peak_name: str | None = None
-    """In an FP8 run, what `bf16_mfu` is a fraction of."""
+    """In an FP8 run, the peak of which `bf16_mfu` is a fraction."""
 
     mfu_unknown: str | None = None
     """Why there is no MFU, such as `peak not known`; empty before the first step, and if there is one."""
@@ -59,7 +59,7 @@ class Run(Envelope):
 
     reason: EndCode | None = None
     suspect_seconds: float | None = None
-    """How long the run's node has not responded, if longer than 30 s. It is only displayed."""
+    """How long the run's node has not responded, if longer than 30 s. It is only for display."""
 
     spec: RunSpec
     """The spec of the next attempt: the layout of a run can be changed."""
@@ -104,7 +104,7 @@ class SpecCheck(Envelope):
     """Tokens of the training split. Null until the data has been prepared with this tokenizer and split."""
 
     warnings: list[str] = []
-    """What a valid run would lack: its validation split is shorter than one sequence."""
+    """A warning about a valid spec: its validation split is shorter than one sequence."""
 
 
 class RunSort(StrEnum):

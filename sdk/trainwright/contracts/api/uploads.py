@@ -72,7 +72,7 @@ class PreviewFile(Envelope):
     """Rejected rows among the first rows."""
 
     problem: str | None = None
-    """Why the file cannot be read at all, and what to do about it."""
+    """Why the file cannot be read, and what to do about it."""
 
 
 class Preview(Envelope):

@@ -8,11 +8,10 @@
            replicas    with more data ranks than the shard axis has, copies of slices sum their gradients in the
                        last micro batch
 
-Blocks, and an untied embedding and head, are gathered and freed one by one; tied weights stay from their
-first use to their last. In bfloat16 runs the matrices of blocks travel in bfloat16, because autocast's casts
-of float32 weights would be kept for the backward pass, and with them all weights. Their gradients are then
-bfloat16, as under autocast, and summed in float32. Embedding and head travel in float32, because their
-gradients do.
+Blocks, and an untied embedding and head, are gathered and freed one by one; tied weights stay from their first use to
+their last. In bfloat16 runs the matrices of blocks are sent in bfloat16, because autocast's casts of float32 weights
+would be saved for the backward pass, and with them all weights. Their gradients are then bfloat16, as under autocast,
+and summed in float32. Embedding and head are sent in float32, because their gradients are.
 
 ``apply_fsdp`` is a pass over a built model on the meta device.
 """
@@ -135,7 +134,7 @@ class _FSDPGradients:
         self._vectors = vectors
 
     def clear(self) -> None:
-        # Otherwise the weights that validation gathered last would still be there after an update.
+        # Otherwise the weights that validation gathered last would still be used after an update.
         for module in _fsdp_modules(self._root):
             module.reshard()
             module.set_requires_all_reduce(False, recurse=False)

@@ -87,7 +87,7 @@ def split_into_buckets(
     """Consecutive weights of at least ``BUCKET_BYTES`` in total, and finally the rest.
 
     Args:
-        own_bucket: each of these gets a bucket of its own.
+        own_bucket: each of these gets a separate bucket.
     """
     members: list[nn.Parameter] = []
     for weight in parameters:
@@ -112,7 +112,7 @@ def _flatten_gradients(members: Sequence[nn.Parameter]) -> Tensor:
     )
     views = torch.split(flat, [weight.numel() for weight in members])
     for weight, view in zip(members, views, strict=True):
-        # Each with a version counter of its own: a compiled block keeps the gradients that it will add to from its
-        # forward pass on, while others of the bucket change.
+        # Each has a separate version counter: a compiled block saves the gradients to which it will add in its forward
+        # pass, and other gradients of the bucket change in the meantime.
         weight.grad = view.view_as(weight).data
     return flat

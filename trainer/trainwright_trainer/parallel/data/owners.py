@@ -1,9 +1,8 @@
 """Which rank updates which weight when data ranks shard the optimizer state (ZeRO, Rajbhandari et al. 2020).
 
-Each weight has one owner, which alone has its moments, updates it and broadcasts it. Owners hold entire
-tensors, not slices, as in FP8-LM (section 3.3): so an update needs nothing from other ranks, and a tensor's
-scale or norm is computed in one place. The load is slightly uneven, because a model has many tensors per
-rank.
+Only the owner of a weight has its moments, updates it and broadcasts it. Owners have entire tensors, not slices, as in
+FP8-LM (section 3.3). So an update needs nothing from other ranks, and one rank computes a tensor's scale or norm. The
+load is slightly uneven, because a model has many tensors per rank.
 
     owns   each rank the moments of its tensors; all have all weights
     moves  every weight, once per update, from its owner to the ranks of its shard axis
@@ -21,8 +20,8 @@ from trainwright_trainer.distributed.shard_spec import assign_owners
 from trainwright_trainer.parallel.data.gradient_buckets import split_into_buckets
 
 _ALIGNED_ELEMENTS = 128
-"""A weight in a buffer starts at a multiple of this. Matmuls read memory allocated by torch with this
-alignment, and no slower kernel, or one that rounds differently, must be chosen for these weights."""
+"""A weight in a buffer starts at a multiple of this. Memory allocated by torch has this alignment. With less, torch may
+choose a slower kernel for these weights, or one that rounds differently."""
 
 
 class OwnedParameters:

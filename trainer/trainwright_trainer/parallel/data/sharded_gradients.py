@@ -8,9 +8,8 @@ shard axis has, sums are all-reduced over the replicas in the last micro batch.
     owns   each rank the gradients of its tensors      moves   every gradient, once per micro batch, to its owner
     memory  own sums + two buckets, one filling and one in flight
 
-In a pipeline several micro batches are in flight at once. There autograd keeps adding to the full gradients
-of a stage until ``mark_ready`` names them, and only then are they sent: sharding reduces what stays, not the
-peak.
+In a pipeline several micro batches are in flight at once. There autograd adds to the full gradients of a stage until
+``mark_ready`` names them, and they are sent only then. So sharding reduces the memory after the step, not the peak.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from trainwright_trainer.parallel.data.gradient_buckets import split_into_bucket
 
 @dataclass
 class _Bucket:
-    """Weights whose gradients travel together, those of one owner side by side."""
+    """Weights whose gradients are sent together; those of one owner are adjacent."""
 
     ranges: dict[nn.Parameter, slice]
     """The elements of each weight."""
@@ -44,7 +43,7 @@ class _Bucket:
 
     missing: set[nn.Parameter] = field(default_factory=set)
     flat: Tensor | None = None
-    """The gradients of this micro batch, while the bucket fills and travels."""
+    """The gradients of this micro batch, while the bucket is filled and sent."""
 
     def take(self, weight: nn.Parameter) -> None:
         """Move the gradient of ``weight`` into the bucket."""
@@ -72,7 +71,7 @@ class ShardedGradients:
         Args:
             owners: of the weights, as ranks of the shard axis.
             every_micro_batch: whether gradients are sent in each backward pass, by autograd's hooks.
-            tied_replicas: weights that get a bucket of their own; see ``GradientBuckets``.
+            tied_replicas: weights that get a separate bucket; see ``GradientBuckets``.
         """
         self._shard, self._replicas = mesh.shard, mesh.replicas
         self._every_micro_batch = every_micro_batch

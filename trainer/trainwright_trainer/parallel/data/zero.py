@@ -1,4 +1,4 @@
-"""What data ranks shard instead of replicating, and this rank's shard (ZeRO, Rajbhandari et al. 2020).
+"""ZeRO: the data that data ranks shard instead of replicating, and this rank's shard (Rajbhandari et al. 2020).
 
     stage 1   moments: each weight has one owner, which updates and broadcasts it      ``owners``
     stage 2   gradients too: they are reduced to the owner only                        ``sharded_gradients``
@@ -39,7 +39,7 @@ class GradientReducer(Protocol):
         """The gradients of ``weights`` are complete, whether or not autograd's hooks have run."""
 
     def wait(self) -> None:
-        """Return when all sums are there, as the gradients of the weights that this rank updates."""
+        """Return when all sums are complete, as the gradients of the weights that this rank updates."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class ModelShard:
     """``ShardSpecs.forward_order``."""
 
     tensor_slices: Mapping[str, Slice]
-    """What tensor parallelism leaves this rank of each weight of which the ranks of its tensor group update parts. Stage 3
+    """This rank's tensor-parallel slice of each weight whose parts the ranks of its tensor group update. Stage 3
     divides the rows of these slices."""
 
     rows_sharded: bool
-    """Whether that is so: the shard axis divides rows, and not entire weights."""
+    """Whether the shard axis divides rows, and not entire weights."""
 
     gradients: GradientReducer
     gradients_sharded: bool

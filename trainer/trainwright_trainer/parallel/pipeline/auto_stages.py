@@ -1,9 +1,9 @@
-"""``stages: auto``: how many layers each pipeline stage gets, from the measured speed of its ranks.
+"""``stages: auto``: choosing the number of layers of each pipeline stage from the measured speed of its ranks.
 
-All ranks multiply matrices of the model's size at the same time, as in training, and exchange their speed and
-their free memory. Each then solves the same small problem (``trainwright.planner.stage_partition``) with the same
-numbers and finds the same answer. Ranks of one stage, which differ in data or tensor, work in step: the
-slowest counts, and the one with the least memory.
+All ranks multiply matrices of the model's size at the same time, as in training, and exchange their speed and their
+free memory. Each then solves the same small problem (``trainwright.planner.stage_partition``) with the same numbers and
+finds the same answer. Ranks of one stage, which differ in data or tensor, wait for each other. So the slowest rank
+counts, and the one with the least memory.
 
     owns   nothing        moves   two numbers per rank, once
 """
@@ -31,7 +31,7 @@ _SECONDS = 0.2
 settle."""
 
 _MEASUREMENTS = 5
-"""The median counts: what else a node does for a moment does not change how fast a rank will be."""
+"""The median counts, because short disturbances on a node do not change the speed of a rank."""
 
 _ALIKE = 0.9
 """Speeds above this fraction of a faster rank's count as equal, since two measurements differ by as much."""

@@ -1,6 +1,6 @@
 """The pass that lets the linear layers of blocks defer their weight gradients (``linear.deferred_weight_gradients``).
 
-It shards nothing and moves nothing; ``stages`` says what a rank owns.
+It neither shards nor sends anything; ``stages`` says what a rank owns.
 
 These are nearly all of a stage's weights. Embedding, norms and head do not change: their gradients are
 complete when the backward pass is.

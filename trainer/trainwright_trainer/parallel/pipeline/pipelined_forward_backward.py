@@ -1,4 +1,4 @@
-"""Pipeline parallelism: micro batches flow through stages of layers on different ranks.
+"""Pipeline parallelism: micro batches pass through stages of layers on different ranks.
 
     owns   each rank entire layers, in one stage or several (``stages``)
     moves  per micro batch and boundary, the residual stream (B, T, D) forwards and its gradient backwards
@@ -13,7 +13,7 @@ torch's schedules decide the order in which a rank works (``schedules``). This f
                   are summed over the two ranks before data ranks sum theirs, in a bucket and by an owner that do
                   not depend on what else a stage has
 
-Validation only goes forward, one batch after the other, of any size.
+Validation runs only forward passes, one batch after the other, of any size.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PipelineForwardBackward:
         head_logits: HeadLogits,
         deferred: DeferredWeightGradients | None = None,
     ) -> None:
-        """``model`` and ``shard_specs`` are what ``stages.split_model`` has left of them.
+        """``model`` and ``shard_specs`` are the results of ``stages.split_model``.
 
         Args:
             deferred: takes the weight gradients of ``model``'s layers, for zero-bubble schedules.

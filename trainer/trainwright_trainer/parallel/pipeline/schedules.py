@@ -2,10 +2,10 @@
 
     owns   what ``stages`` gave the rank    moves   activations to the next stage, and their gradients back
 
-torch decides the order in which a rank computes, sends and receives (``torch.distributed.pipelining``). Added
-here is what training needs and torch does not report: when the gradients of a stage are complete, and where
-the time went. And less memory: torch allocates receive buffers for all micro batches when a step starts; here
-a buffer is allocated when it is needed, and freed after its backward pass.
+torch decides the order in which a rank computes, sends and receives (``torch.distributed.pipelining``). This module
+adds reports that training needs and torch does not have: when the gradients of a stage are complete, and how the time
+was spent. It also saves memory: torch allocates receive buffers for all micro batches when a step starts; here a buffer
+is allocated when it is needed, and freed after its backward pass.
 
     B sequences of a micro batch   T position   D width
 """
@@ -136,8 +136,8 @@ class TrainingStage(PipelineStage):
         return super().get_bwd_recv_ops(bwd_chunk_id)
 
     def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
-        """Up to torch 2.11 neighbours greet each other first, and a rank with two of them also itself, which
-        gloo cannot do.
+        """Up to torch 2.11, neighbours first exchange a message, and a rank with two neighbours also sends one to
+        itself, which gloo cannot do.
         """
         own = dist.get_rank()
         return [each for each in super()._get_init_p2p_neighbors_ops() if each.peer != own]
@@ -241,7 +241,7 @@ def _release_buffer(infos: tuple[Any, ...]) -> None:
 
 @contextmanager
 def unwrap_stage_errors() -> Iterator[None]:
-    """Raise the original exception of a stage, which torch wraps into one that says less."""
+    """Raise the original exception of a stage, which torch wraps into a less specific one."""
     try:
         yield
     except RuntimeError as error:

@@ -92,7 +92,7 @@ def resolve_stages(spec: RunSpec, mesh: Mesh) -> Stages | None:
     """The stages that ``spec`` asks for, or None without a pipeline; every rank must call this.
 
     Raises:
-        BadJobError: stages are to be chosen by measurement, and none fit into the ranks' memory.
+        BadJobError: stages must be chosen by measurement, and none fit into the ranks' memory.
     """
     if mesh.pipeline.ranks == 1:
         return None
@@ -103,7 +103,7 @@ def resolve_stages(spec: RunSpec, mesh: Mesh) -> Stages | None:
 
 
 def split_model(model: Transformer, stages: list[Stage], shard_specs: ShardSpecs) -> ShardSpecs:
-    """Leave ``model`` what ``stages`` need; returns their subset of ``shard_specs``."""
+    """Reduce ``model`` to the modules of ``stages``; returns their subset of ``shard_specs``."""
     first, last = any(stage.first for stage in stages), any(stage.last for stage in stages)
     kept = {str(layer) for stage in stages for layer in stage.layers}
     for layer in set(model.layers) - kept:

@@ -1,13 +1,13 @@
-"""Tokens that travel in chunks: one chunk is sent while another is multiplied (``Tokens`` of ``linear.product``).
+"""Tokens that are sent in chunks: one chunk is sent while another is multiplied (``Tokens`` of ``linear.product``).
 
     owns    what ``layers`` leaves each rank
     moves   gather    chunk s + 1 is in flight while chunk s is multiplied
             scatter   chunk s is in flight while chunk s + 1 is multiplied; in a backward pass the last chunk also
                       while weight gradients are computed
 
-A chunk is the same range of each rank's tokens. Its results are written where its tokens belong, and weight
-gradients are computed from all tokens: the only difference is that matmuls have fewer rows. Inputs of FP8
-layers travel as codes, in the backward pass too, where ``sequence_parallel`` sends bfloat16.
+A chunk is the same range of each rank's tokens. Its results are written where its tokens belong, and weight gradients
+are computed from all tokens: the only difference is that matmuls have fewer rows. Inputs of FP8 layers are sent as
+codes, also in the backward pass, where ``sequence_parallel`` sends bfloat16.
 
 Nothing is in flight outside autograd functions, which compute without gradients: gloo's thread inherits the
 autograd mode of the thread that started it, and would record history for a tensor that another thread is
@@ -82,8 +82,8 @@ def matmuls_reduce_scatter(
 class SummedProducts(Function):
     """``matmuls_reduce_scatter`` as a node of the autograd graph.
 
-    The gradient of a sum is that of each summand. So dy is cast and gathered once, as the first layer casts it: all have had
-    the same dy in every step, hence the same amaxes and the same delayed scale.
+    The gradient of a sum is that of each summand. So dy is cast and gathered once, as the first layer casts it. All
+    layers have had the same dy in every step, so they have the same amaxes and the same delayed scale.
     """
 
     @staticmethod

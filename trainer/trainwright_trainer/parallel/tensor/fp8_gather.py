@@ -1,4 +1,4 @@
-"""The gather of tensor parallelism before FP8 matmuls: tokens are cast first, and travel in half the bytes.
+"""The gather of tensor parallelism before FP8 matmuls: tokens are cast first, which halves the bytes that are sent.
 
     moves   forward    the largest absolute value of all parts, one number; then each part's codes, one byte per element
             backward   gradients of the gathered tokens, summed in bfloat16: sums in 8 bits would lose digits with each rank

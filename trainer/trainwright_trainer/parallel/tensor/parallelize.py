@@ -64,13 +64,13 @@ _OUTER_SHARD_DIM = {"embedding.weight": 0, "head.weight": 0, "norm.weight": None
 
 
 def shard_matrices(model: nn.Module, shard_specs: ShardSpecs, axis: Axis) -> ShardSpecs:
-    """Leave ``model``, which is on the meta device, this rank's part of each matrix.
+    """Reduce ``model``, which is on the meta device, to this rank's part of each matrix.
 
     Args:
-        shard_specs: what the model has so far.
+        shard_specs: those of the model before this pass.
 
     Returns:
-        What it has now. Replicated weights are primary on the first rank.
+        Those after it. Replicated weights are primary on the first rank.
     """
     shards: dict[nn.Parameter, nn.Parameter] = {}  # tied weights stay tied
     specs: dict[str, ShardSpec] = {}
@@ -134,7 +134,7 @@ def _gather_input(layers: Iterable[nn.Module], axis: Axis) -> None:
 
 
 def _parallel_attentions(chunking: Chunking) -> Replacements:
-    """What replaces each variant of attention: a class of its own, which computes the same between collectives."""
+    """The replacement of each variant of attention: a separate class, which computes the same between collectives."""
     parallel = _ParallelAttention if chunking.chunks == 1 else _ChunkedAttention
     return {
         variant: partial(
@@ -205,7 +205,7 @@ class _ParallelFeedForward(FeedForward):
 
 
 class _ChunkedAttention(_ParallelAttention):
-    """``_ParallelAttention`` whose tokens travel in chunks."""
+    """``_ParallelAttention`` whose tokens are sent in chunks."""
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
         q_BTF, k_BTF, v_BTF = all_gather_matmul(x_BTD, (self.query, self.key, self.value), self.chunking)
@@ -214,7 +214,7 @@ class _ChunkedAttention(_ParallelAttention):
 
 
 class _ChunkedFeedForward(_ParallelFeedForward):
-    """``_ParallelFeedForward`` whose tokens travel in chunks."""
+    """``_ParallelFeedForward`` whose tokens are sent in chunks."""
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         hidden_BTF = self.hidden(*all_gather_matmul(x_BTD, (self.gate, self.up), self.chunking))
@@ -231,8 +231,8 @@ def _parallel_block(block: ParallelBlock, chunking: Chunking) -> _ShardedParalle
 
 
 class _ShardedParallelBlock(ParallelBlock):
-    """A parallel block gathers its one input, and reduce-scatters the sum of what both parts computed: half of what a serial
-    block sends.
+    """A parallel block gathers its one input, and reduce-scatters the sum of both parts' results. It sends half as many
+    bytes as a serial block.
     """
 
     chunking: Chunking
@@ -249,7 +249,7 @@ class _ShardedParallelBlock(ParallelBlock):
 
 
 class _ChunkedParallelBlock(_ShardedParallelBlock):
-    """``_ShardedParallelBlock`` whose tokens travel in chunks."""
+    """``_ShardedParallelBlock`` whose tokens are sent in chunks."""
 
     def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
         q_BTF, k_BTF, v_BTF, *rest = all_gather_matmul(normed_BTD, self.first_layers, self.chunking)

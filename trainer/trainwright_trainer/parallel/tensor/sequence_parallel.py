@@ -5,11 +5,11 @@ with autograd.
             full    (B, T, …)     all of them
     moves   what ``layers`` needs: an all-gather of parts, or a reduce-scatter of partial sums
 
-A range runs through the tokens of all sequences, so parts are contiguous in memory and need no copy before or
-after a collective. Operations on single tokens do not notice where a range starts.
+A range extends over the tokens of all sequences, so parts are contiguous in memory and need no copy before or after a
+collective. Operations on single tokens do not depend on where a range starts.
 
-Each operation is the other's backward pass: what is gathered and then used by all ranks, each in its own way,
-has a gradient that is a sum over ranks.
+Each operation is the other's backward pass: if a tensor is gathered and then used differently by each rank, its
+gradient is a sum over ranks.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def reduce_scatter(full_BTD: Tensor, axis: Axis) -> Tensor:
 
 
 def all_reduce(terms_BTD: Tensor, axis: Axis) -> Tensor:
-    """(B, T, D), a partial sum on each rank → the sum on every rank. What ranks compute from it differs, so its gradient is
-    all-reduced too.
+    """(B, T, D), a partial sum on each rank → the sum on every rank. Ranks compute different results from it, so its
+    gradient is all-reduced too.
     """
     total: Tensor = AllReduce.apply(terms_BTD, axis)
     return total

@@ -6,10 +6,9 @@
                        two numbers per rank, chunk and token: log Σ exp of its logits, and the target's logit or 0
             backward   the same tensors in the opposite direction
 
-Of the other ranks' logits a token's loss needs only the logarithm of their summed exponentials: with L the
-logarithm of the sum over all ranks, p = exp(logit - L) is computed where the logit is. So logits never
-travel, and every rank computes the same loss bit for bit. (Shoeybi et al. 2019, section 3; chunks as in
-``model.loss``.)
+A token's loss needs only the logarithm of the summed exponentials of the other ranks' logits. With L the logarithm of
+the sum over all ranks, each rank computes p = exp(logit - L) for its own logits. So logits are never sent, and every
+rank computes the same loss bit for bit. (Shoeybi et al. 2019, section 3; chunks as in ``model.loss``.)
 
     B sequence   T position   D width   V rows of this rank   N = B·T tokens   C tokens of a chunk   R ranks
 """
