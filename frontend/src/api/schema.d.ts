@@ -2098,6 +2098,12 @@ export interface components {
          */
         BatchSpec: {
             /**
+             * Document Mask
+             * @description Tokens attend to their own document only, and positions restart with each document. Off: also to documents before it in the sequence.
+             * @default false
+             */
+            document_mask: boolean;
+            /**
              * Global Sequences
              * @description Sequences in one optimizer step, over all ranks and gradient accumulation steps.
              * @default 64
@@ -5465,6 +5471,7 @@ export interface components {
             /**
              * @description How much text each step processes.
              * @default {
+             *       "document_mask": false,
              *       "global_sequences": 64,
              *       "micro_sequences": 8,
              *       "sequence_tokens": 256

@@ -23,6 +23,9 @@ class BatchSpec(Strict):
     global_sequences: int = Field(default=64, ge=1, le=1_048_576)
     """Sequences in one optimizer step, over all ranks and gradient accumulation steps."""
 
+    document_mask: bool = False
+    """Tokens attend to their own document only, and positions restart with each document. Off: also to documents before it in the sequence."""
+
 
 @dataclass(frozen=True)
 class UpdateRule:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 from trainwright.contracts.block_parts import BlockWeight, block_weights
-from trainwright.contracts.parallelism_spec import EngineKind, OffloadKind
+from trainwright.contracts.parallelism_spec import Device, EngineKind, OffloadKind
 from trainwright.contracts.precision_spec import (
     AccumulationKind,
     FP8Level,
@@ -50,6 +50,9 @@ from trainwright.planner.activations import (
     recompute_bytes,
 )
 from trainwright.planner.schedule import Pipeline, action_orders, in_flight
+
+FLEX_HEAD_SIZE = 16
+"""Fewest features of a head for which a GPU computes masked attention without a tensor of the mask (FlexAttention)."""
 
 _GRADIENT_BUCKET_BYTES = 25 * 2**20
 """The value in ``trainwright_trainer.parallel.data.gradient_buckets``."""
@@ -233,7 +236,22 @@ def stage_bytes(
         not stage.last and spec.parallelism.pipeline > 1
     ):  # torch keeps what was sent until its gradient arrives
         activations += in_flight * stream_bytes(spec)
+    activations += in_flight * document_bytes(spec)
     return int(activations), int(gathered), int(casts)
+
+
+def document_bytes(spec: RunSpec) -> int:
+    """Tables of rotary positions that restart with each document of a micro batch, and masks where they are tensors."""
+    if not spec.batch.document_mask:
+        return 0
+    model, batch = spec.model, spec.batch
+    tables = 2 * 4 * batch.sequence_tokens * model.features_per_head
+    if spec.resources.device is not Device.CPU and model.features_per_head >= FLEX_HEAD_SIZE:
+        return batch.micro_sequences * tables
+    window = model.sliding_window
+    masks = 2 if window is not None and window < batch.sequence_tokens else 1
+    size = 4 if spec.precision.kind is PrecisionKind.FP32 else 2
+    return batch.micro_sequences * (tables + masks * size * batch.sequence_tokens**2)
 
 
 def keeps_weight_operands(spec: RunSpec) -> bool:

@@ -90,7 +90,7 @@ def trace_step(spec: RunSpec) -> TracedStep:
     mesh = single_rank_mesh(DEVICE)
     counters.clear()
     with _recording(step), _Recorder(step):
-        parts = build_parts(spec, mesh, None)
+        parts = build_parts(spec, mesh, None, end_of_text=0)
         updater = materialize(parts, spec, mesh, fresh=False)
         engine = build_engine(parts, updater, spec, mesh, None)
         tokens = torch.zeros(

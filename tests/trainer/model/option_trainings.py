@@ -20,14 +20,16 @@ LENGTH = 16
 FP32, FP8 = {"kind": "fp32"}, {"kind": "fp8", "fp8": {"level": "O2", "scaling": "tensor"}}
 
 
-def build(spec: ModelSpec) -> Transformer:
-    model = Transformer(spec, 64, LENGTH)
+def build(spec: ModelSpec, end_of_text: int | None = None) -> Transformer:
+    model = Transformer(spec, 64, LENGTH, end_of_text)
     initialize(model, spec.model_copy(update={"initializer_std": 0.3}), seed=1)
     return model
 
 
 def loss_and_gradients(model: Transformer) -> list[Tensor]:
+    """Token 0, which ends documents if there are any, is among the tokens."""
     tokens = torch.randint(0, 64, (2, LENGTH), generator=torch.Generator().manual_seed(0))
+    tokens[:, [2, 9]] = 0
     loss = model(tokens).square().mean()
     loss.backward()
     return [loss.detach(), *(weight.grad for weight in model.parameters() if weight.grad is not None)]
@@ -47,11 +49,12 @@ def learned(
     model: dict[str, Any],
     precision: dict[str, Any],
     fault: Callable[[], None] | None = None,
+    batch: dict[str, Any] | None = None,
     **parallelism: int,
 ) -> list[float]:
     """Losses and norms of three steps on a rank, or on two with the given section."""
     ranks = 2 if parallelism else 1
-    sections = {"model": model, "precision": precision, "parallelism": parallelism}
+    sections = {"model": model, "precision": precision, "parallelism": parallelism, "batch": batch or {}}
     job_file = write_job(folder / "-".join(["learned", *parallelism]), data, ranks, **sections)
     result, *others = on_mesh(read_job(job_file).spec.degrees, learn, job_file, fault)
     assert all(other == result for other in others)

@@ -93,7 +93,7 @@ def test_a_first_bias_before_the_first_token_is_seen() -> None:
 
 @pytest.mark.parametrize("shift", [0, 2])
 def test_a_wrong_previous_token_is_seen(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def shifted(x_BTD: Tensor) -> Tensor:
+    def shifted(x_BTD: Tensor, is_first_BT1: None = None) -> Tensor:
         return torch.nn.functional.pad(x_BTD, (0, 0, shift, 0))[:, : x_BTD.shape[1]]
 
     monkeypatch.setattr(localized_filtering, "previous", shifted)

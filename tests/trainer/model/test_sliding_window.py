@@ -22,7 +22,7 @@ from trainwright.planner.plan import stage_times
 from trainwright_trainer.checkpoint.snapshot import config_digest
 from trainwright_trainer.model import masks
 from trainwright_trainer.model.flex_attention import FlexMasks
-from trainwright_trainer.model.masks import DenseMasks
+from trainwright_trainer.model.masks import DenseMasks, Visible
 
 WINDOW = 5
 SPEC = ModelSpec(layers=3, width=32, heads=4, kv_heads=2, sliding_window=WINDOW, sliding_window_pattern=3)
@@ -50,7 +50,7 @@ def apart_from_formula(window: int | None, attend: Callable[..., Tensor]) -> flo
 
 def with_masks(kind: type[DenseMasks] | type[FlexMasks], window: int) -> Callable[..., Tensor]:
     made = kind()
-    mask = made.window(LENGTH, window, torch.float32, torch.device("cpu"))
+    mask = made.build(LENGTH, Visible(window), torch.float32, torch.device("cpu"))
     return lambda q, k, v: made.attend(q, k, v, mask)
 
 
@@ -63,7 +63,7 @@ def test_a_token_attends_to_its_window(window: int) -> None:
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_a_window_of_one_token_more_or_less_is_seen(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = masks.sees
-    monkeypatch.setattr(masks, "sees", lambda query, key, window: honest(query, key, window + shift))
+    monkeypatch.setattr(masks, "sees", lambda query, key, window, *starts: honest(query, key, window + shift))
     assert apart_from_formula(WINDOW, with_masks(DenseMasks, WINDOW)) > 1e-2
 
 

@@ -81,7 +81,7 @@ def config_digest(spec: RunSpec) -> str:
         "global_sequences": spec.batch.global_sequences,
         "optimizer": spec.optimizer.kind,
         "precision": _formats(spec.precision),
-    }
+    } | ({"document_mask": True} if spec.batch.document_mask else {})
     return digest_of(json.dumps(shaping, sort_keys=True).encode())
 
 

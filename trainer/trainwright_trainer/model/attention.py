@@ -4,7 +4,7 @@ attention, Ainslie et al. 2023).
     B sequence   T position   D width   H query heads   G key heads   K features of a head
 
 Attention is causal, over the entire sequence or a window of it (``masks``). A document packed into a sequence also
-attends to the documents before it, as in GPT-3.
+attends to the documents before it, as in GPT-3, unless a run masks documents (``documents``).
 
 A variant is a subclass in a separate file, a line in ``attention_registry``, a name in ``contracts.model_spec`` and its
 declarations in ``contracts.block_parts``. It overrides ``mix``, or ``forward`` if it does more with its input than
@@ -29,12 +29,17 @@ class AttentionTables(NamedTuple):
     """The inputs of attention other than the residual stream, the same for all layers of a forward pass."""
 
     cosines: Tensor
-    """(T, K)."""
+    """(T, K), or (B, 1, T, K) if positions restart with each document."""
 
     sines: Tensor
+    mask: Any = None
+    """Of the layers without a window, as their ``Masks`` read it; None if each token sees all before it."""
+
     window_mask: Any = None
-    """The mask of the layers with a window, as their ``Masks`` read it; None if sequences are not longer than the
-    window."""
+    """The mask of the layers with a window; None if it is that of the other layers."""
+
+    is_first: Tensor | None = None
+    """(B, T, 1): the tokens that begin a document, if documents are masked."""
 
 
 class Attention(nn.Module):
@@ -80,8 +85,10 @@ class Attention(nn.Module):
         return mixed_BHTK.transpose(1, 2).flatten(2)
 
     def _attend(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, tables: AttentionTables) -> Tensor:
-        if self.has_window and tables.window_mask is not None:
-            return self.masks.attend(q_BHTK, k_BGTK, v_BGTK, tables.window_mask)
+        has_own = self.has_window and tables.window_mask is not None
+        mask = tables.window_mask if has_own else tables.mask
+        if mask is not None:
+            return self.masks.attend(q_BHTK, k_BGTK, v_BGTK, mask)
         mixed_BHTK: Tensor = scaled_dot_product_attention(
             q_BHTK, k_BGTK, v_BGTK, is_causal=True, enable_gqa=self.group > 1
         )

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from trainwright_trainer.model.attention import Attention
-from trainwright_trainer.model.masks import sees
+from trainwright_trainer.model.masks import Visible, sees
 from trainwright_trainer.model.transformer import Transformer
 
 NAME = "FlexAttention"
@@ -29,14 +29,16 @@ class FlexMasks:
     def __init__(self) -> None:
         self._known: tuple[object, BlockMask] | None = None
 
-    def window(self, positions: int, window: int, dtype: torch.dtype, device: torch.device) -> BlockMask:
-        which = (positions, window, device)
+    def build(self, positions: int, visible: Visible, dtype: torch.dtype, device: torch.device) -> BlockMask:
+        if visible.starts is not None:
+            return _document_mask(positions, visible.window, visible.starts)
+        which = (positions, visible.window, device)
         if self._known is None or self._known[0] != which:
 
-            def visible(batch: Any, head: Any, query: Any, key: Any) -> Any:
-                return sees(query, key, window)
+            def seen(batch: Any, head: Any, query: Any, key: Any) -> Any:
+                return sees(query, key, visible.window)
 
-            mask = create_block_mask(visible, None, None, positions, positions, device=str(device))
+            mask = create_block_mask(seen, None, None, positions, positions, device=str(device))
             self._known = which, mask
         return self._known[1]
 
@@ -53,6 +55,22 @@ def use_flex_attention(model: Transformer) -> None:
     for module in model.modules():
         if isinstance(module, Attention):
             module.masks = model.masks
+
+
+def _document_mask(positions: int, window: int | None, starts_BT: Tensor) -> BlockMask:
+    """Of one micro batch. Compiled, so that no number per pair of positions is stored."""
+
+    def seen(batch: Any, head: Any, query: Any, key: Any) -> Any:
+        return sees(query, key, window, starts_BT[batch, query])
+
+    create = _compiled_block_mask() if starts_BT.is_cuda else create_block_mask
+    mask: BlockMask = create(seen, len(starts_BT), None, positions, positions, device=str(starts_BT.device))
+    return mask
+
+
+@cache
+def _compiled_block_mask() -> Any:
+    return torch.compile(create_block_mask)
 
 
 @cache

@@ -5,9 +5,10 @@ mixed with the two before it. Values come from the input itself.
     y_t = second · [h_(t-1), h_t] + c     D/2 → D       another
     f_t = RMSNorm(x_t + y_t)
 
-Before the first token of a text, x_(-1) and h_(-1) are zero. h_(-1) is not the output of the first convolution for
-zeros, which is its bias b. So decoding keeps the last two inputs and the number of tokens so far (``FilterState``).
-Yuan's public decoder does not keep that number, so its second token differs from the one that training computes.
+Before the first token of a text, and of each document if documents are masked, x_(-1) and h_(-1) are zero. h_(-1) is not
+the output of the first convolution for zeros, which is its bias b. So decoding keeps the last two inputs and the number
+of tokens so far (``FilterState``). Yuan's public decoder does not keep that number, so its second token differs from the
+one that training computes.
 
     B sequence   T position   D width
 """
@@ -47,9 +48,9 @@ class LocalFilter(nn.Module):
         self.second_bias = Bias(width)
         self.norm = nn.RMSNorm(width, eps=_EPSILON)
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        h_BTE = self.first_bias(self.first(with_previous(x_BTD)))
-        return self._mix(x_BTD, h_BTE, previous(h_BTE))
+    def forward(self, x_BTD: Tensor, is_first_BT1: Tensor | None = None) -> Tensor:
+        h_BTE = self.first_bias(self.first(with_previous(x_BTD, is_first_BT1)))
+        return self._mix(x_BTD, h_BTE, previous(h_BTE, is_first_BT1))
 
     def continue_from(self, state: FilterState, x_BTD: Tensor) -> tuple[Tensor, FilterState]:
         """``forward`` of the tokens that follow those of ``state``, and the state after them."""
@@ -78,14 +79,15 @@ def empty_state(x_BTD: Tensor) -> FilterState:
     return FilterState(x_BTD.new_zeros(x_BTD.shape[0], 2, x_BTD.shape[2]), 0)
 
 
-def previous(x_BTD: Tensor) -> Tensor:
-    """The token before each; zeros before the first."""
-    return nn.functional.pad(x_BTD, (0, 0, 1, 0))[:, :-1]
+def previous(x_BTD: Tensor, is_first_BT1: Tensor | None = None) -> Tensor:
+    """The token before each; zeros before the first of the sequence, and before others that are named first."""
+    before_BTD = nn.functional.pad(x_BTD, (0, 0, 1, 0))[:, :-1]
+    return before_BTD if is_first_BT1 is None else before_BTD.masked_fill(is_first_BT1, 0)
 
 
-def with_previous(x_BTD: Tensor) -> Tensor:
+def with_previous(x_BTD: Tensor, is_first_BT1: Tensor | None = None) -> Tensor:
     """(B, T, 2D): each token's predecessor and itself."""
-    return torch.cat((previous(x_BTD), x_BTD), dim=-1)
+    return torch.cat((previous(x_BTD, is_first_BT1), x_BTD), dim=-1)
 
 
 class LocalizedFilteringAttention(Attention):
@@ -98,7 +100,7 @@ class LocalizedFilteringAttention(Attention):
         self.filter = LocalFilter(spec.width)
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
-        filtered_BTD = self.filter(x_BTD)
+        filtered_BTD = self.filter(x_BTD, tables.is_first)
         mixed: Tensor = self.output(
             self.mix(self.query(filtered_BTD), self.key(filtered_BTD), self.value(x_BTD), tables)
         )

@@ -1,7 +1,8 @@
 """Masks: which tokens a token attends to, and attention under a mask.
 
-    causal    itself and those before it
-    window    of these, itself and the w - 1 just before it (Beltagy et al. 2020; Mistral, Jiang et al. 2023)
+    causal      itself and those before it
+    window      of these, itself and the w - 1 just before it (Beltagy et al. 2020; Mistral, Jiang et al. 2023)
+    documents   of these, those of its document (``documents``)
 
 Causal attention has separate kernels. For narrower masks, ``DenseMasks`` are the reference: they add a number to the
 score of each pair of positions, -inf if the query does not attend to the key. ``flex_attention`` computes the same on a
@@ -12,7 +13,7 @@ GPU without storing these numbers, and without the products that the mask exclud
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,36 +22,51 @@ from torch.nn.functional import scaled_dot_product_attention
 Index = TypeVar("Index", Tensor, Any)
 
 
-def sees(query: Index, key: Index, window: int) -> Index:
-    """Whether position ``query`` attends to position ``key``, if a token attends to ``window`` tokens."""
-    visible: Index = (key <= query) & (query - key < window)
+class Visible(NamedTuple):
+    """What narrows causal attention."""
+
+    window: int | None = None
+    """Tokens that a token attends to."""
+
+    starts: Tensor | None = None
+    """(B, T): where the document of each token starts."""
+
+
+def sees(query: Index, key: Index, window: int | None, start: Index | None = None) -> Index:
+    """Whether position ``query`` attends to position ``key``, if a token attends to ``window`` tokens, and its document starts
+    at ``start``.
+    """
+    visible: Index = key <= query
+    if window is not None:
+        visible = visible & (query - key < window)
+    if start is not None:
+        visible = visible & (key >= start)
     return visible
 
 
 class Masks(Protocol):
     """A way to compute attention under masks."""
 
-    def window(self, positions: int, window: int, dtype: torch.dtype, device: torch.device) -> Any:
+    def build(self, positions: int, visible: Visible, dtype: torch.dtype, device: torch.device) -> Any:
         """The mask of sequences with ``positions`` tokens, for tensors of ``dtype``."""
 
     def attend(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, mask: Any) -> Tensor:
-        """(B, H, T, K): attention under a mask that ``window`` returned."""
+        """(B, H, T, K): attention under a mask that ``build`` returned."""
 
 
 class DenseMasks:
-    """The reference: masks are tensors (T, T)."""
+    """The reference: masks are tensors, (T, T), or (B, 1, T, T) with documents."""
 
     def __init__(self) -> None:
         self._known: tuple[object, Tensor] | None = None
 
-    def window(self, positions: int, window: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Computed once for all layers and steps, since the backward pass of each layer needs it."""
-        which = (positions, window, dtype, device)
+    def build(self, positions: int, visible: Visible, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Computed once for all layers, since the backward pass of each layer needs it; a window's for all steps."""
+        if visible.starts is not None:
+            return _scores(positions, visible.window, visible.starts[:, None, :, None], dtype, device)
+        which = (positions, visible.window, dtype, device)
         if self._known is None or self._known[0] != which:
-            places_T = torch.arange(positions, device=device)
-            visible_TT = sees(places_T[:, None], places_T, window)
-            scores_TT = torch.zeros(positions, positions, dtype=dtype, device=device)
-            self._known = which, scores_TT.masked_fill_(~visible_TT, -torch.inf)
+            self._known = which, _scores(positions, visible.window, None, dtype, device)
         return self._known[1]
 
     def attend(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, mask: Tensor) -> Tensor:
@@ -59,3 +75,11 @@ class DenseMasks:
             q_BHTK, k_BGTK, v_BGTK, attn_mask=mask, enable_gqa=grouped
         )
         return mixed_BHTK
+
+
+def _scores(
+    positions: int, window: int | None, starts: Tensor | None, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    places_T = torch.arange(positions, device=device)
+    visible = sees(places_T[:, None], places_T, window, starts)
+    return torch.zeros(visible.shape, dtype=dtype, device=device).masked_fill_(~visible, -torch.inf)

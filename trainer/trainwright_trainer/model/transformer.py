@@ -12,14 +12,17 @@ export renames them one by one.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.model.attention import AttentionTables
 from trainwright_trainer.model.attention_registry import build_attention
+from trainwright_trainer.model.documents import by_position, document_starts, is_first
 from trainwright_trainer.model.feed_forward import FeedForward
-from trainwright_trainer.model.masks import DenseMasks, Masks
+from trainwright_trainer.model.masks import DenseMasks, Masks, Visible
 from trainwright_trainer.model.rotary import rotary_table
 
 
@@ -72,9 +75,13 @@ class Transformer(nn.Module):
     sines: Tensor
     masks: Masks
 
-    def __init__(self, spec: ModelSpec, vocabulary: int, positions: int) -> None:
+    def __init__(
+        self, spec: ModelSpec, vocabulary: int, positions: int, end_of_text: int | None = None
+    ) -> None:
+        """``end_of_text``: the last token of each document, if documents in one sequence must not see each other."""
         super().__init__()
         self.positions = positions
+        self.end_of_text = end_of_text
         self.embedding = nn.Embedding(vocabulary, spec.width)
         self.layers = nn.ModuleDict(
             {str(layer): _BLOCKS[spec.block](spec, layer) for layer in range(spec.layers)}
@@ -95,13 +102,27 @@ class Transformer(nn.Module):
         self.register_buffer("cosines", cosines, persistent=False)
         self.register_buffer("sines", sines, persistent=False)
 
-    def tables(self, length: int, dtype: torch.dtype) -> AttentionTables:
-        """The inputs of all layers' attention, for sequences of ``length`` tokens and a residual stream of
-        ``dtype``."""
-        mask, window = None, self._window
-        if window is not None and window < length:
-            mask = self.masks.window(length, window, dtype, self.cosines.device)
-        return AttentionTables(self.cosines[:length], self.sines[:length], mask)
+    def starts(self, tokens_BT: Tensor) -> Tensor | None:
+        """(B, T): where the document of each token starts; None if documents see those before them."""
+        return None if self.end_of_text is None else document_starts(tokens_BT, self.end_of_text)
+
+    def tables(self, length: int, dtype: torch.dtype, starts_BT: Tensor | None = None) -> AttentionTables:
+        """The inputs of all layers' attention, for sequences of ``length`` tokens and a residual stream of ``dtype``."""
+
+        def mask(window: int | None) -> Any:
+            return self.masks.build(length, Visible(window, starts_BT), dtype, self.cosines.device)
+
+        window = self._window if self._window is not None and self._window < length else None
+        window_mask = None if window is None else mask(window)
+        if starts_BT is None:
+            return AttentionTables(self.cosines[:length], self.sines[:length], None, window_mask)
+        return AttentionTables(
+            by_position(self.cosines, starts_BT),
+            by_position(self.sines, starts_BT),
+            mask(None),
+            window_mask,
+            is_first(starts_BT),
+        )
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         logits_BTV: Tensor = self.head(self.features(tokens_BT))
@@ -110,7 +131,7 @@ class Transformer(nn.Module):
     def features(self, tokens_BT: Tensor) -> Tensor:
         """The head's input: (B, T, D), normed. A loss may apply the head in chunks (``model.loss``)."""
         x_BTD = self.embedding(tokens_BT)
-        tables = self.tables(tokens_BT.shape[1], x_BTD.dtype)
+        tables = self.tables(tokens_BT.shape[1], x_BTD.dtype, self.starts(tokens_BT))
         for block in self.layers.values():
             x_BTD = block(x_BTD, tables)
         features_BTD: Tensor = self.norm(x_BTD)

@@ -102,10 +102,10 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
         CheckpointInvalidError: the checkpoint to resume from must not be used.
     """
     spec, folder = job.spec, job_file.parent
-    train, validation = _open_data(job, folder / DATA_FOLDER)
+    train, validation, end_of_text = _open_data(job, folder / DATA_FOLDER)
     mesh.create_groups(beside_passes=spec.precision.fp8 is not None)
     stages = resolve_stages(spec, mesh)
-    parts = build_parts(spec, mesh, stages)
+    parts = build_parts(spec, mesh, stages, end_of_text)
     updater, skipped_steps, data_position = _build_state(job, folder / RESUME_FOLDER, mesh, parts)
     report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.leads_node else ignore_event
     report(_started(job, mesh, data_position.step))
@@ -224,8 +224,8 @@ def _attention_kernels(spec: RunSpec, mesh: Mesh) -> str:
     if not has_masks(spec):
         return plain
     masked = "FlexAttention" if uses_flex_attention(spec) else "masked SDPA"
-    full = model.layer_types.count("full_attention")
-    return f"{masked} in layers with a window, {plain} in the others" if full else masked
+    unmasked = not spec.batch.document_mask and "full_attention" in model.layer_types
+    return f"{masked} in layers with a window, {plain} in the others" if unmasked else masked
 
 
 def _flops_per_token(spec: RunSpec) -> int:
@@ -268,8 +268,8 @@ def _check_fork_fits(resume: Path, manifest: CheckpointManifest, updater: Update
         raise BadJobError(f"the parent's checkpoint does not fit this run: {error}") from error
 
 
-def _open_data(job: JobSpec, folder: Path) -> tuple[TokenStream, TokenStream]:
-    """The training and the validation split, checked against the spec."""
+def _open_data(job: JobSpec, folder: Path) -> tuple[TokenStream, TokenStream, int]:
+    """The training and the validation split, checked against the spec, and the last token of each document."""
     spec = job.spec
     if job.ranks != spec.resources.ranks:
         raise BadJobError(f"slots: {job.ranks} are given, but spec.resources asks for {spec.resources.ranks}")
@@ -282,7 +282,8 @@ def _open_data(job: JobSpec, folder: Path) -> tuple[TokenStream, TokenStream]:
             raise ValueError(
                 f"the training split has {manifest.train.tokens} tokens, too few for one sequence"
             )
-        return train, TokenStream(folder, manifest.validation, manifest.token_type, length)
+        validation = TokenStream(folder, manifest.validation, manifest.token_type, length)
+        return train, validation, manifest.end_of_text
     except (ValueError, FileNotFoundError) as error:
         raise BadJobError(f"data: {error}") from error
 

@@ -22,7 +22,7 @@ from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind
 from trainwright.planner.compilation import compiles
-from trainwright.planner.memory import keeps_weight_casts, sums_in_products
+from trainwright.planner.memory import FLEX_HEAD_SIZE, keeps_weight_casts, sums_in_products
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, unsharded_specs
 from trainwright_trainer.fp8.compute.conversion import ConvertedModel, convert
@@ -40,9 +40,6 @@ from trainwright_trainer.parallel.tensor.parallelize import parallelize_modules,
 from trainwright_trainer.runtime.attention_kernels import prefer_attention_kernels
 from trainwright_trainer.runtime.compilation import can_compile, compile_blocks, recompute_operands
 from trainwright_trainer.runtime.module_replacement import replace_modules
-
-_FLEX_HEAD_SIZE = 16
-"""Fewest features of a head that FlexAttention takes."""
 
 
 @dataclass
@@ -110,10 +107,15 @@ def passes(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> Iterator[Pass]:
         yield Pass("compile blocks", _compile)
 
 
-def build_parts(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> ModelParts:
-    """Build the model on the meta device and apply the passes."""
+def build_parts(spec: RunSpec, mesh: Mesh, stages: Stages | None, end_of_text: int) -> ModelParts:
+    """Build the model on the meta device and apply the passes.
+
+    Args:
+        end_of_text: the last token of each document of the data.
+    """
+    masked = end_of_text if spec.batch.document_mask else None
     with torch.device("meta"):
-        model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+        model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens, masked)
     parts = ModelParts(model, unsharded_specs(model))
     for each in passes(spec, mesh, stages):
         each.apply(parts)
@@ -128,13 +130,13 @@ def zero_stage(spec: RunSpec, mesh: Mesh) -> int:
 
 def uses_flex_attention(spec: RunSpec) -> bool:
     """Whether layers have a mask narrower than the causal one, and heads that FlexAttention takes on a GPU."""
-    return has_masks(spec) and spec.model.features_per_head >= _FLEX_HEAD_SIZE
+    return has_masks(spec) and spec.model.features_per_head >= FLEX_HEAD_SIZE
 
 
 def has_masks(spec: RunSpec) -> bool:
     """Whether layers have a mask narrower than the causal one."""
     window = spec.model.sliding_window
-    return window is not None and window < spec.batch.sequence_tokens
+    return spec.batch.document_mask or (window is not None and window < spec.batch.sequence_tokens)
 
 
 def _split(parts: ModelParts, stages: Stages, mesh: Mesh) -> None:

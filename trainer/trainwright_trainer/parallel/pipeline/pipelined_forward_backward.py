@@ -5,7 +5,8 @@
 
 torch's schedules decide the order in which a rank works (``schedules``). This file adds what training needs:
 
-    data          only ranks with the first or the last stage read micro batches
+    data          only ranks with the first or the last stage read micro batches, but all if documents are masked: each
+                  finds out by itself where documents start
     gradients     complete when the schedule has done a stage's last backward pass, or the last half of one, and sent
                   from there, stage by stage. Autograd's hooks are not used, because zero-bubble schedules compute weight
                   gradients outside of them (``linear.deferred_weight_gradients``)
@@ -91,10 +92,10 @@ class PipelineForwardBackward:
         self._schedule = self._build_schedule(shard_specs, micro_batches, deferred)
 
     def compute_gradients(self, micro_batches: Iterable[Batch], timer: StepTimer) -> Tensor:
-        tokens, targets = self._read_batches(micro_batches)
+        tokens, targets, starts = self._read_batches(micro_batches)
         timer.mark(Timing.DATA)
         self._timer = timer
-        losses = self._schedule.step(tokens, targets, timer)
+        losses = self._schedule.step(tokens, targets, starts, timer)
         self.reduce_tied_gradient()
         total = torch.zeros((), device=self._device)
         for loss in losses:
@@ -103,7 +104,7 @@ class PipelineForwardBackward:
 
     def sum_losses(self, batches: Iterable[Batch]) -> Tensor:
         total = torch.zeros(2, dtype=torch.float64, device=self._device)
-        mine = iter(batches if self._first or self._last else ())
+        mine = iter(batches if self._reads_batches else ())
         while True:
             batch = next(mine, None)
             size = torch.tensor(0 if batch is None else len(batch.sequences), device=self._device)
@@ -115,7 +116,7 @@ class PipelineForwardBackward:
             total += self._sum_batch_loss(batch.to(self._device) if batch else None, int(size))
 
     def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor | None:
-        x = self._forward(tokens_BT, len(tokens_BT))
+        x = self._forward(tokens_BT, len(tokens_BT), self._model.starts(tokens_BT))
         if not self._last:
             return None
         with autocast(self._activation.precision, self._device):
@@ -138,14 +139,22 @@ class PipelineForwardBackward:
         ]
         return Schedule(self._stages.schedule, running, micro_batches, self._loss_in_step)
 
-    def _read_batches(self, micro_batches: Iterable[Batch]) -> tuple[Tensor | None, Tensor | None]:
-        """The step's tokens for the first stage, and targets for the last one; other ranks read nothing."""
-        if not (self._first or self._last):
-            return None, None
+    @property
+    def _reads_batches(self) -> bool:
+        return self._first or self._last or self._model.end_of_text is not None
+
+    def _read_batches(
+        self, micro_batches: Iterable[Batch]
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The step's tokens for the first stage, targets for the last one, and where documents start for all."""
+        if not self._reads_batches:
+            return None, None, None
         batches = [batch.to(self._device) for batch in micro_batches]
+        tokens = torch.cat([batch.tokens for batch in batches])
         return (
-            torch.cat([batch.tokens for batch in batches]) if self._first else None,
+            tokens if self._first else None,
             torch.cat([batch.targets for batch in batches]) if self._last else None,
+            self._model.starts(tokens),
         )
 
     def _loss_in_step(self, x_BTD: Tensor, targets_BT: Tensor) -> Tensor:
@@ -187,13 +196,13 @@ class PipelineForwardBackward:
     def _sum_batch_loss(self, batch: Batch | None, sequences: int) -> Tensor:
         """(2,): summed loss and tokens of a batch on the rank that computes the loss; zeros elsewhere."""
         tokens = batch.tokens if batch and self._first else torch.empty(0)
-        x = self._forward(tokens, sequences)
+        x = self._forward(tokens, sequences, self._model.starts(batch.tokens) if batch else None)
         if not (batch and self._last):
             return torch.zeros(2, dtype=torch.float64, device=self._device)
         tokens = torch.tensor(batch.targets.numel(), device=self._device)
         return torch.stack((self._loss(x, batch.targets).double() * tokens, tokens))
 
-    def _forward(self, tokens_BT: Tensor, sequences: int) -> Tensor:
+    def _forward(self, tokens_BT: Tensor, sequences: int, starts_BT: Tensor | None) -> Tensor:
         """The output of this rank's last stage; only the first stage reads ``tokens_BT``."""
         x = tokens_BT
         for layers in self._stage_modules:
@@ -201,7 +210,7 @@ class PipelineForwardBackward:
             if not stage.first and not self._is_here(stage.number - 1):
                 x = self._activation.empty(self._device, sequences)
                 self._axis.receive(x, self._stages.rank_of(stage.number - 1))
-            x = layers(x)
+            x = layers(x, starts_BT)
             if not stage.last and not self._is_here(stage.number + 1):
                 self._axis.send(x, self._stages.rank_of(stage.number + 1))
         return x

@@ -71,12 +71,13 @@ class StageModule(nn.Module):
         self.stage = stage
         self.precision = precision
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, starts_BT: Tensor | None = None) -> Tensor:
+        """``starts_BT``: where the document of each token starts, if documents must not see each other."""
         model = self.model
         with autocast(self.precision, x.device):
             if self.stage.first:
                 x = model.embedding(x)
-            tables = model.tables(model.positions, x.dtype)
+            tables = model.tables(model.positions, x.dtype, starts_BT)
             for layer in self.stage.layers:
                 x = model.layers[str(layer)](x, tables)
             return x
@@ -196,19 +197,23 @@ class Schedule:
             scale_grads=False,
         )
 
-    def step(self, tokens: Tensor | None, targets: Tensor | None, timer: StepTimer) -> list[Tensor]:
+    def step(
+        self, tokens: Tensor | None, targets: Tensor | None, starts: Tensor | None, timer: StepTimer
+    ) -> list[Tensor]:
         """Run all passes; returns the losses of the micro batches on the rank with the last stage.
 
         Args:
             tokens: of all micro batches, (micro batches · B, T), for the first stage.
             targets: of all micro batches, for the last stage.
+            starts: where the document of each token starts, for all stages; None if documents are not masked.
         """
         for stage in self._stages:
             stage.begin_step(timer)
         losses: list[Tensor] = []
         given = () if tokens is None else (tokens,)
+        masked = {} if starts is None else {"starts_BT": starts}
         with detect_lost_ranks(), unwrap_stage_errors():
-            self._schedule.step(*given, target=targets, losses=losses, return_outputs=False)
+            self._schedule.step(*given, target=targets, losses=losses, return_outputs=False, **masked)
         return [loss.detach() for loss in losses]
 
 
