@@ -183,11 +183,11 @@ def test_checkpoints_of_runs_without_masks_keep_their_digest() -> None:
 def test_the_planner_counts_masks_and_tables(option: str) -> None:
     spec = RunSpec.model_validate(
         TINY
-        | {"model": SPEC.model_dump() | OPTIONS[option], "batch": {"micro_sequences": 3} | MASKED}
+        | {"model": SPEC.model_dump() | OPTIONS[option], "batch": {"micro_sequences": 2} | MASKED}
         | {"resources": {"device": "cpu"}}
     )
     model = transformer.Transformer(spec.model, 257, 64, END)
-    tables = model.tables(64, torch.float32, model.starts(torch.zeros(3, 64, dtype=torch.int64)))
+    tables = model.tables(64, torch.float32, model.starts(torch.zeros(2, 64, dtype=torch.int64)))
     large = [each for each in tables if isinstance(each, Tensor) and each.dtype == torch.float32]
     assert document_bytes(spec) == sum(4 * each.numel() for each in large)
     counted, plain = (
