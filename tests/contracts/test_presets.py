@@ -33,5 +33,13 @@ def test_each_preset_has_a_family_with_a_small_model() -> None:
     assert all(size < 2_000_000 for size in smallest.values())
 
 
-def test_llama_is_exported_as_llama() -> None:
-    assert {format_of(each.model).architecture for each in PUBLISHED.values()} == {"LlamaForCausalLM"}
+CLASSES = {
+    "Llama 2": "LlamaForCausalLM",
+    "Llama 3": "LlamaForCausalLM",
+    "Qwen3": "Qwen3ForCausalLM",
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_model_is_exported_as_the_class_of_its_family(name: str) -> None:
+    assert format_of(PUBLISHED[name].model).architecture == CLASSES[PUBLISHED[name].family]

@@ -3682,6 +3682,12 @@ export interface components {
              */
             norm_epsilon: number;
             /**
+             * Qk Norm
+             * @description Queries and keys of each head pass an RMSNorm before they are rotated (Qwen3), which keeps their products from growing.
+             * @default false
+             */
+            qk_norm: boolean;
+            /**
              * Rope Theta
              * @description Base of the rotary position frequencies.
              * @default 10000
@@ -5506,6 +5512,7 @@ export interface components {
              *       "initializer_std": 0.02,
              *       "layers": 6,
              *       "norm_epsilon": 0.00001,
+             *       "qk_norm": false,
              *       "rope_theta": 10000,
              *       "tied_embeddings": true,
              *       "width": 192

@@ -11,6 +11,7 @@ const SPEC: Run["spec"] = {
     heads: 4,
     attention: "full",
     block: "serial",
+    qk_norm: false,
     kv_heads: 2,
     head_size: null,
     feed_forward: null,
@@ -19,7 +20,7 @@ const SPEC: Run["spec"] = {
     tied_embeddings: true,
     initializer_std: 0.02,
   },
-  batch: { sequence_tokens: 64, micro_sequences: 4, global_sequences: 8 },
+  batch: { sequence_tokens: 64, micro_sequences: 4, global_sequences: 8, document_mask: false },
   optimizer: {
     kind: "adamw",
     learning_rate: 1e-3,

@@ -47,6 +47,9 @@ class BlockWeight:
     is_bias: bool = False
     """Whether its initial values are 0; those of other vectors are 1."""
 
+    present: Callable[[ModelSpec], bool] = lambda m: True
+    """Whether a model has it."""
+
     def size(self, model: ModelSpec) -> int:
         """Elements."""
         return math.prod(self.shape(model))
@@ -63,6 +66,7 @@ class HuggingFace:
 
 
 LLAMA = HuggingFace("LlamaForCausalLM", "llama")
+QWEN3 = HuggingFace("Qwen3ForCausalLM", "qwen3")
 MISTRAL = HuggingFace("MistralForCausalLM", "mistral", {"sliding_window": "sliding_window"})
 MINISTRAL = HuggingFace(
     "MinistralForCausalLM", "ministral", {"sliding_window": "sliding_window", "layer_types": "layer_types"}
@@ -70,7 +74,9 @@ MINISTRAL = HuggingFace(
 
 
 def _llama_like(model: ModelSpec) -> HuggingFace:
-    """All three compute the same except for windows: none, in all layers, in some layers."""
+    """All compute the same except for norms of queries and keys, and for windows: none, in all layers, in some layers."""
+    if model.qk_norm:
+        return QWEN3
     if model.sliding_window is None:
         return LLAMA
     return MISTRAL if model.sliding_window_pattern is None else MINISTRAL
@@ -81,7 +87,7 @@ class AttentionPart:
     """A variant of attention. Figures of its tokens are those of the entire part, which tensor ranks divide."""
 
     weights: Mapping[str, BlockWeight]
-    """By name within the part, in the order of the forward pass."""
+    """By name within the part, in the order of the forward pass; those that a model has are ``attention_weights``."""
 
     token_flops: Callable[[ModelSpec, float], float]
     """FLOPs per token of the forward pass between its linear layers, for a number of keys per query (``mean_keys``)."""
@@ -119,6 +125,12 @@ _GROUPED_QUERY = {
     ),
     "value.weight": BlockWeight(
         lambda m: (m.key_features, m.width), "self_attn.v_proj.weight", 0, is_linear=True, reads_input=True
+    ),
+    "query_norm.weight": BlockWeight(
+        lambda m: (m.features_per_head,), "self_attn.q_norm.weight", present=lambda m: m.qk_norm
+    ),
+    "key_norm.weight": BlockWeight(
+        lambda m: (m.features_per_head,), "self_attn.k_norm.weight", present=lambda m: m.qk_norm
     ),
     "output.weight": BlockWeight(
         lambda m: (m.width, m.query_features),
@@ -206,6 +218,11 @@ def attention_of(model: ModelSpec) -> AttentionPart:
     return ATTENTIONS[model.attention]
 
 
+def attention_weights(model: ModelSpec) -> dict[str, BlockWeight]:
+    """The weights that ``model`` has in attention."""
+    return _present(attention_of(model).weights, model)
+
+
 def mixing_flops(model: ModelSpec, layer: int, tokens: int) -> float:
     """FLOPs per token of the forward pass of ``layer`` between the linear layers of its attention."""
     return attention_of(model).token_flops(model, mean_keys(model.window_of_layer(layer), tokens))
@@ -225,7 +242,7 @@ def mean_keys(window: int | None, tokens: int) -> float:
 
 def block_weights(model: ModelSpec) -> dict[str, BlockWeight]:
     """All weights of a block, by name within it."""
-    return dict(_named(attention_of(model), NORMS[model.block]))
+    return _present(dict(_named(attention_of(model), NORMS[model.block])), model)
 
 
 def norm_count(model: ModelSpec) -> int:
@@ -242,6 +259,10 @@ def weight_in_block(name: str) -> BlockWeight | None:
     """The weight with a name such as `layers.3.attention.query.weight`; None if it is not in a block."""
     first, _, rest = name.partition(".")
     return _ALL[rest.partition(".")[2]] if first == "layers" else None
+
+
+def _present(weights: Mapping[str, BlockWeight], model: ModelSpec) -> dict[str, BlockWeight]:
+    return {name: weight for name, weight in weights.items() if weight.present(model)}
 
 
 def _named(attention: AttentionPart, norms: Mapping[str, BlockWeight]) -> Iterator[tuple[str, BlockWeight]]:

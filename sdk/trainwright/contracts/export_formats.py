@@ -15,7 +15,7 @@ PLAIN = HuggingFace("TrainwrightForCausalLM", "trainwright")
 PLAIN_FILE = "model.py"
 """It needs torch and safetensors, and none of our packages."""
 
-_UNKNOWN_TO_TRANSFORMERS = {
+_UNKNOWN_TO_TRANSFORMERS: dict[str, dict[object, str]] = {
     "attention": {"localized_filtering": "no class has localized filtering attention"},
     "block": {"parallel": "no class has parallel blocks with RMSNorm and SwiGLU"},
 }
@@ -37,5 +37,7 @@ def loaded_by(model: ModelSpec) -> str:
 
 
 def _why_plain(model: ModelSpec) -> str | None:
+    if model.qk_norm and model.sliding_window is not None:
+        return "no class has norms of queries and keys together with sliding windows like these"
     reasons = (whys.get(getattr(model, field)) for field, whys in _UNKNOWN_TO_TRANSFORMERS.items())
     return next((reason for reason in reasons if reason is not None), None)

@@ -28,6 +28,9 @@ class ModelSpec(Strict):
     """What queries and keys are computed from: `full`, the input of the block; `localized_filtering` (Yuan 2.0), that input after
     two convolutions, which mix each token with the two before it."""
 
+    qk_norm: bool = False
+    """Queries and keys of each head pass an RMSNorm before they are rotated (Qwen3), which keeps their products from growing."""
+
     sliding_window: int | None = Field(default=None, ge=1, le=1_048_576)
     """Number of tokens that a token attends to, including itself and those just before it (Mistral, Gemma). Empty: all
     before it."""

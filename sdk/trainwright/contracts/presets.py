@@ -71,6 +71,34 @@ PUBLISHED: dict[str, Published] = {
     ),
 }
 
+_QWEN3 = partial(ModelSpec, kv_heads=8, head_size=128, qk_norm=True, rope_theta=1e6, norm_epsilon=1e-6)
+_QWEN3_OF = partial(Published, "Qwen3", source="arXiv 2505.09388", vocabulary=151_936)
+
+PUBLISHED |= {
+    "qwen3-tiny": _QWEN3_OF(_QWEN3(layers=2, width=128, heads=4, kv_heads=2, head_size=64, feed_forward=384)),
+    "qwen3-0.6b": _QWEN3_OF(
+        _QWEN3(layers=28, width=1_024, heads=16, feed_forward=3_072), parameters=596_049_920
+    ),
+    "qwen3-1.7b": _QWEN3_OF(
+        _QWEN3(layers=28, width=2_048, heads=16, feed_forward=6_144), parameters=1_720_574_976
+    ),
+    "qwen3-4b": _QWEN3_OF(
+        _QWEN3(layers=36, width=2_560, heads=32, feed_forward=9_728), parameters=4_022_468_096
+    ),
+    "qwen3-8b": _QWEN3_OF(
+        _QWEN3(layers=36, width=4_096, heads=32, feed_forward=12_288, tied_embeddings=False),
+        parameters=8_190_735_360,
+    ),
+    "qwen3-14b": _QWEN3_OF(
+        _QWEN3(layers=40, width=5_120, heads=40, feed_forward=17_408, tied_embeddings=False),
+        parameters=14_768_307_200,
+    ),
+    "qwen3-32b": _QWEN3_OF(
+        _QWEN3(layers=64, width=5_120, heads=64, feed_forward=25_600, tied_embeddings=False),
+        parameters=32_762_123_264,
+    ),
+}
+
 PRESETS: dict[str, ModelSpec] = _OWN | {name: each.model for name, each in PUBLISHED.items()}
 
 PRESET_FAMILIES: dict[str, str] = dict.fromkeys(_OWN, OWN_SIZES) | {

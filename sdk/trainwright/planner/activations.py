@@ -27,7 +27,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trainwright.contracts.block_parts import FEED_FORWARD, BlockWeight, attention_of, norm_count
+from trainwright.contracts.block_parts import (
+    FEED_FORWARD,
+    BlockWeight,
+    attention_of,
+    attention_weights,
+    norm_count,
+)
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.training_spec import RecomputeKind
@@ -87,7 +93,7 @@ def recompute_bytes(model: ModelSpec, mode: BlockMode) -> float:
 def deferred_bytes(model: ModelSpec, mode: BlockMode) -> float:
     """Bytes per token between input gradient and weight gradients of a block: both factors of each product."""
     size = 1 if mode.precision is PrecisionKind.FP8 else mode.value_bytes
-    attention, feed_forward = list(attention_of(model).weights.values()), list(FEED_FORWARD.values())
+    attention, feed_forward = list(attention_weights(model).values()), list(FEED_FORWARD.values())
     parts = [attention + feed_forward] if norm_count(model) == 1 else [attention, feed_forward]
     return size * sum(_factors(part, model, mode) for part in parts)
 
@@ -112,10 +118,19 @@ def _inputs(model: ModelSpec, mode: BlockMode) -> float:
 def _attention(model: ModelSpec, mode: BlockMode) -> float:
     attention = attention_of(model)
     in_fp8 = mode.precision is PrecisionKind.FP8
-    codes = _inner_inputs(attention.weights.values(), model) if in_fp8 and not mode.compiled else 0
+    codes = _inner_inputs(attention_weights(model).values(), model) if in_fp8 and not mode.compiled else 0
     saved = mode.value_bytes * attention.saved_values(model) + 4 * attention.saved_float32(model)
     unsharded = (1 if in_fp8 else mode.value_bytes) * attention.unsharded_inputs(model)
+    saved += _head_norms(model, mode)
     return (saved + codes) / mode.tensor + unsharded + 4 * attention.unsharded_float32(model)
+
+
+def _head_norms(model: ModelSpec, mode: BlockMode) -> int:
+    """Of queries and keys: as for the norms of the stream, and a root for each head."""
+    if not model.qk_norm:
+        return 0
+    size = mode.value_bytes if mode.compiled else 8
+    return size * (model.query_features + model.key_features) + 4 * (model.heads + model.key_value_heads)
 
 
 def _gate(model: ModelSpec, mode: BlockMode) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from trainwright.contracts.block_parts import (
     FEED_FORWARD,
-    attention_of,
+    attention_weights,
     linear_size,
     mixing_flops,
     norm_count,
@@ -40,7 +40,7 @@ class Parameters:
 
 def count_parameters(model: ModelSpec, vocabulary: int) -> Parameters:
     """Weights of ``model`` with ``vocabulary`` token ids."""
-    attention, feed_forward = attention_of(model).weights.values(), FEED_FORWARD.values()
+    attention, feed_forward = attention_weights(model).values(), FEED_FORWARD.values()
     return Parameters(
         embedding=vocabulary * model.width,
         attention=model.layers * sum(weight.size(model) for weight in attention),

@@ -38,6 +38,7 @@ SHAPES = {
         "sliding_window": 6,
         "sliding_window_pattern": 2,
     },
+    "norms of heads": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "head_size": 16, "qk_norm": True},
     "odd sizes": {
         "layers": 2,
         "width": 42,
@@ -51,7 +52,11 @@ SHAPES = {
 }
 
 
-CLASSES = {"windows": "MistralForCausalLM", "windows in some layers": "MinistralForCausalLM"}
+CLASSES = {
+    "windows": "MistralForCausalLM",
+    "windows in some layers": "MinistralForCausalLM",
+    "norms of heads": "Qwen3ForCausalLM",
+}
 
 
 @pytest.mark.parametrize("which", SHAPES)
@@ -117,7 +122,7 @@ def read_plainly(folder: Path, tokens_BT: torch.Tensor, out: Path) -> tuple[torc
 UNKNOWN: tuple[dict[str, Any], ...] = (
     {"block": "parallel"},
     {"block": "parallel", "sliding_window": 6, "sliding_window_pattern": 2},
-    {"attention": "localized_filtering"},
+    {"attention": "localized_filtering", "qk_norm": True},
 )
 
 

@@ -14,7 +14,7 @@ SPECS = {
         layers=3, width=32, heads=4, kv_heads=2, sliding_window=5, sliding_window_pattern=3
     ),
     "localized filtering": ModelSpec(
-        layers=2, width=32, heads=4, kv_heads=2, attention="localized_filtering"
+        layers=2, width=32, heads=4, kv_heads=2, attention="localized_filtering", qk_norm=True
     ),
 }
 

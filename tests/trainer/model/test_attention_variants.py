@@ -104,6 +104,10 @@ def test_a_block_has_the_weights_that_are_declared(kind: str, block: str) -> Non
     _check_declared(SPEC.model_copy(update={"attention": kind, "block": block}))
 
 
+def test_a_block_has_the_weights_of_its_options() -> None:
+    _check_declared(SPEC.model_copy(update={"qk_norm": True}))
+
+
 def test_a_weight_that_is_not_declared_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     plant(Filtered, monkeypatch.setitem)
     _check_declared(SPEC)

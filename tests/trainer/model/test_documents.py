@@ -26,7 +26,7 @@ from trainwright_trainer.model.masks import DenseMasks, Visible
 
 END = 0
 SPEC = ModelSpec(layers=2, width=32, heads=4, kv_heads=2)
-OPTIONS = {
+OPTIONS: dict[str, dict[str, object]] = {
     "full": {},
     "windows": {"sliding_window": 3, "sliding_window_pattern": 2},
     "parallel block": {"block": "parallel"},

@@ -37,6 +37,7 @@ MODELS = {
     ),
     "narrow gate": ModelSpec(layers=2, width=256, heads=4, feed_forward=192),
     "parallel block": ModelSpec(layers=2, width=128, heads=4, kv_heads=2, feed_forward=320, block="parallel"),
+    "norms of heads": ModelSpec(layers=2, width=128, heads=4, kv_heads=2, feed_forward=192, qk_norm=True),
 }
 SEQUENCES, LENGTH = 4, 64
 _WITHIN = 0.15

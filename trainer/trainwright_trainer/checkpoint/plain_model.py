@@ -40,6 +40,7 @@ _FIELDS = {
     "block",
     "sliding_window",
     "sliding_window_pattern",
+    "qk_norm",
 }
 """Settings that this file supports: it refuses a folder with others, instead of computing something else."""
 
@@ -59,6 +60,10 @@ class Attention(nn.Module):
         self.query = nn.Linear(config["width"], queries, bias=False)
         self.key = nn.Linear(config["width"], keys, bias=False)
         self.value = nn.Linear(config["width"], keys, bias=False)
+        self.query_norm, self.key_norm = (
+            nn.RMSNorm(self.head_size, eps=config["norm_epsilon"]) if config.get("qk_norm") else nn.Identity()
+            for _ in range(2)
+        )
         self.output = nn.Linear(queries, config["width"], bias=False)
         self.filter = (
             LocalFilter(config["width"]) if config.get("attention") == "localized_filtering" else None
@@ -66,8 +71,8 @@ class Attention(nn.Module):
 
     def forward(self, x_BTD: Tensor, angles_TK: Tensor) -> Tensor:
         filtered_BTD = x_BTD if self.filter is None else self.filter(x_BTD)
-        q_BHTK = _rotate(self._heads(self.query(filtered_BTD)), angles_TK)
-        k_BGTK = _rotate(self._heads(self.key(filtered_BTD)), angles_TK)
+        q_BHTK = _rotate(self.query_norm(self._heads(self.query(filtered_BTD))), angles_TK)
+        k_BGTK = _rotate(self.key_norm(self._heads(self.key(filtered_BTD))), angles_TK)
         v_BGTK = self._heads(self.value(x_BTD))
         group = q_BHTK.shape[1] // k_BGTK.shape[1]
         k_BHTK, v_BHTK = (each.repeat_interleave(group, 1) for each in (k_BGTK, v_BGTK))

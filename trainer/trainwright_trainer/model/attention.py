@@ -69,6 +69,7 @@ class Attention(nn.Module):
         self.query = nn.Linear(spec.width, queries, bias=False)
         self.key = nn.Linear(spec.width, keys, bias=False)
         self.value = nn.Linear(spec.width, keys, bias=False)
+        self.query_norm, self.key_norm = _head_norm(spec), _head_norm(spec)
         self.output = nn.Linear(queries, spec.width, bias=False)
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
@@ -79,8 +80,8 @@ class Attention(nn.Module):
         """Attention between the projections, with the heads next to each other: (B, T, H·K), (B, T, G·K) and (B, T,
         G·K) → (B, T, H·K).
         """
-        q_BHTK = rotate(self._heads(q_BTF), tables.cosines, tables.sines)
-        k_BGTK = rotate(self._heads(k_BTF), tables.cosines, tables.sines)
+        q_BHTK = rotate(self.query_norm(self._heads(q_BTF)).type_as(q_BTF), tables.cosines, tables.sines)
+        k_BGTK = rotate(self.key_norm(self._heads(k_BTF)).type_as(k_BTF), tables.cosines, tables.sines)
         mixed_BHTK = self._attend(q_BHTK, k_BGTK, self._heads(v_BTF), tables)
         return mixed_BHTK.transpose(1, 2).flatten(2)
 
@@ -96,3 +97,8 @@ class Attention(nn.Module):
 
     def _heads(self, x_BTF: Tensor) -> Tensor:
         return x_BTF.view(*x_BTF.shape[:2], -1, self.head_size).transpose(1, 2)
+
+
+def _head_norm(spec: ModelSpec) -> nn.Module:
+    """Of the features of each head (Henry et al. 2020, arXiv 2010.04245; with RMSNorm in Qwen3, arXiv 2505.09388)."""
+    return nn.RMSNorm(spec.features_per_head, eps=spec.norm_epsilon) if spec.qk_norm else nn.Identity()
