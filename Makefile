@@ -26,11 +26,11 @@ NODE = infra/with-node.sh
 # Many tests wait, so there is one worker more than cores. With two more, tests that wait for seconds begin to fail.
 PYTEST = $(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 CHECKS = check-python check-frontend
-SLOW = databases layouts parity pauses faults browsers bench-dry
+SLOW = databases layouts parity pauses faults browsers wheel-check bench-dry
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
 .PHONY: help demo test everything $(SLOW) gpu bench parity-table dev check $(CHECKS) test-frontend fix openapi setup tools \
-  frontend chromium lock clean on-linux
+  frontend wheel chromium lock clean on-linux
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,10 @@ faults: tools ## kill each process that works for a run, and the platform itself
 
 browsers: tools frontend chromium ## browser tests of every page in every size and colour scheme, and of long runs
 	@$(PYTEST) -m "slow(target='$@')" tests/e2e $(PYTEST_ARGS)
+
+wheel-check: tools frontend chromium ## build the wheel, install it into an empty environment, and train a model with it
+	@TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" \
+	  $(PYTEST) -m "slow(target='$@')" tests/integration $(PYTEST_ARGS)
 
 bench-dry: tools frontend chromium ## run every benchmark at toy size
 	@$(BIN)/python -m tests.benchmarks.harness.triton_wheel
@@ -127,6 +131,9 @@ tools: .venv/.dev ## setup, and the tools for tests and development
 frontend: .venv/.runtime ## build the frontend, if its sources have changed
 	@infra/build-frontend.sh
 	@$(if $(filter frontend,$(MAKECMDGOALS)),echo "Next: .venv/bin/trainwright-server up",:)
+
+wheel: frontend ## build dist/trainwright-…-py3-none-any.whl, with the pages inside
+	@rm -rf dist && $(BIN)/python -m hatchling build --target wheel
 
 chromium: ## make sure that the browser tests find Chromium
 	@infra/chromium.sh

@@ -34,6 +34,12 @@ def test_the_wheel_has_the_four_packages_and_the_commands(repository: Path, tmp_
         assert re.search(rf"^{command} = ", commands, re.MULTILINE)
 
 
+def test_the_readme_installs_the_present_version(repository: Path) -> None:
+    version = importlib.metadata.version("trainwright")
+    wheels = re.findall(r"trainwright-([\w.]+)-py3-none-any\.whl", (repository / "README.md").read_text())
+    assert wheels and set(wheels) == {version}
+
+
 @pytest.mark.parametrize("command", ["trainwright", "trainwright-server", "trainwright-agent"])
 @pytest.mark.parametrize(
     ("option", "words"),

@@ -9,6 +9,7 @@ import { Profile } from "@/features/auth/Profile";
 import { meQuery } from "@/features/auth/queries";
 import { SessionTable } from "@/features/auth/SessionTable";
 import { useRefreshMe } from "@/features/auth/useRefreshMe";
+import { PlatformVersion } from "@/features/platform/PlatformVersion";
 import { InvitationTable } from "@/features/teams/members/InvitationTable";
 import { InviteForm } from "@/features/teams/members/InviteForm";
 import { MemberTable } from "@/features/teams/members/MemberTable";
@@ -93,6 +94,7 @@ export function SettingsPage() {
             {me.site_admin && <QuotaForm team={team} />}
           </Boundary>
         </Section>
+        <PlatformVersion />
       </div>
     </>
   );

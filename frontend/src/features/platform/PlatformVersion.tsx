@@ -1,0 +1,8 @@
+import { useQuery } from "@tanstack/react-query";
+import { healthQuery } from "@/features/platform/queries";
+
+/** The version of the server, for a report of a problem; nothing until it is known. */
+export function PlatformVersion() {
+  const version = useQuery(healthQuery).data?.version;
+  return version === undefined ? null : <p className="text-soft">Trainwright {version}</p>;
+}
