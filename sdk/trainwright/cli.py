@@ -18,6 +18,7 @@ from trainwright.commands import (
     datasets,
     invitations,
     keys,
+    limits,
     members,
     nodes,
     plan,
@@ -46,6 +47,7 @@ app.add_typer(recipes.app, name="recipes")
 app.add_typer(teams.app, name="teams")
 app.add_typer(members.app, name="members")
 app.add_typer(invitations.app, name="invitations")
+app.add_typer(limits.app, name="limits")
 app.add_typer(account.app, name="account")
 app.add_typer(keys.app, name="keys")
 app.add_typer(sessions.app, name="sessions")

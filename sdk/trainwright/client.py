@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 from trainwright.calls.checkpoints import CheckpointCalls
 from trainwright.calls.datasets import DatasetCalls
+from trainwright.calls.limits import LimitCalls
 from trainwright.calls.monitoring import MonitoringCalls
 from trainwright.calls.people import PeopleCalls
 from trainwright.calls.planning import PlanningCalls
@@ -127,7 +128,14 @@ class Client(Connection):
 
 
 class TeamClient(
-    DatasetCalls, PlanningCalls, RunCalls, QueueCalls, MonitoringCalls, CheckpointCalls, PeopleCalls
+    DatasetCalls,
+    PlanningCalls,
+    RunCalls,
+    QueueCalls,
+    MonitoringCalls,
+    CheckpointCalls,
+    PeopleCalls,
+    LimitCalls,
 ):
     """Calls of one team. Get it from `Client.team`."""
 

@@ -44,6 +44,7 @@ from trainwright_backend.api.dependencies import (
 )
 from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.checkpoints import bulk, deletion, fork, layout_change
+from trainwright_backend.checkpoints.resume import resume_with_room
 from trainwright_backend.core.ids import LARGEST_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.nodes import estimate, moving
@@ -54,12 +55,12 @@ from trainwright_backend.runs import (
     groups,
     lists,
     pause,
-    queue,
     service,
     submission,
     what_if,
 )
 from trainwright_backend.runs.submission import Submitter
+from trainwright_backend.teams.limits import check_priority
 
 router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"], route_class=GuardedRoute)
 
@@ -177,7 +178,7 @@ def submit_run(
 ) -> Run:
     """Queue a run. With an Idempotency-Key, repeating the request returns the same run."""
     submitter = Submitter(access.user_id, access.user_name)
-    queue.check_priority(access.role, access.team_slug, priority)
+    check_priority(session, access.team_id, access.user_id, access.role, priority)
     submitted = submission.submit_run(session, access.team_id, submitter, spec, idempotency_key, priority)
     response.status_code = 200 if submitted.replayed else 201
     return service.show_run(session, submitted.run, settings.timers.scale)
@@ -238,7 +239,7 @@ def edit_run(
 ) -> Run:
     """Change a run's name, tags, notes or priority; omitted fields do not change."""
     if body.priority is not None:
-        queue.check_priority(access.role, access.team_slug, body.priority)
+        check_priority(session, access.team_id, access.user_id, access.role, body.priority)
     edited = edits.edit_run(session, access.team_id, run, body, access.user_name)
     return service.show_run(session, edited, settings.timers.scale)
 
@@ -266,7 +267,7 @@ def pause_run(access: Editor, session: WriteSession, settings: CurrentSettings, 
 @router.post("/{run}/resume", status_code=202)
 def resume_run(access: Editor, session: WriteSession, settings: CurrentSettings, run: str) -> Run:
     """Queue a paused run again. If it needs more slots than the team's limit, the request is refused and it stays paused."""
-    resumed = pause.resume_run(session, access.team_id, run, access.user_name)
+    resumed = resume_with_room(session, access.team_id, run, access.user_name)
     return service.show_run(session, resumed, settings.timers.scale)
 
 

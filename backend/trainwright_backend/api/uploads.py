@@ -17,6 +17,7 @@ from trainwright_backend.api.dependencies import (
 )
 from trainwright_backend.api.lists import MOST_ITEMS, Paged, first_page
 from trainwright_backend.auth.policies import Access, Editor, Viewer
+from trainwright_backend.checkpoints.total_storage import check_upload
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.ids import parse_id, public_id
 from trainwright_backend.core.object_store import LocalStore
@@ -154,6 +155,7 @@ router.include_router(tus_router)
 
 def _create(database: Database, access: Access, name: str, announced: int) -> tuple[UUID, UploadProgress]:
     with database.write() as session:
+        check_upload(session, access.team_id, announced)
         row = service.create_upload(session, access.team_id, access.user_id, name, announced)
         return row.id, UploadProgress(row.offset, row.expires)
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from trainwright.contracts.api.usage import DailyMemberUsage, Usage
+from trainwright.contracts.api.usage import DailyMemberUsage, DailyRunUsage, Usage
 from trainwright_backend.api.dependencies import ReadSession
 from trainwright_backend.auth.policies import Viewer
 from trainwright_backend.checkpoints import usage
@@ -29,3 +29,10 @@ def list_member_usage(access: Viewer, session: ReadSession, days: Days = 30) -> 
     """Slot-hours by day and by the person who submitted the runs, for the last `days` days (UTC). Days without usage are left
     out."""
     return list_daily_member_usage(session, access.team_id, first_day(days))
+
+
+@router.get("/runs")
+def list_run_usage(access: Viewer, session: ReadSession, days: Days = 30) -> list[DailyRunUsage]:
+    """Slot-hours by day, run, person and device, for the last `days` days (UTC): the rows that the other figures add up. Deleted
+    runs have no name."""
+    return usage.list_run_usage(session, access.team_id, days)

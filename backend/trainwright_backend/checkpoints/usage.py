@@ -7,14 +7,20 @@ from uuid import UUID
 
 from sqlalchemy import func, select
 
-from trainwright.contracts.api.usage import RunUsage, Usage
+from trainwright.contracts.api.usage import DailyRunUsage, RunUsage, Usage
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.runs.joined_nodes import with_joined_slots
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.teams.service import show_team
-from trainwright_backend.teams.usage import first_day, list_daily_usage, list_member_usage, list_top_runs
+from trainwright_backend.teams.usage import (
+    first_day,
+    list_daily_usage,
+    list_member_usage,
+    list_run_days,
+    list_top_runs,
+)
 
 LISTED_RUNS = 20
 
@@ -42,6 +48,20 @@ def show_usage(session: Read, team_id: UUID, days: int) -> Usage:
             for item in used
         ],
     )
+
+
+def list_run_usage(session: Read, team_id: UUID, days: int) -> list[DailyRunUsage]:
+    """What each run used on each of the last ``days`` days (UTC), oldest first."""
+    rows = list_run_days(session, team_id, first_day(days))
+    names = {
+        row.id: row.name for row in session.execute(select(Run.id, Run.name).where(Run.team_id == team_id))
+    }
+    return [
+        DailyRunUsage(
+            **row.used.model_dump(), run=public_id("run", row.run_id), run_name=names.get(row.run_id, "")
+        )
+        for row in rows
+    ]
 
 
 def checkpoint_bytes(session: Read, team_id: UUID) -> int:

@@ -1,7 +1,7 @@
 """The control loop: the only thread that checks all runs and does the work that no message triggers.
 
 It places queued runs, repeats hints, withdraws unclaimed placements, requeues runs after their back-off, closes
-placements whose lease expired, meters how long slots are occupied, resends jobs of data that makes no progress,
+placements whose lease expired, meters how long slots are occupied, pauses runs that reach a limit, resends jobs of data that makes no progress,
 and deletes bytes that no row refers to. It needs no broker. Of all API processes one leads (`leader`).
 """
 
@@ -18,6 +18,7 @@ from trainwright_backend.checkpoints.fork import fail_fork_without_resume_point,
 from trainwright_backend.checkpoints.service import drop_uncommitted
 from trainwright_backend.control.leader import Leader
 from trainwright_backend.control.lease_reaper import LeaseReaper
+from trainwright_backend.control.limits import enforce_limits
 from trainwright_backend.control.queued_deletions import delete_queued_bytes
 from trainwright_backend.control.steps import run_step
 from trainwright_backend.control.worker_watch import WorkerWatch
@@ -125,6 +126,7 @@ class ControlLoop:
                 lambda: self._each(forks_without_resume_point(), fail_fork_without_resume_point),
                 *steps,
                 lambda: self._each(due_for_metering(), meter_run),
+                lambda: enforce_limits(self._database),
                 self._in_transaction(due_hints, self._timers),
                 self._in_transaction(resend_stale),
                 self._in_transaction(drop_uncommitted),

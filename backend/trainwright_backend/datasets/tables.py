@@ -246,6 +246,9 @@ class Preparation(Base):
 
     manifest_digest: Mapped[str | None] = mapped_column(String(64))
     manifest_bytes: Mapped[int | None]
+    stored_bytes: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Shards and manifest, when ready."""
+
     tokenizer_bytes: Mapped[int | None]
     documents: Mapped[int | None] = mapped_column(BigInteger)
     lengths: Mapped[list[Any]] = mapped_column(JSON)

@@ -3,7 +3,7 @@
 A run on nodes is expected to end at its own estimate of the time left. A waiting run is expected to last as long as an equal
 run that was measured (`estimate`). Slots are counted as one pool for all nodes, so a run that needs many on one node may start
 later. Nothing is guessed: a run of unknown length is expected to keep its slots for ever, and a run that waits for such slots
-has no expected start.
+has no expected start. Neither has one that a limit of hours, runs or storage holds back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,6 +22,7 @@ from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, now
 from trainwright_backend.nodes.estimate import find_measured
 from trainwright_backend.nodes.fair_share import FairOrder
+from trainwright_backend.nodes.limit_gate import LimitGate
 from trainwright_backend.nodes.planning import waiting_heads
 from trainwright_backend.nodes.service import is_online, slots_of, takes_runs
 from trainwright_backend.nodes.tables import Node
@@ -56,9 +57,11 @@ class Waiting:
 def forecast_starts(session: Read, team_id: UUID, timers: Timers) -> dict[UUID, datetime]:
     """When the team's waiting runs are expected to start. Runs without a known start are left out."""
     found: dict[UUID, float] = {}
+    gate = LimitGate.load(session, set(slot_budgets(session, Device.CPU)))
     for device in (Device.CUDA, Device.CPU):
         budgets = slot_budgets(session, device)
-        queue = list(FairOrder(waiting_heads(session, device), decayed_usage(session, device), budgets))
+        ordered = FairOrder(waiting_heads(session, device), decayed_usage(session, device), budgets)
+        queue = [run for run in ordered if gate.why_waits(run) is None]
         if all(run.team_id != team_id for run in queue):
             continue
         estimated = [run for run in queue if run.team_id == team_id][:MOST_ESTIMATED]

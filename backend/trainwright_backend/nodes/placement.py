@@ -20,6 +20,7 @@ from trainwright_backend.core.ids import new_id, public_id
 from trainwright_backend.core.message_queue import enqueuer_of
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
+from trainwright_backend.nodes.limit_gate import LimitGate
 from trainwright_backend.nodes.node_capacity import NodeCapacity
 from trainwright_backend.nodes.requirements import needs_of
 from trainwright_backend.nodes.service import free_slots, is_online, taken_slots, takes_runs
@@ -28,6 +29,7 @@ from trainwright_backend.runs.notify import notify_run
 from trainwright_backend.runs.state_text import end_text
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
 from trainwright_backend.runs.transitions import lock_run, move, release_slots
+from trainwright_backend.teams.limits import lock_team
 from trainwright_backend.teams.slot_quota import hold
 
 HINT_SECONDS = 15.0
@@ -63,6 +65,9 @@ def place(session: Write, run_id: UUID, node_ids: Sequence[UUID], timers: Timers
             return False
         if not capacity.can_run_now(needs):
             return False
+    lock_team(session, run.team_id)  # nobody else counts its runs now
+    if LimitGate.load(session, {run.team_id}).why_waits(run) is not None:
+        return False
     if not hold(session, run.team_id, run.device, run.slots, run.id):
         return False
     for node_rank, capacity in enumerate(found):

@@ -3,7 +3,7 @@
 Teams take turns by their use (`fair_share`). A team's runs are placed by priority, then in the order that people gave them or
 in which they were submitted. A run is placed with all its nodes and slots or not at all, and only within its team's limit:
 beyond it, the run waits for the team's other runs, and the team's later runs do not overtake it. Teams do not wait for each
-other's limits.
+other's limits. Other limits of teams and members (`limit_gate`) make single runs wait, and others pass them.
 
 A node that is drained or in quarantine gets no runs. A node does not get a run if it lacks the run's engine or the memory for
 its fullest rank. A node with too little host memory for the run's offload does not get it either, as long as other nodes have
@@ -32,6 +32,7 @@ from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, now
 from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.nodes.fair_share import FairOrder
+from trainwright_backend.nodes.limit_gate import LimitGate
 from trainwright_backend.nodes.moving import avoids, not_avoided
 from trainwright_backend.nodes.node_capacity import NodeCapacity, within_reach
 from trainwright_backend.nodes.requirements import Needs, needs_of
@@ -73,6 +74,8 @@ class DeviceQueue:
     """By team."""
     holders: dict[UUID, list[str]]
     """Names of the runs that hold slots, by team."""
+    gate: LimitGate
+    """The other limits of teams and members."""
     full: set[UUID] = field(default_factory=set)
     """Teams at their limit."""
     waiting: dict[UUID, list[str]] = field(default_factory=dict)
@@ -121,11 +124,12 @@ def plan(session: Read, timers: Timers) -> Plan:
     available = [capacity for capacity in online if takes_runs(capacity.node)]
     usable = {capacity.node.id for capacity in available}
     unavailable = [NodeCapacity(node, {}) for node in nodes if node.id not in usable]
+    gate = LimitGate.load(session, {run.team_id for runs in queues for run in runs})
     for runs in queues:
         device = runs[0].device
         budgets, holders = slot_budgets(session, device), _holders(session, device)
         ordered = FairOrder(runs, decayed_usage(session, device), budgets)
-        _plan_queue(found, DeviceQueue(ordered, available, unavailable, budgets, holders))
+        _plan_queue(found, DeviceQueue(ordered, available, unavailable, budgets, holders, gate))
     return found
 
 
@@ -175,11 +179,15 @@ def _plan_queue(found: Plan, line: DeviceQueue) -> None:
             line.full.add(run.team_id)
             found.explain(run, line.quota_reason(run, budget))
             continue
+        if (held_back := line.gate.why_waits(run)) is not None:
+            found.explain(run, held_back)
+            continue
         suited = not_avoided(run, _suited(line.available, line.unavailable, needs))
         chosen = _fitting(suited, needs)
         if chosen:
             found.placements[run.id] = tuple(capacity.node.id for capacity in chosen)
             budget.used += run.slots
+            line.gate.admit(run)
             line.holders.setdefault(run.team_id, []).append(run.name)
             for capacity in chosen:
                 del capacity.free[needs.device][: needs.slots]

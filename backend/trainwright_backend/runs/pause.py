@@ -12,6 +12,7 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import FINAL, WITHOUT_TRAINER, RunState, Verdict
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import AppError, Conflict
+from trainwright_backend.runs.limit_use import check_hours
 from trainwright_backend.runs.service import locked_run
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.transitions import move, stop
@@ -42,7 +43,8 @@ def resume_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
     """Queue a paused run again; it resumes from its newest checkpoint.
 
     Raises:
-        AppError: 403 ``quota_exceeded``: the run needs more slots than the team's limit; it stays paused.
+        AppError: 403 ``quota_exceeded``: the team's limit is lower than what the run needs, or its hours are used up; it stays
+            paused.
         Conflict: ``run_not_paused``.
     """
     run = locked_run(session, team_id, run_id)
@@ -56,6 +58,7 @@ def resume_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
     why = why_never_fits(session, team_id, run.device, run.slots)
     if why is not None:
         raise AppError("quota_exceeded", 403, why)
+    check_hours(session, run)
     run.avoided_nodes = []
     session.flush()
     return move(session, run, RunState.QUEUED, f"Resumed by {by}")

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Select, func, select
 
 from trainwright.contracts.api.people import Role
-from trainwright.contracts.api.queue import HIGHEST_PRIORITY, Priority, QueuedRun
+from trainwright.contracts.api.queue import Priority, QueuedRun
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict, Forbidden, Invalid
@@ -21,8 +21,7 @@ from trainwright_backend.runs.notify import notify_control, notify_run
 from trainwright_backend.runs.state_text import queue_text
 from trainwright_backend.runs.tables import Run, RunEvent
 from trainwright_backend.runs.transitions import STATE_EVENT, add_event, lock_run
-
-RANKS = {priority: rank for rank, priority in enumerate(Priority)}
+from trainwright_backend.teams.limits import RANKS
 
 
 def queue_order() -> tuple[ColumnElement[Any], ColumnElement[Any]]:
@@ -59,21 +58,6 @@ def list_queue(
             )
         )
     return found
-
-
-def check_priority(role: Role, team: str, priority: Priority) -> None:
-    """Refuse a priority that the person's role cannot assign.
-
-    Raises:
-        Forbidden: ``priority_too_high``.
-    """
-    highest = HIGHEST_PRIORITY[role]
-    if RANKS[priority] > RANKS[highest]:
-        detail = (
-            f"priority {priority} is more than your role {role} in {team} can give. Use {highest}, or ask an owner "
-            "of the team."
-        )
-        raise Forbidden("priority_too_high", detail)
 
 
 def set_priority(session: Write, run: Run, priority: Priority, by: str) -> None:

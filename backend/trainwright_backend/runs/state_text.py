@@ -7,6 +7,8 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState, Verdict
 from trainwright_backend.runs.tables import Run
 
+PAUSED_BY_LIMITS = (EndCode.QUOTA_HOURS, EndCode.QUOTA_STORAGE)
+
 
 def state_text(run: Run, spec: RunSpec, summary: RunSummary) -> str:
     """The text that is shown with the state of ``run``."""
@@ -25,7 +27,10 @@ def state_text(run: Run, spec: RunSpec, summary: RunSummary) -> str:
     if run.state is RunState.RETRY_WAIT:
         return _closed(run.message)
     if run.state is RunState.PAUSED:
-        return _paused(spec, summary)
+        paused = _paused(spec, summary)
+        return (
+            f"{paused}: {run.message.removeprefix('Paused: ')}" if run.reason in PAUSED_BY_LIMITS else paused
+        )
     if run.verdict is Verdict.PAUSE:
         return _pausing(spec, summary)
     at_step = f" at step {summary.step:,}" if summary.step and run.state is not RunState.STOPPING else ""

@@ -45,9 +45,11 @@ from trainwright_backend.runs.joined_nodes import (
     named,
     nodes_for,
 )
+from trainwright_backend.runs.limit_use import check_queued_runs
 from trainwright_backend.runs.precision_choice import choose_precision
 from trainwright_backend.runs.tables import IdempotencyKey, NodeSize, Run, RunSummary
 from trainwright_backend.runs.transitions import add_event, add_run
+from trainwright_backend.teams.limits import why_never_fits_member
 from trainwright_backend.teams.slot_quota import why_never_fits
 
 NO_NODE = "no node has joined yet"
@@ -115,10 +117,12 @@ def create_run(
     different shards from the same data.
 
     Raises:
+        AppError: 403 ``quota_exceeded``: the team, or the person, has as many waiting runs as allowed.
         Invalid: the spec does not fit the installation, or can never fit the team's limit.
     """
     resolved = resolve_spec(session, spec)
-    _check_limit(session, team_id, resolved)
+    _check_limit(session, team_id, submitter.user_id, resolved)
+    check_queued_runs(session, team_id, submitter.user_id)
     if prepared is None:
         data, preparation = resolve_data(session, team_id, resolved.data)
     else:
@@ -197,10 +201,13 @@ def _check_nodes(session: Read, spec: RunSpec) -> None:
         )
 
 
-def _check_limit(session: Read, team_id: UUID, spec: RunSpec) -> None:
-    """Refuse more slots than the team may use at once."""
+def _check_limit(session: Read, team_id: UUID, user_id: UUID | None, spec: RunSpec) -> None:
+    """Refuse more slots than the team, or its member, may use at once."""
     resources = spec.resources
-    why = why_never_fits(session, team_id, resources.device.value, resources.ranks)
+    device = resources.device.value
+    why = why_never_fits(session, team_id, device, resources.ranks)
+    if why is None and user_id is not None:
+        why = why_never_fits_member(session, team_id, user_id, device, resources.ranks)
     if why is not None:
         field = "slots_per_node" if resources.nodes == 1 else "nodes"
         raise Invalid.at(f"resources.{field}", why, getattr(resources, field))
@@ -244,7 +251,7 @@ def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> SpecCheck:
         Invalid: it would be refused.
     """
     resolved = resolve_spec(session, spec)
-    _check_limit(session, team_id, resolved)
+    _check_limit(session, team_id, None, resolved)
     data, preparation = check_data(session, team_id, resolved.data)
     if preparation is not None:
         _check_length(preparation, resolved)

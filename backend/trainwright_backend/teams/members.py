@@ -13,10 +13,11 @@ from uuid import UUID
 from sqlalchemy import delete, func, select, update
 
 from trainwright.contracts.api.people import LinkPurpose, Member, Role
-from trainwright_backend.auth.tables import Account, Membership, OneTimeLink, Team
+from trainwright_backend.auth.tables import Account, Membership, OneTimeLink
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict, Forbidden
 from trainwright_backend.core.ids import parse_id, public_id, unknown
+from trainwright_backend.teams.limits import lock_team
 
 
 def list_members(session: Read, team_id: UUID) -> list[Member]:
@@ -71,7 +72,7 @@ def leave(session: Write, team_id: UUID, caller_id: UUID) -> None:
     Raises:
         Conflict: they are the last owner.
     """
-    _lock(session, team_id)
+    lock_team(session, team_id)
     membership = session.get(Membership, (team_id, caller_id), populate_existing=True)
     if membership is not None:
         _remove(session, membership, "You cannot leave")
@@ -93,7 +94,7 @@ def lock_for_owner(session: Write, team_id: UUID, caller_id: UUID) -> None:
     Raises:
         Forbidden: the caller lost the role after the request was permitted.
     """
-    _lock(session, team_id)
+    lock_team(session, team_id)
     caller = session.get(Membership, (team_id, caller_id), populate_existing=True)
     if caller is None or caller.role != Role.OWNER:
         raise Forbidden("role_too_low", "You are no longer an owner of this team. Ask one of its owners.")
@@ -106,10 +107,6 @@ def _locked_for_owner(session: Write, team_id: UUID, caller_id: UUID, member: st
     if membership is None:
         raise unknown("user", member)
     return membership
-
-
-def _lock(session: Write, team_id: UUID) -> None:
-    session.execute(select(Team.id).where(Team.id == team_id).with_for_update(key_share=True)).one()
 
 
 def _require_other_owner(session: Write, membership: Membership, refused: str) -> None:

@@ -1,9 +1,9 @@
-"""A team's quotas, the ledger of the runs that use them, and the slot time that they used."""
+"""A team's quotas and limits, the ledger of the runs that use them, and the slot time that they used."""
 
 from datetime import date, datetime
 from uuid import UUID
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, String
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, ForeignKeyConstraint, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainwright_backend.core.db import Base, UtcDateTime, now
@@ -68,3 +68,59 @@ class SlotTime(Base):
     user_id: Mapped[UUID | None]
     """Who submitted the run. No foreign key, as above; empty for runs that were deleted before this was recorded."""
     slot_seconds: Mapped[float]
+
+
+class RunLimitColumns:
+    """The columns of `RunLimits`. Empty: no limit."""
+
+    gpu_hours_per_month: Mapped[float | None]
+    cpu_hours_per_month: Mapped[float | None]
+    concurrent_runs: Mapped[int | None]
+    queued_runs: Mapped[int | None]
+
+
+class TeamLimits(RunLimitColumns, Base):
+    """Limits of a team, a `contracts.api.limits.TeamLimits`. A team without a row has none."""
+
+    __tablename__ = "team_limits"
+
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), primary_key=True)
+    storage_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    editor_priority: Mapped[str] = mapped_column(String(16))
+    owner_priority: Mapped[str] = mapped_column(String(16))
+
+
+class MemberLimits(RunLimitColumns, Base):
+    """Limits of a member, a `contracts.api.limits.MemberLimits`. They go with the membership."""
+
+    __tablename__ = "member_limits"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["team_id", "user_id"], ["membership.team_id", "membership.user_id"], ondelete="CASCADE"
+        ),
+    )
+
+    team_id: Mapped[UUID] = mapped_column(primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(primary_key=True)
+    gpus: Mapped[int | None]
+    cpu_slots: Mapped[int | None]
+    highest_priority: Mapped[str | None] = mapped_column(String(16))
+
+
+class LimitNotice(Base):
+    """A team or a member reached a share of a limit, stored once a month for each value of the limit."""
+
+    __tablename__ = "limit_notice"
+    __table_args__ = (Index("ix_limit_notice_team_id_month", "team_id", "month"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"))
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey("account.id", ondelete="CASCADE"), index=True)
+    """Empty: the team's limit."""
+    resource: Mapped[str] = mapped_column(String(16))
+    """A `LimitedResource`."""
+    month: Mapped[date]
+    """Its first day."""
+    percent: Mapped[int]
+    limit: Mapped[float]
+    time: Mapped[datetime] = mapped_column(UtcDateTime, default=now)

@@ -130,6 +130,32 @@ def list_daily_member_usage(session: Read, team_id: UUID, first: date) -> list[D
     ]
 
 
+@dataclass(frozen=True)
+class RunDay:
+    """What one run used on one day: a row of the ledger, with the person."""
+
+    run_id: UUID
+    used: DailyMemberUsage
+
+
+def list_run_days(session: Read, team_id: UUID, first: date) -> list[RunDay]:
+    """The use of each run on each day from ``first`` on, oldest first."""
+    rows = session.execute(
+        _by_member(
+            team_id, first, SlotTime.run_id, SlotTime.day, SlotTime.device, SlotTime.slot_seconds
+        ).order_by(SlotTime.day, SlotTime.run_id)
+    )
+    return [
+        RunDay(
+            run_id,
+            DailyMemberUsage(
+                **_person(*person), day=day, device=device, slot_hours=seconds / SECONDS_AN_HOUR
+            ),
+        )
+        for *person, run_id, day, device, seconds in rows
+    ]
+
+
 PERSON = (SlotTime.user_id, Account.name, Membership.role)
 
 

@@ -921,6 +921,71 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Limits
+         * @description The team's limits of hours a month, storage, runs and priorities, what is used of them, and this month's notices.
+         */
+        get: operations["show_limits"];
+        /**
+         * Set Limits
+         * @description Replace the team's limits; a field that is left out has none. For site admins. Runs that a limit of hours or storage holds
+         *     up are paused, and go on when somebody resumes them after the limit was raised.
+         */
+        put: operations["set_limits"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/limits/members": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Member Limits
+         * @description The limits of each member, by name, and what their runs use of them.
+         */
+        get: operations["list_member_limits"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/limits/members/{member}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set Member Limits
+         * @description Replace the limits of a member within those of the team; a field that is left out has none. For owners.
+         */
+        put: operations["set_member_limits"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/members": {
         parameters: {
             query?: never;
@@ -1916,6 +1981,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/usage/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Run Usage
+         * @description Slot-hours by day, run, person and device, for the last `days` days (UTC): the rows that the other figures add up. Deleted
+         *     runs have no name.
+         */
+        get: operations["list_run_usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/views": {
         parameters: {
             query?: never;
@@ -2531,6 +2617,44 @@ export interface components {
              */
             user: string | null;
         };
+        /**
+         * DailyRunUsage
+         * @description Slot-hours of one run on one day, the finest that are stored.
+         */
+        DailyRunUsage: {
+            /**
+             * Day
+             * Format: date
+             * @description Day in UTC.
+             */
+            day: string;
+            /** Device */
+            device: string;
+            /**
+             * In Team
+             * @description Whether they still are a member of the team.
+             */
+            in_team: boolean;
+            /**
+             * Name
+             * @description Their current name; empty if `user` is null.
+             */
+            name: string;
+            /** Run */
+            run: string;
+            /**
+             * Run Name
+             * @description Empty if the run was deleted.
+             */
+            run_name: string;
+            /** Slot Hours */
+            slot_hours: number;
+            /**
+             * User
+             * @description Who submitted the runs. Null if the run was deleted, or its account, before this was recorded.
+             */
+            user: string | null;
+        };
         /** DailyUsage */
         DailyUsage: {
             /**
@@ -2729,7 +2853,7 @@ export interface components {
          *     newer version.
          * @enum {string}
          */
-        EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "rank_lost" | "hang" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_expired" | "data" | "poison" | "unreachable" | "too_many_attempts" | "cancelled" | "unknown";
+        EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "rank_lost" | "hang" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_expired" | "data" | "poison" | "unreachable" | "too_many_attempts" | "quota_hours" | "quota_storage" | "cancelled" | "unknown";
         /** EndReply */
         EndReply: {
             code: components["schemas"]["EndCode"];
@@ -3332,6 +3456,69 @@ export interface components {
          */
         KeyScope: "read" | "submit" | "manage";
         /**
+         * LimitNotice
+         * @description A team or a member has reached a share of a limit.
+         */
+        LimitNotice: {
+            /**
+             * Member
+             * @description Name of the member whose own limit it is. Null: it is the team's.
+             */
+            member: string | null;
+            /**
+             * Month
+             * Format: date
+             * @description Its first day.
+             */
+            month: string;
+            /**
+             * Percent
+             * @description 80 or 100.
+             */
+            percent: number;
+            resource: components["schemas"]["LimitedResource"];
+            /** Sentence */
+            sentence: string;
+            /**
+             * Time
+             * Format: date-time
+             */
+            time: string;
+        };
+        /**
+         * LimitUse
+         * @description A team's limits, and what is used of them.
+         */
+        LimitUse: {
+            /** Hours */
+            hours: components["schemas"]["MonthlyHours"][];
+            limits: components["schemas"]["TeamLimits"];
+            /**
+             * Month
+             * Format: date
+             * @description First day of the current month (UTC).
+             */
+            month: string;
+            /**
+             * Notices
+             * @description Of this month, newest first.
+             */
+            notices: components["schemas"]["LimitNotice"][];
+            /** Queued */
+            queued: number;
+            /**
+             * Running
+             * @description Runs on nodes.
+             */
+            running: number;
+            storage: components["schemas"]["TotalStorage"];
+        };
+        /**
+         * LimitedResource
+         * @enum {string}
+         */
+        LimitedResource: "gpu_hours" | "cpu_hours" | "storage";
+        /**
          * LinkInfo
          * @description What a one-time link is for.
          */
@@ -3493,6 +3680,61 @@ export interface components {
         /** MemberChange */
         MemberChange: {
             role: components["schemas"]["Role"];
+        };
+        /**
+         * MemberLimitUse
+         * @description A member's limits, and what is used of them.
+         */
+        MemberLimitUse: {
+            /** Hours */
+            hours: components["schemas"]["MonthlyHours"][];
+            limits: components["schemas"]["MemberLimits"];
+            /** Name */
+            name: string;
+            /** Queued */
+            queued: number;
+            /** Running */
+            running: number;
+            /** User */
+            user: string;
+        };
+        /**
+         * MemberLimits
+         * @description What one member's runs may use of what the team may use, set by owners.
+         */
+        MemberLimits: {
+            /**
+             * Concurrent Runs
+             * @description Runs on nodes at the same time. Further ones wait.
+             */
+            concurrent_runs?: number | null;
+            /**
+             * Cpu Hours Per Month
+             * @description CPU slot-hours in a calendar month (UTC).
+             */
+            cpu_hours_per_month?: number | null;
+            /**
+             * Cpu Slots
+             * @description CPU slots at the same time.
+             */
+            cpu_slots?: number | null;
+            /**
+             * Gpu Hours Per Month
+             * @description GPU-hours in a calendar month (UTC). When they are used up, running runs are paused and waiting ones wait.
+             */
+            gpu_hours_per_month?: number | null;
+            /**
+             * Gpus
+             * @description GPUs at the same time.
+             */
+            gpus?: number | null;
+            /** @description The highest priority that the member can give, if it is lower than that of the role. */
+            highest_priority?: components["schemas"]["Priority"] | null;
+            /**
+             * Queued Runs
+             * @description Waiting runs. Further submissions are refused.
+             */
+            queued_runs?: number | null;
         };
         /** MemberUsage */
         MemberUsage: {
@@ -3722,6 +3964,26 @@ export interface components {
          * @enum {string}
          */
         MomentsKind: "paper" | "block";
+        /**
+         * MonthlyHours
+         * @description Slot-hours of one device since the first day of the month.
+         */
+        MonthlyHours: {
+            /** Device */
+            device: string;
+            /**
+             * Forecast
+             * @description At the end of the month: the use so far, plus the mean of the last seven days for each day that is left.
+             */
+            forecast: number;
+            /** Limit */
+            limit: number | null;
+            /**
+             * Used
+             * @description Running attempts count up to now.
+             */
+            used: number;
+        };
         /**
          * NewClone
          * @description A new run with the configuration of another one, starting at step 0.
@@ -6129,6 +6391,47 @@ export interface components {
             name: string;
         };
         /**
+         * TeamLimits
+         * @description Limits of a team, which site admins set.
+         */
+        TeamLimits: {
+            /**
+             * Concurrent Runs
+             * @description Runs on nodes at the same time. Further ones wait.
+             */
+            concurrent_runs?: number | null;
+            /**
+             * Cpu Hours Per Month
+             * @description CPU slot-hours in a calendar month (UTC).
+             */
+            cpu_hours_per_month?: number | null;
+            /**
+             * @description The highest priority that editors can give.
+             * @default normal
+             */
+            editor_priority: components["schemas"]["Priority"];
+            /**
+             * Gpu Hours Per Month
+             * @description GPU-hours in a calendar month (UTC). When they are used up, running runs are paused and waiting ones wait.
+             */
+            gpu_hours_per_month?: number | null;
+            /**
+             * @description The highest priority that owners can give.
+             * @default high
+             */
+            owner_priority: components["schemas"]["Priority"];
+            /**
+             * Queued Runs
+             * @description Waiting runs. Further submissions are refused.
+             */
+            queued_runs?: number | null;
+            /**
+             * Storage Bytes
+             * @description Uploads, prepared data, checkpoints and exports together. A run whose next checkpoint would not fit is paused.
+             */
+            storage_bytes?: number | null;
+        };
+        /**
          * TextDocuments
          * @enum {string}
          */
@@ -6252,6 +6555,34 @@ export interface components {
              * @description Number of token ids. Empty: 4,096 for `bpe`, 257 for `bytes`, otherwise that of the tokenizer of `source`.
              */
             vocabulary?: number | null;
+        };
+        /**
+         * TotalStorage
+         * @description Everything that a team stores, in bytes.
+         */
+        TotalStorage: {
+            /**
+             * Checkpoint Bytes
+             * @description Checkpoints and exports, also those that are being uploaded.
+             */
+            checkpoint_bytes: number;
+            /** Limit Bytes */
+            limit_bytes: number | null;
+            /**
+             * Prepared Bytes
+             * @description Parsed documents and token shards.
+             */
+            prepared_bytes: number;
+            /**
+             * Reserved Bytes
+             * @description Room that is kept for the next checkpoints of the runs on nodes.
+             */
+            reserved_bytes: number;
+            /**
+             * Uploads Bytes
+             * @description As `StorageUse.used_bytes`.
+             */
+            uploads_bytes: number;
         };
         /**
          * Upload
@@ -8169,6 +8500,139 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    show_limits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LimitUse"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    set_limits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TeamLimits"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TeamLimits"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_member_limits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberLimitUse"][];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    set_member_limits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                member: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MemberLimits"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberLimits"];
+                };
             };
             /** @description Refused. */
             default: {
@@ -10236,6 +10700,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DailyMemberUsage"][];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_run_usage: {
+        parameters: {
+            query?: {
+                days?: number;
+            };
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DailyRunUsage"][];
                 };
             };
             /** @description Refused. */

@@ -10,7 +10,7 @@ from trainwright.contracts.api.actions import NewRecipe, Recipe, RunLayout
 from trainwright.contracts.api.envelopes import SpecInfo
 from trainwright.contracts.api.plans import GpuModel, RunPlan, WhatIf
 from trainwright.contracts.api.runs import Run, SpecCheck
-from trainwright.contracts.api.usage import DailyMemberUsage, RunEstimate, Usage
+from trainwright.contracts.api.usage import DailyMemberUsage, DailyRunUsage, RunEstimate, Usage
 from trainwright.contracts.run_spec import RunSpec
 
 
@@ -80,6 +80,10 @@ class PlanningCalls(TeamCalls):
     def member_usage(self, days: int = 30) -> list[DailyMemberUsage]:
         """Slot-hours by day and by the person who submitted the runs."""
         return self._client.get_list(f"{self._path}/usage/members", DailyMemberUsage, {"days": days})
+
+    def run_usage(self, days: int = 30) -> list[DailyRunUsage]:
+        """Slot-hours by day, run, person and device: the rows that the other figures add up."""
+        return self._client.get_list(f"{self._path}/usage/runs", DailyRunUsage, {"days": days})
 
 
 def as_json(spec: Mapping[str, Any] | RunSpec) -> Any:

@@ -45,7 +45,7 @@ def set_role(
 ) -> None:
     """Give a member another role. The last owner keeps it. For owners."""
     with open_team(server, key, team) as api:
-        changed = api.change_role(_member_id(api, member), role)
+        changed = api.change_role(member_id(api, member), role)
         typer.echo(f"{changed.name} is now {changed.role} of {team}.")
 
 
@@ -53,7 +53,7 @@ def set_role(
 def remove(member: Person, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Remove a person from the team. Their keys stop working for it; their runs continue and stay. For owners."""
     with open_team(server, key, team) as api:
-        api.remove_member(_member_id(api, member))
+        api.remove_member(member_id(api, member))
         typer.echo(f"{member} is no longer in {team}.")
 
 
@@ -65,7 +65,7 @@ def leave(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
         typer.echo(f"You are no longer in {team}.")
 
 
-def _member_id(api: TeamClient, member: str) -> str:
+def member_id(api: TeamClient, member: str) -> str:
     """Id of a member who is given by id or by e-mail address."""
     if "@" not in member:
         return member

@@ -11,7 +11,7 @@ import typer
 from rich.table import Column, Table
 
 from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, format_bytes, open_team, out
-from trainwright.contracts.api.usage import DailyMemberUsage, MemberUsage, Usage
+from trainwright.contracts.api.usage import DailyMemberUsage, DailyRunUsage, MemberUsage, Usage
 
 FORMULA_STARTS = tuple("=+-@\t")
 
@@ -26,10 +26,15 @@ def usage(
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Print slot-hours by day and person as CSV, in full precision.")
     ] = False,
+    by_run: Annotated[
+        bool, typer.Option("--csv-by-run", help="Print slot-hours by day, person and run as CSV.")
+    ] = False,
 ) -> None:
     """Show quota, storage, and slot-hours by day, by person and by run."""
     with open_team(server, key, team) as api:
-        if as_csv:
+        if by_run:
+            print_run_csv(api.run_usage(days))
+        elif as_csv:
             print_csv(api.member_usage(days))
         else:
             show(api.usage(days))
@@ -41,6 +46,15 @@ def print_csv(found: Sequence[DailyMemberUsage]) -> None:
     lines.writerow(("day", "user", "name", "device", "slot_hours"))
     for item in found:
         lines.writerow((item.day, item.user or "", _as_text(item.name), item.device, item.slot_hours))
+
+
+def print_run_csv(found: Sequence[DailyRunUsage]) -> None:
+    """Print a header and a line per day and run (RFC 4180). The columns are those of the page's file."""
+    lines = csv.writer(sys.stdout)
+    lines.writerow(("day", "user", "name", "device", "run", "run_name", "slot_hours"))
+    for item in found:
+        names = (item.user or "", _as_text(item.name), item.device, item.run, _as_text(item.run_name))
+        lines.writerow((item.day, *names, item.slot_hours))
 
 
 def _as_text(name: str) -> str:

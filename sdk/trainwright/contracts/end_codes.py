@@ -59,6 +59,8 @@ class EndCode(StrEnum):
     POISON = "poison"
     UNREACHABLE = "unreachable"
     TOO_MANY_ATTEMPTS = "too_many_attempts"
+    QUOTA_HOURS = "quota_hours"
+    QUOTA_STORAGE = "quota_storage"
     CANCELLED = "cancelled"
 
     UNKNOWN = "unknown"
@@ -143,6 +145,15 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
         "Its nodes stopped responding ten times in a row. Check their network.",
     ),
     EndCode.TOO_MANY_ATTEMPTS: (EndClass.USER, "The attempt limit, resources.max_attempts, was reached."),
+    EndCode.QUOTA_HOURS: (
+        EndClass.PLANNED,
+        "The hours of this month are used up. Ask for a higher limit, and resume the run then or in the next month.",
+    ),
+    EndCode.QUOTA_STORAGE: (
+        EndClass.PLANNED,
+        "The next checkpoint would exceed the team's storage. Delete what nobody needs, or ask for a higher limit; then resume "
+        "the run.",
+    ),
     EndCode.CANCELLED: (EndClass.PLANNED, "Cancelled."),
     EndCode.UNKNOWN: (
         EndClass.RETRYABLE,

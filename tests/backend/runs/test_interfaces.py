@@ -242,6 +242,18 @@ ACTIONS: dict[str, Action] = {
         "members remove {member}",
         least="owner",
     ),
+    "usage by run": Action(
+        f"GET {T}/usage/runs",
+        None,
+        lambda t, *_: t.run_usage(7),
+        "usage --days 7 --csv-by-run",
+        {"days": "7"},
+        least="viewer",
+    ),
+    "limits": Action(f"GET {T}/limits", None, lambda t, *_: t.limits(), "limits show", least="viewer"),
+    "members' limits": Action(
+        f"GET {T}/limits/members", None, lambda t, *_: t.member_limits(), "limits members", least="viewer"
+    ),
     "usage by member": Action(
         f"GET {T}/usage/members",
         None,

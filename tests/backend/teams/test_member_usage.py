@@ -12,8 +12,9 @@ import pytest
 from sqlalchemy import select
 
 from tests.backend.conftest import Site
-from trainwright.commands.usage import print_csv, show
-from trainwright.contracts.api.usage import DailyMemberUsage, Usage
+from trainwright.commands.usage import print_csv, print_run_csv, show
+from trainwright.contracts.api.limits import LimitUse
+from trainwright.contracts.api.usage import DailyMemberUsage, DailyRunUsage, Usage
 from trainwright_backend.auth.tables import Account, Team
 from trainwright_backend.core.db import now
 from trainwright_backend.core.ids import new_id, public_id
@@ -79,6 +80,10 @@ def by(found: dict[tuple[date, UUID | None, str], float], *parts: int) -> dict[t
     return sums
 
 
+def month_start() -> datetime:
+    return datetime.combine(now().date().replace(day=1), time(), UTC)
+
+
 def close(wanted: dict[Any, float]) -> Any:
     return pytest.approx(wanted, rel=1e-9)
 
@@ -113,6 +118,22 @@ def test_every_answer_is_the_fold_of_the_intervals(site: Site, capsys: pytest.Ca
             )
             for row in rows
         } == close(wanted)
+        answer = site.admin.get(f"{site.path}/usage/runs", params=query).json()
+        runs = [DailyRunUsage.model_validate(one) for one in answer]
+        by_person: dict[tuple[date, UUID | None, str], float] = defaultdict(float)
+        for one in runs:
+            by_person[one.day, ids[one.user], one.device] += one.slot_hours
+        assert by_person == close(wanted)
+        assert len({(one.day, one.run) for one in runs}) == len(runs)
+        print_run_csv(runs)
+        rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        assert [(row["run"], float(row["slot_hours"])) for row in rows] == [
+            (one.run, one.slot_hours) for one in runs
+        ]
+    month = [one._replace(since=max(one.since, month_start())) for one in intervals]
+    sums = by(fold(month, 31), 2)
+    report = LimitUse.model_validate(site.admin.get(f"{site.path}/limits").json())
+    assert {(one.device,): one.used for one in report.hours if one.used} == close(sums)
     told = {(one.name, one.in_team, one.user is None) for one in usage.members}
     assert told == {
         ("Ada", True, False),

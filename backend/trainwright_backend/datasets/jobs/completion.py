@@ -53,6 +53,7 @@ def complete_preparation(
                 validation_from_tail=manifest.validation_from_tail,
                 manifest_digest=stored.digest,
                 manifest_bytes=stored.bytes,
+                stored_bytes=stored.bytes + _shard_bytes(manifest),
                 documents=sum(result.documents for result in results),
                 lengths=_lengths(results),
                 lease=None,
@@ -63,6 +64,10 @@ def complete_preparation(
         if not completed:
             raise JobCancelledError
     return None
+
+
+def _shard_bytes(manifest: ShardManifest) -> int:
+    return sum(shard.bytes for split in (manifest.train, manifest.validation) for shard in split.shards)
 
 
 def _results(session: Read, preparation_id: UUID) -> list[ChunkShards]:

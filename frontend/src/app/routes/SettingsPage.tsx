@@ -10,6 +10,9 @@ import { meQuery } from "@/features/auth/queries";
 import { SessionTable } from "@/features/auth/SessionTable";
 import { useRefreshMe } from "@/features/auth/useRefreshMe";
 import { PlatformVersion } from "@/features/platform/PlatformVersion";
+import { LimitMeters } from "@/features/teams/limits/LimitMeters";
+import { MemberLimitTable } from "@/features/teams/limits/MemberLimitTable";
+import { TeamLimitsForm } from "@/features/teams/limits/TeamLimitsForm";
 import { InvitationTable } from "@/features/teams/members/InvitationTable";
 import { InviteForm } from "@/features/teams/members/InviteForm";
 import { MemberTable } from "@/features/teams/members/MemberTable";
@@ -95,6 +98,17 @@ export function SettingsPage() {
           </Boundary>
         </Section>
         <PlatformVersion />
+        <Section id="limits" help="Hours a month, storage, runs and priorities. An empty field is no limit. Site admins limit the team, owners its members.">
+          <div className="flex flex-col gap-4">
+            <Boundary>
+              <LimitMeters team={team} />
+              {me.site_admin && <TeamLimitsForm team={team} />}
+            </Boundary>
+            <Boundary>
+              <MemberLimitTable team={team} isOwner={membership?.role === "owner"} />
+            </Boundary>
+          </div>
+        </Section>
       </div>
     </>
   );
@@ -113,6 +127,7 @@ const SECTIONS: readonly SectionInfo[] = [
   { id: "members", title: "Team and members" },
   { id: "invitations", title: "Invitations", ownerOnly: true },
   { id: "quota", title: "Quota" },
+  { id: "limits", title: "Limits" },
 ];
 
 function Section({ id, help, children }: { id: string; help?: string; children: ReactNode }) {

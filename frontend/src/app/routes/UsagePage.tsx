@@ -1,18 +1,21 @@
-import { useSuspenseQueries } from "@tanstack/react-query";
+import { useMutation, useSuspenseQueries } from "@tanstack/react-query";
 import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { Boundary } from "@/components/Boundary";
 import { Button } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
+import { ErrorNote } from "@/components/ErrorNote";
 import { Segmented } from "@/components/Segmented";
 import { Skeleton } from "@/components/Skeleton";
 import { TitleRow } from "@/components/TitleRow";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 import { CheckpointStorage } from "@/features/teams/usage/CheckpointStorage";
-import { memberUsageQuery, usageQuery } from "@/features/teams/queries";
+import { LimitMeters } from "@/features/teams/limits/LimitMeters";
+import { LimitNotices } from "@/features/teams/limits/LimitNotices";
+import { memberUsageQuery, runUsage, usageQuery } from "@/features/teams/queries";
 import { DailyUsageChart } from "@/features/teams/usage/DailyUsageChart";
 import { RunUsageTable } from "@/features/teams/usage/RunUsageTable";
 import { MemberUsageTable } from "@/features/teams/usage/MemberUsageTable";
-import { devicesOf, fillDays, hoursByPerson, memberUsageCsv, DEFAULT_SPAN, SPANS } from "@/features/teams/usage/usageView";
+import { devicesOf, fillDays, hoursByPerson, memberUsageCsv, runUsageCsv, DEFAULT_SPAN, SPANS } from "@/features/teams/usage/usageView";
 import { downloadText } from "@/lib/downloadText";
 
 /** The team's quota and current usage, and its usage by day, by person and by run. */
@@ -30,6 +33,15 @@ export function UsagePage() {
             <QuotaMeters team={team} />
           </Boundary>
           <CheckpointStorage team={team} days={Number(days)} />
+        </section>
+        <section>
+          <h2 className="mb-2 font-semibold">This month, and in total</h2>
+          <div className="flex flex-col gap-3">
+            <LimitNotices team={team} />
+            <Boundary>
+              <LimitMeters team={team} />
+            </Boundary>
+          </div>
         </section>
         <section>
           <div className="mb-2 flex min-h-8 flex-wrap items-center justify-between gap-3">
@@ -55,6 +67,12 @@ export function UsagePage() {
 
 function UsageReport({ team, days }: { team: string; days: number }) {
   const [{ data }, { data: byDay }] = useSuspenseQueries({ queries: [usageQuery(team, days), memberUsageQuery(team, days)] });
+  const byRun = useMutation({
+    mutationFn: () => runUsage(team, days),
+    onSuccess: (rows) => {
+      downloadText(`usage-${team}-${days}-days-by-run.csv`, "text/csv", runUsageCsv(rows));
+    },
+  });
   if (data.days.length === 0) {
     return (
       <EmptyState title={`No usage in the last ${days} days.`}>
@@ -81,14 +99,25 @@ function UsageReport({ team, days }: { team: string; days: number }) {
       <section>
         <div className="mb-2 flex min-h-8 flex-wrap items-center justify-between gap-3">
           <h2 className="font-semibold">Usage by person</h2>
-          <Button
-            onClick={() => {
-              downloadText(`usage-${team}-${days}-days.csv`, "text/csv", memberUsageCsv(byDay));
-            }}
-          >
-            Download CSV
-          </Button>
+          <span className="flex flex-wrap gap-2">
+            <Button
+              onClick={() => {
+                downloadText(`usage-${team}-${days}-days.csv`, "text/csv", memberUsageCsv(byDay));
+              }}
+            >
+              Download CSV
+            </Button>
+            <Button
+              disabled={byRun.isPending}
+              onClick={() => {
+                byRun.mutate();
+              }}
+            >
+              CSV by run
+            </Button>
+          </span>
         </div>
+        {byRun.error !== null && <ErrorNote error={byRun.error} />}
         <MemberUsageTable members={data.members} />
       </section>
       <section>

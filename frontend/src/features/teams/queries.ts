@@ -76,3 +76,8 @@ export function memberUsageQuery(team: string, days: number) {
     refetchInterval: 30_000,
   });
 }
+
+/** Usage of the last `days` days by day and run: the rows that the other figures add up. */
+export async function runUsage(team: string, days: number) {
+  return body(await api.GET("/api/v1/teams/{team}/usage/runs", { params: { path: { team }, query: { days } } }));
+}

@@ -22,6 +22,9 @@ DELETE  T/members/me                                204: leaves the team; 409 fo
 GET POST T/invitations · DELETE T/invitations/{id}  Page[PendingInvitation]; NewInvitation → Invitation with its link
 PUT     T/quota/{device}                            QuotaLimit (site admin)
 PUT     T/storage                                   StorageLimit (site admin)
+GET PUT T/limits                                    LimitUse; TeamLimits (site admin)
+GET     T/limits/members                            list[MemberLimitUse]
+PUT     T/limits/members/{member}                   MemberLimits (owners)
 GET POST T/uploads                                  Page[Upload]; POST: tus 1.0 creation (headers, 201 + Location)
 HEAD PATCH DELETE T/uploads/{upload}                tus 1.0: offset, more bytes, termination; OPTIONS T/uploads
 POST    T/uploads/preview                           PreviewRequest → Preview: formats, columns, first rows
@@ -75,6 +78,7 @@ GET     T/checkpoints?kind&pinned&order&limit&cursor   Page[Checkpoint] of all t
 POST    T/checkpoints/retention                     Retention → RetentionResult
 GET     T/usage?days                                Usage
 GET     T/usage/members?days                        list[DailyMemberUsage]
+GET     T/usage/runs?days                           list[DailyRunUsage]
 GET     /spec                                       SpecInfo: JSON Schema of RunSpec and the presets
 GET     /series                                     SeriesRegistry: title, unit and group of each series
 GET     /nodes · DELETE /nodes/{node}               Node (site admin; the list without tokens)

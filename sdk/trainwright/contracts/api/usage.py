@@ -46,6 +46,14 @@ class DailyMemberUsage(MemberUsage):
     """Day in UTC."""
 
 
+class DailyRunUsage(DailyMemberUsage):
+    """Slot-hours of one run on one day, the finest that are stored."""
+
+    run: str
+    run_name: str
+    """Empty if the run was deleted."""
+
+
 class Usage(Envelope):
     """Usage of the last days, including today."""
 

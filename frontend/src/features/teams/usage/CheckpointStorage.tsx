@@ -16,8 +16,8 @@ export function CheckpointStorage({ team, days }: Props) {
     <p className="mt-2 min-h-5 text-soft">
       {data !== undefined && (
         <>
-          Checkpoints and exports: <span className="text-text">{bytes(data.team_checkpoint_bytes)}</span>, in addition to the files. The limit applies to uploaded files only; checkpoints are limited by the
-          disk.
+          Checkpoints and exports: <span className="text-text">{bytes(data.team_checkpoint_bytes)}</span>, in addition to the files. The limit above applies to uploaded files only; the one of storage in
+          total counts both.
         </>
       )}
       {data === undefined && error !== null && <>Checkpoint storage is unknown: {errorMessage(error)}</>}

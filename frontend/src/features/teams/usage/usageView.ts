@@ -1,5 +1,5 @@
 /** Helpers of the usage page: its period, its days and its people. */
-import type { DailyMemberUsage, DailyUsage, MemberUsage, Quota, RunUsage } from "@/api/types";
+import type { DailyMemberUsage, DailyRunUsage, DailyUsage, MemberUsage, Quota, RunUsage } from "@/api/types";
 import { csvText } from "@/lib/csv";
 
 export const SPANS = ["7", "30", "90"] as const;
@@ -104,4 +104,10 @@ export function personName({ user, name }: Pick<MemberUsage, "user" | "name">): 
 /** Hours by day, person and device in full precision; the columns are those of `trainwright usage --csv`. */
 export function memberUsageCsv(used: readonly DailyMemberUsage[]): string {
   return csvText([["day", "user", "name", "device", "slot_hours"], ...used.map((item) => [item.day, item.user, item.name, item.device, item.slot_hours])]);
+}
+
+/** Hours by day, person, device and run; the columns are those of `trainwright usage --csv-by-run`. */
+export function runUsageCsv(used: readonly DailyRunUsage[]): string {
+  const head = ["day", "user", "name", "device", "run", "run_name", "slot_hours"];
+  return csvText([head, ...used.map((item) => [item.day, item.user, item.name, item.device, item.run, item.run_name, item.slot_hours])]);
 }

@@ -11,7 +11,7 @@ it("shows the checkpoints' storage, and that the storage limit does not apply to
   server.use(http.get("*/api/v1/teams/lab/usage", () => HttpResponse.json(usage)));
   renderRoute(<CheckpointStorage team="lab" days={30} />);
   const number = await screen.findByText("12 GiB");
-  expect(number.parentElement?.textContent).toMatch(/^Checkpoints and exports: 12 GiB, in addition to the files\. The limit applies to uploaded files only/);
+  expect(number.parentElement?.textContent).toMatch(/^Checkpoints and exports: 12 GiB, in addition to the files\. The limit above applies to uploaded files only/);
 });
 
 it("says why their storage is unknown", async () => {

@@ -1,0 +1,186 @@
+"""What the runs of a team, and of each of its members, use of their limits.
+
+Hours are those of the ledger of slot time for the current month (UTC), plus the time since a run on nodes was last metered. So a
+limit of hours is noticed in the sweep after it is reached, not when the run is metered next.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from uuid import UUID
+
+from sqlalchemy import Select, func, select
+
+from trainwright.contracts.api.limits import MonthlyHours, RunLimits
+from trainwright.contracts.run_state import RunState
+from trainwright_backend.core.db import Read, Write, now
+from trainwright_backend.core.errors import AppError
+from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
+from trainwright_backend.teams.limits import lock_team, member_limits, team_limits
+from trainwright_backend.teams.slot_quota import DEVICES
+from trainwright_backend.teams.tables import SlotTime
+from trainwright_backend.teams.usage import SECONDS_AN_HOUR
+
+HOUR_NOUNS = {"cuda": "GPU-hours", "cpu": "CPU slot-hours"}
+FORECAST_DAYS = 7
+Owner = tuple[UUID, UUID | None]
+"""A team and one of its members, or None for the whole team."""
+
+
+@dataclass
+class RunUse:
+    """What somebody's runs use."""
+
+    hours: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DEVICES, 0.0))
+    """Slot-hours of this month, by device."""
+    slots: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DEVICES, 0))
+    """Slots on nodes, by device."""
+    running: int = 0
+    queued: int = 0
+
+
+def month_start(day: date) -> date:
+    """The first day of a month."""
+    return day.replace(day=1)
+
+
+def measure_use(session: Read, team_ids: Collection[UUID]) -> dict[Owner, RunUse]:
+    """What the runs of each team use, and those of each of its members."""
+    found: dict[Owner, RunUse] = {(team_id, None): RunUse() for team_id in team_ids}
+
+    def owners(team_id: UUID, user_id: UUID | None) -> list[RunUse]:
+        keys: list[Owner] = [(team_id, None)] + ([(team_id, user_id)] if user_id is not None else [])
+        return [found.setdefault(key, RunUse()) for key in keys]
+
+    at = now()
+    for team_id, user_id, device, seconds in session.execute(_monthly_seconds(team_ids, at.date())):
+        for use in owners(team_id, user_id):
+            use.hours[device] = use.hours.get(device, 0.0) + seconds / SECONDS_AN_HOUR
+    for row in session.execute(_on_nodes(team_ids)):
+        for use in owners(row.team_id, row.created_by):
+            use.running += 1
+            use.slots[row.device] += row.slots
+            use.hours[row.device] += row.slots * unmetered_seconds(row.metered_until, at) / SECONDS_AN_HOUR
+    for team_id, user_id, count in session.execute(_queued(team_ids)):
+        for use in owners(team_id, user_id):
+            use.queued += count
+    return found
+
+
+def unmetered_seconds(metered_until: datetime | None, at: datetime) -> float:
+    """The part of this month for which a run on nodes has not been metered yet."""
+    if metered_until is None:
+        return 0.0
+    first = datetime.combine(month_start(at.date()), time(), UTC)
+    return max((at - max(metered_until, first)).total_seconds(), 0.0)
+
+
+def hours_used_up(limits: RunLimits, use: RunUse, device: str, whose: str) -> str | None:
+    """A sentence if the month's hours of a device are used up. ``whose``: `your team`, or a name."""
+    limit = limits.hours_of(device)
+    if limit is None or use.hours[device] < limit:
+        return None
+    month = f"{now():%B %Y}"
+    return f"{whose} used {use.hours[device]:,.1f} of {limit:,g} {HOUR_NOUNS[device]} of {month} (UTC)"
+
+
+def why_out_of_hours(session: Read, run: Run) -> str | None:
+    """Why a run has no hours left this month; None if it has."""
+    used = measure_use(session, {run.team_id})
+    why = hours_used_up(team_limits(session, run.team_id), used[(run.team_id, None)], run.device, "your team")
+    if why is not None or run.created_by is None:
+        return why
+    own = member_limits(session, run.team_id, run.created_by)
+    use = used.get((run.team_id, run.created_by), RunUse())
+    return hours_used_up(own, use, run.device, run.created_by_name or "the submitter")
+
+
+def check_hours(session: Read, run: Run) -> None:
+    """Refuse to resume a run whose hours are used up.
+
+    Raises:
+        AppError: 403 ``quota_exceeded``.
+    """
+    why = why_out_of_hours(session, run)
+    if why is not None:
+        raise AppError("quota_exceeded", 403, f"The run stays paused: {why}. Ask for a higher limit.")
+
+
+def check_queued_runs(session: Write, team_id: UUID, user_id: UUID) -> None:
+    """Refuse a submission if the team, or the person, has as many waiting runs as allowed.
+
+    Where there is such a limit, it locks the team, so that two submissions cannot both take the last place.
+
+    Raises:
+        AppError: 403 ``quota_exceeded``.
+    """
+    team, own = team_limits(session, team_id), member_limits(session, team_id, user_id)
+    if team.queued_runs is None and own.queued_runs is None:
+        return
+    lock_team(session, team_id)
+    used = measure_use(session, {team_id})
+    for limits, use, whose in (
+        (team, used[(team_id, None)], "Your team has"),
+        (own, used.get((team_id, user_id), RunUse()), "You have"),
+    ):
+        if limits.queued_runs is not None and use.queued >= limits.queued_runs:
+            detail = (
+                f"{whose} {use.queued} waiting runs, and {limits.queued_runs} are allowed. Wait until one has started, or "
+                "cancel one."
+            )
+            raise AppError("quota_exceeded", 403, detail)
+
+
+def monthly_hours(
+    session: Read, team_id: UUID, user_id: UUID | None, limits: RunLimits, use: RunUse
+) -> list[MonthlyHours]:
+    """The month's hours of a team, or of a member, by device, with their forecast."""
+    today = now().date()
+    recent = (
+        select(SlotTime.device, func.sum(SlotTime.slot_seconds))
+        .where(SlotTime.team_id == team_id, SlotTime.day > today - timedelta(days=FORECAST_DAYS))
+        .group_by(SlotTime.device)
+    )
+    if user_id is not None:
+        recent = recent.where(SlotTime.user_id == user_id)
+    by_device = {device: seconds / SECONDS_AN_HOUR for device, seconds in session.execute(recent)}
+    return [
+        MonthlyHours(
+            device=device,
+            limit=limits.hours_of(device),
+            used=use.hours[device],
+            forecast=forecast(use.hours[device], by_device.get(device, 0.0), today),
+        )
+        for device in DEVICES
+    ]
+
+
+def forecast(used: float, recent: float, today: date) -> float:
+    """Hours at the end of the month: those used, and the daily mean of the last `FORECAST_DAYS` days for each later day."""
+    next_month = (month_start(today) + timedelta(days=31)).replace(day=1)
+    return used + recent / FORECAST_DAYS * ((next_month - today).days - 1)
+
+
+def _monthly_seconds(team_ids: Collection[UUID], today: date) -> Select[UUID, UUID | None, str, float]:
+    return (
+        select(SlotTime.team_id, SlotTime.user_id, SlotTime.device, func.sum(SlotTime.slot_seconds))
+        .where(SlotTime.team_id.in_(team_ids), SlotTime.day >= month_start(today))
+        .group_by(SlotTime.team_id, SlotTime.user_id, SlotTime.device)
+    )
+
+
+def _on_nodes(team_ids: Collection[UUID]) -> Select[UUID, UUID | None, str, int, datetime | None]:
+    placed = select(Placement.run_id).join(PlacementSlot, PlacementSlot.placement_id == Placement.id)
+    columns = (Run.team_id, Run.created_by, Run.device, Run.slots, Run.metered_until)
+    return select(*columns).where(Run.team_id.in_(team_ids), Run.id.in_(placed))
+
+
+def _queued(team_ids: Collection[UUID]) -> Select[UUID, UUID | None, int]:
+    """Waiting runs that are not on nodes."""
+    placed = select(Placement.run_id).join(PlacementSlot, PlacementSlot.placement_id == Placement.id)
+    waiting = (Run.team_id.in_(team_ids), Run.state == RunState.QUEUED, Run.id.not_in(placed))
+    return (
+        select(Run.team_id, Run.created_by, func.count())
+        .where(*waiting)
+        .group_by(Run.team_id, Run.created_by)
+    )

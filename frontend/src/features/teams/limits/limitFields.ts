@@ -1,0 +1,43 @@
+/** The fields of the forms of limits: what they are called, and how they are typed. */
+import type { MemberLimits, TeamLimits } from "@/api/types";
+
+type NumberField<Limits> = Extract<{ [Name in keyof Limits]-?: NonNullable<Limits[Name]> extends number ? Name : never }[keyof Limits], string>;
+
+export interface LimitField<Name extends string> {
+  name: Name;
+  label: string;
+  /** What one unit of what people type is in the API's unit. */
+  unit?: number;
+}
+
+const GIB = 2 ** 30;
+
+export const TEAM_FIELDS: readonly LimitField<NumberField<TeamLimits>>[] = [
+  { name: "gpu_hours_per_month", label: "GPU-hours a month" },
+  { name: "cpu_hours_per_month", label: "CPU slot-hours a month" },
+  { name: "storage_bytes", label: "Storage in total, GiB", unit: GIB },
+  { name: "concurrent_runs", label: "Runs at once" },
+  { name: "queued_runs", label: "Waiting runs" },
+];
+
+export const MEMBER_FIELDS: readonly LimitField<NumberField<MemberLimits>>[] = [
+  { name: "gpus", label: "GPUs at once" },
+  { name: "cpu_slots", label: "CPU slots at once" },
+  { name: "gpu_hours_per_month", label: "GPU-hours a month" },
+  { name: "cpu_hours_per_month", label: "CPU slot-hours a month" },
+  { name: "concurrent_runs", label: "Runs at once" },
+  { name: "queued_runs", label: "Waiting runs" },
+];
+
+/** What a limit is typed as; empty for none. */
+export function typedLimit(value: number | null | undefined, unit = 1): string {
+  return value == null ? "" : String(value / unit);
+}
+
+/** The limit that was typed: null for none, undefined for what is no number. */
+export function parseLimit(typed: string, unit = 1): number | null | undefined {
+  const text = typed.trim();
+  if (text === "") return null;
+  if (!/^\d{1,12}(\.\d{1,6})?$/.test(text)) return undefined;
+  return unit === 1 ? Number(text) : Math.round(Number(text) * unit);
+}

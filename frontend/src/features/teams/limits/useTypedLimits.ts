@@ -1,0 +1,18 @@
+import { useState } from "react";
+import { parseLimit, typedLimit, type LimitField } from "@/features/teams/limits/limitFields";
+
+/** What a person types into the fields of limits, starting with the current ones. */
+export function useTypedLimits<Name extends string>(fields: readonly LimitField<Name>[], current: Readonly<Partial<Record<Name, number | null>>>) {
+  const [typed, setTyped] = useState(
+    () => Object.fromEntries(fields.map(({ name, unit }) => [name, typedLimit(current[name], unit)])) as Record<Name, string>,
+  );
+  const parsed = fields.map(({ name, unit }) => [name, parseLimit(typed[name], unit)] as const);
+  return {
+    typed,
+    onType: (name: Name, text: string) => {
+      setTyped((before) => ({ ...before, [name]: text }));
+    },
+    isValid: parsed.every(([, value]) => value !== undefined),
+    limits: Object.fromEntries(parsed) as Record<Name, number | null>,
+  };
+}

@@ -1,0 +1,125 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { expect, it } from "vitest";
+import type { MemberLimits, MemberLimitUse, TeamLimits } from "@/api/types";
+import { Boundary } from "@/components/Boundary";
+import { parseLimit } from "@/features/teams/limits/limitFields";
+import { LimitMeters } from "@/features/teams/limits/LimitMeters";
+import { LimitNotices } from "@/features/teams/limits/LimitNotices";
+import { limitText, MemberLimitTable } from "@/features/teams/limits/MemberLimitTable";
+import { TeamLimitsForm } from "@/features/teams/limits/TeamLimitsForm";
+import { renderRoute } from "@tests/support/renderRoute";
+import { server } from "@tests/support/server";
+
+const GIB = 2 ** 30;
+const NONE: MemberLimits = { gpu_hours_per_month: null, cpu_hours_per_month: null, concurrent_runs: null, queued_runs: null, gpus: null, cpu_slots: null, highest_priority: null };
+
+function answer(limits: Partial<TeamLimits>) {
+  return {
+    month: "2026-11-01",
+    limits: { gpu_hours_per_month: null, cpu_hours_per_month: null, concurrent_runs: null, queued_runs: null, storage_bytes: null, editor_priority: "normal", owner_priority: "high", ...limits },
+    hours: [
+      { device: "cuda", limit: limits.gpu_hours_per_month ?? null, used: 450, forecast: 610 },
+      { device: "cpu", limit: null, used: 0, forecast: 0 },
+    ],
+    storage: { limit_bytes: 10 * GIB, uploads_bytes: GIB, prepared_bytes: 2 * GIB, checkpoint_bytes: 4 * GIB, reserved_bytes: GIB },
+    running: 3,
+    queued: 2,
+    notices: [{ time: "2026-11-20T10:00:00Z", resource: "gpu_hours", member: null, percent: 80, month: "2026-11-01", sentence: "The team used 80 % of 500 GPU-hours of November 2026 (UTC)." }],
+  };
+}
+
+it("shows the month's hours with a forecast above the limit, what storage consists of, and the notices", async () => {
+  server.use(http.get("*/api/v1/teams/lab/limits", () => HttpResponse.json(answer({ gpu_hours_per_month: 500, concurrent_runs: 4 }))));
+  renderRoute(
+    <Boundary>
+      <LimitNotices team="lab" />
+      <LimitMeters team="lab" />
+    </Boundary>,
+  );
+  expect(await screen.findByText("The team used 80 % of 500 GPU-hours of November 2026 (UTC).")).toBeDefined();
+  expect(screen.getByRole("progressbar", { name: "GPU-hours in November 2026" }).getAttribute("aria-valuenow")).toBe("90");
+  expect(screen.getByText("forecast for the end of the month: 610, more than the limit")).toBeDefined();
+  expect(screen.queryByText(/CPU slot-hours/)).toBeNull();
+  expect(screen.getByText("7 GiB of 10 GiB")).toBeDefined();
+  expect(screen.getByText(/prepared data 2 GiB, checkpoints and exports 4 GiB; 1 GiB are kept/)).toBeDefined();
+  expect(screen.getByText("3 of 4")).toBeDefined();
+  expect(screen.getByText("2, no limit")).toBeDefined();
+});
+
+it("replaces the team's limits, with storage in GiB, and sends nothing that is not a number", async () => {
+  const sent: unknown[] = [];
+  server.use(
+    http.get("*/api/v1/teams/lab/limits", () => HttpResponse.json(answer({ storage_bytes: 10 * GIB, queued_runs: 20 }))),
+    http.put("*/api/v1/teams/lab/limits", async ({ request }) => {
+      sent.push(await request.json());
+      return HttpResponse.json({});
+    }),
+  );
+  renderRoute(
+    <Boundary>
+      <TeamLimitsForm team="lab" />
+    </Boundary>,
+  );
+  const storage = await screen.findByLabelText<HTMLInputElement>("Storage in total, GiB");
+  expect(storage.value).toBe("10");
+  const save = screen.getByRole<HTMLButtonElement>("button", { name: "Save limits" });
+  await userEvent.type(screen.getByLabelText("GPU-hours a month"), "many");
+  expect(save.disabled).toBe(true);
+  await userEvent.clear(screen.getByLabelText("GPU-hours a month"));
+  await userEvent.type(screen.getByLabelText("GPU-hours a month"), "500");
+  await userEvent.clear(screen.getByLabelText("Waiting runs"));
+  await userEvent.clear(storage);
+  await userEvent.type(storage, "0.5");
+  await userEvent.selectOptions(screen.getByLabelText("Highest priority of owners"), "normal");
+  await userEvent.click(save);
+  await waitFor(() => {
+    expect(sent).toEqual([
+      { gpu_hours_per_month: 500, cpu_hours_per_month: null, concurrent_runs: null, queued_runs: null, storage_bytes: GIB / 2, editor_priority: "normal", owner_priority: "normal" },
+    ]);
+  });
+});
+
+it("lets owners change a member's limits, and nobody else", async () => {
+  const sent: unknown[] = [];
+  const ana: MemberLimitUse = { user: "user_ana", name: "Ana", limits: { ...NONE, gpus: 2 }, hours: [], running: 1, queued: 0 };
+  server.use(
+    http.get("*/api/v1/teams/lab/limits/members", () => HttpResponse.json([ana])),
+    http.put("*/api/v1/teams/lab/limits/members/user_ana", async ({ request }) => {
+      sent.push(await request.json());
+      return HttpResponse.json({});
+    }),
+  );
+  renderRoute(
+    <Boundary>
+      <MemberLimitTable team="lab" isOwner />
+    </Boundary>,
+  );
+  await userEvent.click(await screen.findByRole("button", { name: "Change limits of Ana" }));
+  const dialog = within(screen.getByRole("dialog", { name: "Limits of Ana", hidden: true }));
+  await userEvent.clear(dialog.getByLabelText("GPUs at once"));
+  await userEvent.type(dialog.getByLabelText("Waiting runs"), "5");
+  await userEvent.selectOptions(dialog.getByLabelText("Highest priority"), "low");
+  await userEvent.click(dialog.getByRole("button", { name: "Save", hidden: true }));
+  await waitFor(() => {
+    expect(sent).toEqual([{ ...NONE, queued_runs: 5, highest_priority: "low" }]);
+  });
+});
+
+it("shows members their limits without a way to change them", async () => {
+  const ana: MemberLimitUse = { user: "user_ana", name: "Ana", limits: NONE, hours: [{ device: "cpu", limit: null, used: 3, forecast: 3 }], running: 0, queued: 0 };
+  server.use(http.get("*/api/v1/teams/lab/limits/members", () => HttpResponse.json([ana])));
+  renderRoute(
+    <Boundary>
+      <MemberLimitTable team="lab" isOwner={false} />
+    </Boundary>,
+  );
+  expect(await screen.findByText("as the team")).toBeDefined();
+  expect(screen.queryByRole("button")).toBeNull();
+});
+
+it("reads a limit as a number, none, or neither", () => {
+  expect([parseLimit(""), parseLimit(" 12 "), parseLimit("1.5", GIB), parseLimit("-1"), parseLimit("1e9")]).toEqual([null, 12, 1.5 * GIB, undefined, undefined]);
+  expect(limitText({ ...NONE, queued_runs: 5, highest_priority: "low" })).toBe("Waiting runs 5, priority up to low");
+});

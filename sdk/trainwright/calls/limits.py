@@ -1,0 +1,33 @@
+"""Calls about the limits of a team and of its members."""
+
+from __future__ import annotations
+
+from trainwright.calls.team import TeamCalls
+from trainwright.contracts.api.limits import LimitUse, MemberLimits, MemberLimitUse, TeamLimits
+from trainwright.contracts.api.people import Quota, QuotaLimit
+
+
+class LimitCalls(TeamCalls):
+    """Limits of slots, hours a month, storage, runs and priorities."""
+
+    def limits(self) -> LimitUse:
+        """The team's limits besides its slots, what is used of them, and this month's notices."""
+        return self._client.get(f"{self._path}/limits", LimitUse)
+
+    def set_limits(self, limits: TeamLimits) -> TeamLimits:
+        """Replace the team's limits. For site admins."""
+        return self._client.put(f"{self._path}/limits", TeamLimits, json=limits.model_dump(mode="json"))
+
+    def set_slots(self, device: str, limit: int) -> Quota:
+        """Change how many slots of a device, ``cuda`` or ``cpu``, the team may use at once. For site admins."""
+        new = QuotaLimit(limit=limit).model_dump()
+        return self._client.put(f"{self._path}/quota/{device}", Quota, json=new)
+
+    def member_limits(self) -> list[MemberLimitUse]:
+        """The limits of each member, by name, and what their runs use of them."""
+        return self._client.get_list(f"{self._path}/limits/members", MemberLimitUse)
+
+    def set_member_limits(self, member_id: str, limits: MemberLimits) -> MemberLimits:
+        """Replace the limits of a member. For owners."""
+        new = limits.model_dump(mode="json")
+        return self._client.put(f"{self._path}/limits/members/{member_id}", MemberLimits, json=new)

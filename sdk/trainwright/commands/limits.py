@@ -1,0 +1,128 @@
+"""Commands about the limits of a team and of its members."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from trainwright.commands.members import Person, member_id
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, format_bytes, open_team, out
+from trainwright.contracts.api.limits import LimitUse, MemberLimits, TeamLimits
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Show the limits of hours a month, storage, runs and priorities; site admins and owners change them.",
+)
+
+NOUNS = {"cuda": "GPU-hours", "cpu": "CPU slot-hours"}
+Changes = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FIELD=VALUE…", help="Such as gpu_hours_per_month=500. An empty value removes the limit."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("show")
+def show(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: Json = False) -> None:
+    """Show the team's limits and what is used of them, with a forecast of the month's hours."""
+    with open_team(server, key, team) as api:
+        found = api.limits()
+        if as_json:
+            typer.echo(found.model_dump_json(indent=2))
+        else:
+            print_limits(found)
+
+
+@app.command("set")
+def set_limits(changes: Changes, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Change limits of the team; the others stay. For site admins."""
+    with open_team(server, key, team) as api:
+        limits = api.limits().limits.model_dump() | parse_changes(changes, TeamLimits)
+        typer.echo(api.set_limits(TeamLimits.model_validate(limits)).model_dump_json(indent=2))
+
+
+@app.command("slots")
+def set_slots(device: str, limit: int, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Change how many slots of DEVICE, cuda or cpu, the team may use at once. For site admins."""
+    with open_team(server, key, team) as api:
+        quota = api.set_slots(device, limit)
+        typer.echo(f"{quota.device}: {quota.used} of {quota.limit} slots")
+
+
+@app.command("members")
+def list_members(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: Json = False) -> None:
+    """List the members' limits and what their runs use."""
+    with open_team(server, key, team) as api:
+        found = api.member_limits()
+        if as_json:
+            typer.echo(json.dumps([item.model_dump(mode="json") for item in found], indent=2))
+            return
+        table = Table("name", "limits", "used this month", "on nodes", "waiting", box=None)
+        for item in found:
+            limits = item.limits.model_dump(mode="json", exclude_none=True)
+            named = ", ".join(f"{name}={value}" for name, value in limits.items()) or "–"
+            used = ", ".join(f"{hours.used:,.1f} {NOUNS[hours.device]}" for hours in item.hours if hours.used)
+            table.add_row(item.name, named, used or "–", str(item.running), str(item.queued))
+        out.print(table)
+
+
+@app.command("set-member")
+def set_member(
+    member: Person, changes: Changes, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER
+) -> None:
+    """Change limits of a member; the others stay. For owners."""
+    with open_team(server, key, team) as api:
+        user = member_id(api, member)
+        current = next((item.limits for item in api.member_limits() if item.user == user), MemberLimits())
+        limits = current.model_dump() | parse_changes(changes, MemberLimits)
+        changed = api.set_member_limits(user, MemberLimits.model_validate(limits))
+        typer.echo(changed.model_dump_json(indent=2))
+
+
+def parse_changes(changes: list[str], contract: type[TeamLimits | MemberLimits]) -> dict[str, Any]:
+    """``field=value`` as a dict; an empty value is the field's default.
+
+    Raises:
+        ValueError: it is written otherwise.
+    """
+    parsed: dict[str, Any] = {}
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals:
+            raise ValueError(
+                f"{change}: write it as FIELD=VALUE, with a field of {', '.join(contract.model_fields)}."
+            )
+        default = contract.model_fields[name].default if name in contract.model_fields else None
+        parsed[name] = value or default
+    return parsed
+
+
+def print_limits(found: LimitUse) -> None:
+    """Print a line for each limit, then the notices."""
+    for hours in found.hours:
+        of = "no limit" if hours.limit is None else f"of {hours.limit:,g}"
+        typer.echo(
+            f"{NOUNS[hours.device]} in {found.month:%B %Y} (UTC): {hours.used:,.1f}, {of}; forecast {hours.forecast:,.1f}"
+        )
+    storage = found.storage
+    of = "no limit" if storage.limit_bytes is None else f"of {format_bytes(storage.limit_bytes)}"
+    typer.echo(
+        f"storage: {format_bytes(storage.used_bytes)}, {of} (files {format_bytes(storage.uploads_bytes)}, prepared data "
+        f"{format_bytes(storage.prepared_bytes)}, checkpoints and exports {format_bytes(storage.checkpoint_bytes)}); kept for "
+        f"checkpoints of runs: {format_bytes(storage.reserved_bytes)}"
+    )
+    limits = found.limits
+    typer.echo(f"runs on nodes: {found.running}, {_of(limits.concurrent_runs)}")
+    typer.echo(f"waiting runs: {found.queued}, {_of(limits.queued_runs)}")
+    typer.echo(f"highest priority: editors {limits.editor_priority}, owners {limits.owner_priority}")
+    for notice in found.notices:
+        typer.echo(f"{notice.time.astimezone():%Y-%m-%d %H:%M}  {notice.sentence}")
+
+
+def _of(limit: int | None) -> str:
+    return "no limit" if limit is None else f"of {limit}"

@@ -1,0 +1,288 @@
+"""Limits of hours, storage, runs and priorities hold at the limit itself, pause runs without ending them, and are said."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from httpx import Response
+from sqlalchemy import func, select
+
+from tests.backend.conftest import send_file
+from tests.backend.runs.conftest import Served
+from tests.backend.scripted_agent import Control, Scene, Work
+from trainwright.contracts.run_state import RunState
+from trainwright_backend.core.db import now
+from trainwright_backend.core.ids import parse_id
+from trainwright_backend.runs.limit_use import forecast, unmetered_seconds
+from trainwright_backend.runs.tables import PlacementSlot, Run
+from trainwright_backend.teams.tables import LimitNotice
+
+
+def limit(scene: Scene, **limits: Any) -> None:
+    answer = scene.site.admin.put(f"{scene.site.path}/limits", json=limits)
+    assert answer.status_code == 200, answer.text
+
+
+def limit_me(scene: Scene, **limits: Any) -> None:
+    me = scene.site.admin.get("/api/v1/me").json()["id"]
+    answer = scene.site.admin.put(f"{scene.site.path}/limits/members/{me}", json=limits)
+    assert answer.status_code == 200, answer.text
+
+
+def use(scene: Scene) -> dict[str, Any]:
+    answer = scene.site.admin.get(f"{scene.site.path}/limits")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def resume(scene: Scene, run_id: str) -> Response:
+    return scene.site.admin.post(f"{scene.runs}/{run_id}/resume")
+
+
+def pause_as_ordered(work: Work, step: int) -> str:
+    """What the node does: it saves, and reports that it has."""
+    assert work.order("running") == "save"
+    work.save(step)
+    return work.ended("saved", step=step)
+
+
+def used_for(scene: Scene, run_id: str, hours: float) -> None:
+    """Pretend that the run's time was last metered this long ago, within this month."""
+    with scene.database.write() as session:
+        session.get_one(Run, parse_id("run", run_id)).metered_until = now() - timedelta(hours=hours)
+
+
+@pytest.fixture(autouse=True)
+def in_the_middle_of_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours before now must not fall into the previous month."""
+    if now().day == 1:
+        monkeypatch.setattr("trainwright_backend.runs.limit_use.month_start", lambda day: date(2000, 1, 1))
+
+
+@pytest.mark.both_databases
+def test_used_up_hours_pause_a_run_which_goes_on_when_resumed_after_a_raise(scene: Scene) -> None:
+    work = scene.running(2)
+    used_for(scene, work.run_id, 1)
+    limit(scene, cpu_hours_per_month=2.1)
+    scene.control.sweep()
+    assert work.order("running") == "go"
+    limit(scene, cpu_hours_per_month=2.0)
+    scene.control.sweep()
+    Control(scene.site.app).sweep()  # another process
+    assert pause_as_ordered(work, 3) == "paused"
+    shown = scene.show(work.run_id)
+    assert shown["reason"] == "quota_hours"
+    assert "2.0 of 2 CPU slot-hours" in shown["sentence"]
+    refused = resume(scene, work.run_id)
+    assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
+    limit(scene, cpu_hours_per_month=100)
+    assert resume(scene, work.run_id).status_code == 202
+    scene.control.sweep()
+    again = scene.agent.claim(work.run_id)
+    assert again.claim.job.resume is not None and again.claim.job.resume.step == 3
+
+
+@pytest.mark.both_databases
+def test_a_member_s_hours_hold_back_only_their_runs(scene: Scene) -> None:
+    work = scene.running(1)
+    used_for(scene, work.run_id, 1)
+    limit_me(scene, cpu_hours_per_month=1)
+    editor = scene.site.member("editor")
+    scene.control.sweep()
+    assert pause_as_ordered(work, 3) == "paused"
+    mine = scene.submit()
+    theirs = editor.post(scene.runs, json=scene.spec()).json()["id"]
+    scene.control.sweep()
+    assert "Ada used 1.0 of 1 CPU slot-hours" in scene.show(mine)["sentence"]
+    scene.agent.claim(theirs)
+
+
+def test_hours_that_are_used_up_keep_runs_waiting_until_the_limit_is_raised(scene: Scene) -> None:
+    limit(scene, cpu_hours_per_month=0, gpu_hours_per_month=5)
+    run_id = scene.submit()
+    scene.control.sweep()
+    assert scene.show(run_id)["sentence"].startswith("your team used 0.0 of 0 CPU slot-hours")
+    limit(scene, cpu_hours_per_month=1)
+    scene.control.sweep()
+    scene.agent.claim(run_id)
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize(("below", "paused"), [(0, False), (1, True)])
+def test_a_run_without_room_for_its_next_checkpoint_is_paused_and_saves(
+    scene: Scene, below: int, paused: bool
+) -> None:
+    work = scene.running(steps=50)
+    work.save(3)
+    work.step(4, 6)
+    work.save(6)
+    work.step(7, 8)
+    storage = use(scene)["storage"]
+    total = sum(storage[f"{part}_bytes"] for part in ("uploads", "prepared", "checkpoint"))
+    assert 0 < storage["reserved_bytes"] < storage["checkpoint_bytes"]
+    assert storage["prepared_bytes"] > 0
+    limit(scene, storage_bytes=total + storage["reserved_bytes"] - below)
+    scene.control.sweep()
+    assert work.order("running") == ("save" if paused else "go")
+    if not paused:
+        return
+    work.save(8)
+    after = use(scene)["storage"]
+    assert after["checkpoint_bytes"] <= storage["checkpoint_bytes"] + storage["reserved_bytes"]
+    assert work.ended("saved", step=8) == "paused"
+    assert scene.show(work.run_id)["reason"] == "quota_storage"
+    limit(scene, storage_bytes=total)
+    refused = resume(scene, work.run_id)
+    assert (refused.status_code, refused.json()["code"]) == (403, "storage_exceeded")
+    assert scene.state(work.run_id) == "paused"
+    limit(scene, storage_bytes=2 * total)
+    assert resume(scene, work.run_id).status_code == 202
+
+
+def test_of_several_runs_the_newest_is_paused_for_storage(scene: Scene) -> None:
+    first, second = scene.running(steps=50), scene.running(steps=50)
+    storage = use(scene)["storage"]
+    total = sum(storage[f"{part}_bytes"] for part in ("uploads", "prepared", "checkpoint"))
+    limit(scene, storage_bytes=total + storage["reserved_bytes"] // 2)
+    scene.control.sweep()
+    assert first.order("running") == "go" and second.order("running") == "save"
+    third = scene.submit()
+    assert second.ended("saved", step=3) == "paused"
+    scene.control.sweep()
+    assert "for its next checkpoints; your team stores" in scene.show(third)["sentence"]
+
+
+@pytest.mark.both_databases
+def test_an_upload_fits_the_total_storage_to_the_byte(scene: Scene) -> None:
+    storage = use(scene)["storage"]
+    total = sum(storage[f"{part}_bytes"] for part in ("uploads", "prepared", "checkpoint"))
+    limit(scene, storage_bytes=total + 100)
+    headers = {"Tus-Resumable": "1.0.0", "Upload-Metadata": "filename YQ=="}
+    refused = scene.site.admin.post(f"{scene.site.path}/uploads", headers=headers | {"Upload-Length": "101"})
+    assert (refused.status_code, refused.json()["code"]) == (403, "storage_exceeded")
+    send_file(scene.site.admin, scene.site.path, "a", b"x" * 100)
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("whose", ["team", "member"])
+def test_parallel_submissions_never_exceed_the_limit_of_waiting_runs(scene: Scene, whose: str) -> None:
+    (limit if whose == "team" else limit_me)(scene, queued_runs=5)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: scene.site.admin.post(scene.runs, json=scene.spec()), range(12)))
+    assert sorted(answer.status_code for answer in answers) == [201] * 5 + [403] * 7
+    refused = next(answer.json() for answer in answers if answer.status_code == 403)
+    assert refused["code"] == "quota_exceeded" and "5 waiting runs" in refused["detail"]
+    with scene.database.read() as session:
+        queued = select(func.count()).select_from(Run).where(Run.state == RunState.QUEUED)
+        assert session.scalar(queued) == 5
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("limits", [{"concurrent_runs": 1}, {"cpu_slots": 1}, {}])
+def test_two_control_loops_place_no_more_runs_than_the_limits_allow(
+    scene: Scene, limits: dict[str, int]
+) -> None:
+    limit_me(scene, **limits)
+    limit(scene, concurrent_runs=1 if not limits else None)
+    runs = [scene.submit() for _ in range(3)]
+    loops = [scene.control, Control(scene.site.app)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda loop: loop.sweep(), loops * 2))
+    with scene.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(PlacementSlot)) == 1
+    sentences = [scene.show(run)["sentence"] for run in runs[1:]]
+    assert all("at once" in sentence for sentence in sentences), sentences
+    work = scene.agent.claim(runs[0])
+    assert scene.cancel(runs[0]).status_code == 202
+    assert work.ended("cancelled") == "cancelled"
+    scene.control.sweep()
+    scene.agent.claim(runs[1])
+
+
+def test_a_run_that_exceeds_its_member_s_slots_is_refused(scene: Scene) -> None:
+    limit_me(scene, cpu_slots=1)
+    refused = scene.site.admin.post(scene.runs, json=scene.spec(2))
+    [problem] = refused.json()["errors"]
+    assert refused.status_code == 422 and problem["field"] == "resources.slots_per_node"
+    assert "you may use 1 CPU slot at once" in problem["message"]
+
+
+def test_the_highest_priority_is_that_of_the_role_in_the_team_and_of_the_member(scene: Scene) -> None:
+    def submit(priority: str) -> int:
+        query = {"priority": priority}
+        return scene.site.admin.post(scene.runs, json=scene.spec(), params=query).status_code
+
+    assert submit("high") == 201
+    limit(scene, owner_priority="normal")
+    assert (submit("high"), submit("normal")) == (403, 201)
+    limit_me(scene, highest_priority="low")
+    assert (submit("normal"), submit("low")) == (403, 201)
+
+
+@pytest.mark.both_databases
+def test_a_share_of_a_limit_is_noticed_once_for_each_value_of_the_limit(scene: Scene) -> None:
+    work = scene.running(2)
+    used_for(scene, work.run_id, 1)
+    limit(scene, cpu_hours_per_month=2.4)
+    limit_me(scene, cpu_hours_per_month=50)
+    for _ in range(2):
+        scene.control.sweep()
+    notices = use(scene)["notices"]
+    assert [(one["resource"], one["percent"], one["member"]) for one in notices] == [("cpu_hours", 80, None)]
+    assert notices[0]["sentence"].startswith("The team used 80 % of 2.4 CPU slot-hours")
+    limit_me(scene, cpu_hours_per_month=2)
+    scene.control.sweep()
+    added = {(one["percent"], one["member"]) for one in use(scene)["notices"]}
+    assert added == {(80, None), (80, "Ada"), (100, "Ada")}
+    limit(scene, cpu_hours_per_month=2.5)
+    scene.control.sweep()
+    with scene.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(LimitNotice)) == 4
+
+
+def test_limits_are_set_by_site_admins_and_by_owners_for_members(scene: Scene) -> None:
+    owner = scene.site.other_team("globex")
+    path = "/api/v1/teams/globex/limits"
+    me = owner.get("/api/v1/me").json()["id"]
+    assert owner.put(path, json={}).status_code == 403
+    assert owner.put(f"{path}/members/{me}", json={"gpus": 2}).status_code == 200
+    shown = {item["user"]: item["limits"]["gpus"] for item in owner.get(f"{path}/members").json()}
+    [ada] = shown.keys() - {me}
+    assert shown == {me: 2, ada: None}
+    assert owner.put(f"{scene.site.path}/limits/members/{ada}", json={}).status_code == 404
+    stranger = scene.site.member("editor")
+    unknown = owner.put(f"{path}/members/{stranger.get('/api/v1/me').json()['id']}", json={})
+    assert unknown.status_code == 404
+    for wrong in ({"gpu_hours_per_month": -1}, {"hours": 1}, {"editor_priority": "urgent"}):
+        answer = scene.site.admin.put(path, json=wrong)
+        assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == next(iter(wrong))
+
+
+def test_only_the_part_of_this_month_counts() -> None:
+    at = datetime(2026, 3, 1, 2, tzinfo=UTC)
+    assert unmetered_seconds(at - timedelta(hours=5), at) == 2 * 3600
+    assert unmetered_seconds(at + timedelta(hours=1), at) == 0 == unmetered_seconds(None, at)
+
+
+def test_the_forecast_adds_the_recent_daily_mean_for_each_later_day() -> None:
+    assert forecast(30.0, 14.0, date(2026, 2, 10)) == 30 + 2 * 18
+    assert forecast(30.0, 14.0, date(2026, 12, 31)) == 30
+
+
+def test_limits_are_shown_and_changed_by_command(scene: Scene, served: Served) -> None:
+    key = scene.site.admin.headers["Authorization"].removeprefix("Bearer ")
+    assert served.command(key, "limits set cpu_hours_per_month=500 queued_runs=20").exit_code == 0
+    assert served.command(key, "limits set queued_runs=").exit_code == 0
+    shown = served.command(key, "limits show").output
+    assert "CPU slot-hours in" in shown and ", of 500;" in shown and "waiting runs: 0, no limit" in shown
+    changed = served.command(key, "limits set-member ada@acme.example cpu_slots=3 highest_priority=normal")
+    assert changed.exit_code == 0, changed.output
+    listed = served.command(key, "limits members").output
+    assert "cpu_slots=3, highest_priority=normal" in listed
+    assert "cpu: 0 of 9 slots" in served.command(key, "limits slots cpu 9").output
+    wrong = served.command(key, "limits set hours=5")
+    assert wrong.exit_code == 1 and "hours" in wrong.output
+    unfinished = served.command(key, "limits set queued_runs")
+    assert unfinished.exit_code == 1 and "FIELD=VALUE" in unfinished.output
