@@ -37,6 +37,7 @@ from trainwright_backend.nodes.placement import (
 )
 from trainwright_backend.nodes.planning import plan
 from trainwright_backend.nodes.retry_policy import due_for_retry, requeue
+from trainwright_backend.runs.max_time import limited_runs, pause_at_max_time
 from trainwright_backend.runs.metering import due_for_metering, meter_run
 from trainwright_backend.runs.notify import CONTROL_TOPIC
 from trainwright_backend.uploads.receiver import sweep_partials
@@ -127,6 +128,7 @@ class ControlLoop:
                 *steps,
                 lambda: self._each(due_for_metering(), meter_run),
                 lambda: enforce_limits(self._database),
+                lambda: self._each(limited_runs(), pause_at_max_time),
                 self._in_transaction(due_hints, self._timers),
                 self._in_transaction(resend_stale),
                 self._in_transaction(drop_uncommitted),

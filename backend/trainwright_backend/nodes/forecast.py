@@ -1,7 +1,7 @@
 """When waiting runs are expected to start.
 
 A run on nodes is expected to end at its own estimate of the time left. A waiting run is expected to last as long as an equal
-run that was measured (`estimate`). Slots are counted as one pool for all nodes, so a run that needs many on one node may start
+run that was measured (`estimate`). Neither is expected to last longer than its maximum run time. Slots are counted as one pool for all nodes, so a run that needs many on one node may start
 later. Nothing is guessed: a run of unknown length is expected to keep its slots for ever, and a run that waits for such slots
 has no expected start. Neither has one that a limit of hours, runs or storage holds back.
 """
@@ -26,6 +26,7 @@ from trainwright_backend.nodes.limit_gate import LimitGate
 from trainwright_backend.nodes.planning import waiting_heads
 from trainwright_backend.nodes.service import is_online, slots_of, takes_runs
 from trainwright_backend.nodes.tables import Node
+from trainwright_backend.runs.max_time import remaining_seconds
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run, RunSummary
 from trainwright_backend.teams.slot_quota import slot_budgets
 from trainwright_backend.teams.usage import decayed_usage
@@ -127,19 +128,29 @@ def _total_slots(session: Read, device: str, timers: Timers) -> int:
 
 def _occupants(session: Read, device: str) -> list[Occupant]:
     placed = select(Placement.run_id).join(PlacementSlot, PlacementSlot.placement_id == Placement.id)
-    columns = (Run.team_id, Run.slots, Run.state, RunSummary.values)
-    rows = select(*columns).outerjoin(RunSummary, RunSummary.run_id == Run.id)
+    rows = select(Run, RunSummary.values).outerjoin(RunSummary, RunSummary.run_id == Run.id)
     return [
-        Occupant(row.team_id, row.slots, _seconds_left(row.state, row.values))
+        Occupant(row.Run.team_id, row.Run.slots, _seconds_left(row.Run, row.values))
         for row in session.execute(rows.where(Run.device == device, Run.id.in_(placed)))
     ]
 
 
-def _seconds_left(state: RunState, values: Mapping[str, float] | None) -> float | None:
-    return (values or {}).get("eta_seconds") if state is RunState.RUNNING else None
+def _seconds_left(run: Run, values: Mapping[str, float] | None) -> float | None:
+    estimated = (values or {}).get("eta_seconds") if run.state is RunState.RUNNING else None
+    return _shorter(estimated, remaining_seconds(run))
 
 
 def _duration(session: Read, run: Run) -> float | None:
+    """How long a run will hold its slots: the rest of its training, or its maximum run time if that is shorter or the former is
+    unknown."""
+    return _shorter(_training_seconds(session, run), remaining_seconds(run))
+
+
+def _shorter(one: float | None, other: float | None) -> float | None:
+    return min((seconds for seconds in (one, other) if seconds is not None), default=None)
+
+
+def _training_seconds(session: Read, run: Run) -> float | None:
     """How long the rest of a run's training takes, if an equal one was measured."""
     try:
         spec = RunSpec.model_validate(run.spec)

@@ -9,7 +9,7 @@ between two sweeps loses nothing. If the clock is set back, nothing is counted t
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import Select, or_, select
+from sqlalchemy import Select, or_, select, update
 
 from trainwright.contracts.run_state import WITHOUT_TRAINER, RunState
 from trainwright_backend.core.db import Write, now
@@ -32,6 +32,8 @@ def metered_until_after(state: RunState, mark: datetime | None) -> datetime | No
 def add_metered_time(session: Write, run: Run, mark: datetime | None, until: datetime) -> None:
     """Record the time that the run has occupied its slots since ``mark``."""
     if mark is not None and until > mark:
+        more = Run.occupied_seconds + (until - mark).total_seconds()
+        session.execute(update(Run).where(Run.id == run.id).values(occupied_seconds=more))
         add_slot_time(session, run.team_id, run.id, run.created_by, run.device, run.slots, mark, until)
 
 

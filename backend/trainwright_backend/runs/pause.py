@@ -1,9 +1,9 @@
 """Pausing a run and resuming it.
 
 A paused run uses no node and no quota. After it is resumed, it waits in the queue and continues from its newest
-checkpoint. A training run saves first: it is `stopping` until its node has released it, and an error in the meantime
-does not count as a failure. A run that is exporting can be paused too, and then only exports when it is resumed. A run
-that has exported has succeeded and cannot be paused.
+checkpoint, with its maximum run time counted from zero. A training run saves first: it is `stopping` until its node has
+released it, and an error in the meantime does not count as a failure. A run that is exporting can be paused too, and then
+only exports when it is resumed. A run that has exported has succeeded and cannot be paused.
 """
 
 from uuid import UUID
@@ -60,5 +60,6 @@ def resume_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
         raise AppError("quota_exceeded", 403, why)
     check_hours(session, run)
     run.avoided_nodes = []
+    run.occupied_seconds = 0.0
     session.flush()
     return move(session, run, RunState.QUEUED, f"Resumed by {by}")

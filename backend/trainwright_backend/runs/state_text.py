@@ -7,7 +7,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState, Verdict
 from trainwright_backend.runs.tables import Run
 
-PAUSED_BY_LIMITS = (EndCode.QUOTA_HOURS, EndCode.QUOTA_STORAGE)
+PAUSED_BY_LIMITS = (EndCode.MAX_HOURS, EndCode.QUOTA_HOURS, EndCode.QUOTA_STORAGE)
 
 
 def state_text(run: Run, spec: RunSpec, summary: RunSummary) -> str:

@@ -51,6 +51,7 @@ from trainwright_backend.runs.tables import IdempotencyKey, NodeSize, Run, RunSu
 from trainwright_backend.runs.transitions import add_event, add_run
 from trainwright_backend.teams.limits import why_never_fits_member
 from trainwright_backend.teams.slot_quota import why_never_fits
+from trainwright_backend.teams.usage import SECONDS_AN_HOUR
 
 NO_NODE = "no node has joined yet"
 LONGEST_KEY = 200
@@ -364,6 +365,7 @@ def _new_run(team_id: UUID, submitter: Submitter, spec: RunSpec, preparation_id:
         device=spec.resources.device.value,
         slots=spec.resources.ranks,
         nodes=spec.resources.nodes,
+        max_seconds=None if spec.resources.max_hours is None else spec.resources.max_hours * SECONDS_AN_HOUR,
         state=RunState.QUEUED,
         verdict=None,
         reason=None,

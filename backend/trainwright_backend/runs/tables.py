@@ -151,6 +151,10 @@ class Run(Base):
     ended: Mapped[datetime | None] = mapped_column(UtcDateTime)
     metered_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """While its slots are occupied: the time up to which their usage is recorded (`teams.tables.SlotTime`)."""
+    max_seconds: Mapped[float | None]
+    """Maximum run time, from its spec. Empty: none."""
+    occupied_seconds: Mapped[float] = mapped_column(default=0.0)
+    """Metered time on nodes since it was submitted or resumed by a person."""
     retry_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     hinted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 

@@ -2853,7 +2853,7 @@ export interface components {
          *     newer version.
          * @enum {string}
          */
-        EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "rank_lost" | "hang" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_expired" | "data" | "poison" | "unreachable" | "too_many_attempts" | "quota_hours" | "quota_storage" | "cancelled" | "unknown";
+        EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "rank_lost" | "hang" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_expired" | "data" | "poison" | "unreachable" | "too_many_attempts" | "max_hours" | "quota_hours" | "quota_storage" | "cancelled" | "unknown";
         /** EndReply */
         EndReply: {
             code: components["schemas"]["EndCode"];
@@ -5245,6 +5245,12 @@ export interface components {
              * @description Fail the run after this many attempts, not counting those that ended with a pause. Empty: no limit.
              */
             max_attempts?: number | null;
+            /**
+             * Max Hours
+             * @description Maximum run time: after so many hours on nodes since it was submitted or resumed, the run saves and is paused. An export is
+             *     not interrupted. Empty: no maximum.
+             */
+            max_hours?: number | null;
             /**
              * Nodes
              * @description Number of nodes. The run starts when all of them have free slots, and ends on all of them together.

@@ -59,6 +59,7 @@ class EndCode(StrEnum):
     POISON = "poison"
     UNREACHABLE = "unreachable"
     TOO_MANY_ATTEMPTS = "too_many_attempts"
+    MAX_HOURS = "max_hours"
     QUOTA_HOURS = "quota_hours"
     QUOTA_STORAGE = "quota_storage"
     CANCELLED = "cancelled"
@@ -145,6 +146,10 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
         "Its nodes stopped responding ten times in a row. Check their network.",
     ),
     EndCode.TOO_MANY_ATTEMPTS: (EndClass.USER, "The attempt limit, resources.max_attempts, was reached."),
+    EndCode.MAX_HOURS: (
+        EndClass.PLANNED,
+        "The maximum run time, resources.max_hours, was reached. Resume the run to give it as many hours again.",
+    ),
     EndCode.QUOTA_HOURS: (
         EndClass.PLANNED,
         "The hours of this month are used up. Ask for a higher limit, and resume the run then or in the next month.",

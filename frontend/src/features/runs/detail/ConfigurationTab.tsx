@@ -130,6 +130,7 @@ const EMPTY_TEXT: Record<string, string> = {
   "resources.gpu_memory_gib": "any",
   "resources.gpu_capability": "any",
   "resources.max_attempts": "no limit",
+  "resources.max_hours": "no maximum",
   "optimizer.clip_norm": "off",
   "schedule.decay_steps": "the entire schedule",
   "precision.fp8": "off",
