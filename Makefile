@@ -63,7 +63,7 @@ pauses: tools ## pause and resume a run at random moments (PAUSES=n: at n) and c
 	  $(BIN)/pytest -n 0 -s -m "slow(target='$@')" tests/faults $(PYTEST_ARGS)
 
 faults: tools ## kill each process that works for a run, and the platform itself; the demo; older data folders; hostile files
-	@$(PYTEST) -m "slow(target='$@')" tests/faults tests/integration tests/prepare $(PYTEST_ARGS)
+	@$(PYTEST) -m "slow(target='$@')" tests/faults tests/integration tests/prepare tests/backend $(PYTEST_ARGS)
 
 browsers: tools frontend chromium ## browser tests of every page in every size and colour scheme, and of long runs
 	@$(PYTEST) -m "slow(target='$@')" tests/e2e $(PYTEST_ARGS)

@@ -8,8 +8,9 @@ is one of ``.ci/targets``. torch is imported here only when a GPU test was colle
 
 import json
 import os
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _put_longest_files_first(items)
-    _check_slow_marks(items)
+    check_slow_marks(items)
     check_gpu_marks(items)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu or _has_cuda():
@@ -101,19 +102,28 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     return result
 
 
-def slow_targets() -> list[str]:
-    """The make targets that run tests marked ``slow``."""
+def slow_targets() -> dict[str, list[str]]:
+    """The make targets that run tests marked ``slow``, each with the folders whose tests it runs."""
     lines = (ROOT / ".ci" / "targets").read_text().splitlines()
-    return [line.partition(":")[0] for line in lines if not line.startswith("#")]
+    names = [line.partition(":")[0] for line in lines if not line.startswith("#")]
+    makefile = (ROOT / "Makefile").read_text()
+    recipes = {name: re.search(rf"^{name}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE) for name in names}
+    return {
+        name: re.findall(r" (tests/[\w/]+)", recipe[1]) if recipe else [] for name, recipe in recipes.items()
+    }
 
 
-def _check_slow_marks(items: list[pytest.Item]) -> None:
+def check_slow_marks(items: Iterable[pytest.Item]) -> None:
+    """Raises:
+    UsageError: no target runs a slow test, because its mark or its folder belongs to none.
+    """
     targets = slow_targets()
     for item in items:
         for mark in item.iter_markers("slow"):
-            if mark.kwargs.get("target") not in targets:
+            folders = targets.get(mark.kwargs.get("target", ""), [])
+            if not any(item.nodeid.startswith(f"{folder}/") for folder in folders):
                 raise pytest.UsageError(
-                    f"{item.nodeid}: slow(target=…) must name one of {', '.join(targets)}"
+                    f"{item.nodeid}: slow(target=…) must name a target that runs its folder, one of {targets}"
                 )
 
 

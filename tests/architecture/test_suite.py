@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import slow_targets
+from tests.conftest import check_slow_marks, slow_targets
 from tests.cpu_time import CpuTime
 
 BUSY = "def test_busy():\n    for _ in range(3_000_000):\n        pass\n"
@@ -44,6 +44,26 @@ def test_everything_runs_every_slow_target(repository: Path) -> None:
     assert listed is not None and sorted(listed[1].split()) == sorted(slow_targets())
     for target in slow_targets():
         assert re.search(rf"^{target}:.* ## ", makefile, re.MULTILINE), f"make help lists {target}"
+
+
+class _SlowTest:
+    """What the check asks of a collected test."""
+
+    def __init__(self, folder: str, target: str) -> None:
+        self.nodeid = f"{folder}/test_some.py::test_it"
+        self._mark = pytest.mark.slow(target=target).mark
+
+    def iter_markers(self, name: str) -> list[pytest.Mark]:
+        return [self._mark]
+
+
+@pytest.mark.parametrize(("folder", "target"), [("tests/sdk", "layouts"), ("tests/trainer", "layout")])
+def test_a_slow_test_that_no_target_runs_is_refused(folder: str, target: str) -> None:
+    check_slow_marks([_SlowTest("tests/trainer/model", "layouts")])
+    with pytest.raises(
+        pytest.UsageError, match=f"{folder}/test_some.py::test_it: .* a target that runs its folder"
+    ):
+        check_slow_marks([_SlowTest(folder, target)])
 
 
 def test_the_sources_of_slow_targets_exist(repository: Path) -> None:

@@ -15,7 +15,7 @@ from trainwright.contracts.api.runs import Run
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.run_state import RunState
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow(target="faults")]
 
 STEPS = 12
 
@@ -158,7 +158,6 @@ def test_a_node_is_drained_and_a_queued_run_is_paused_and_resumed(live: Live, sp
     assert "gets new runs again" in output(run_cli(live, "nodes", "undrain", node.id))
 
 
-@pytest.mark.slow(target="faults")
 def test_a_fork_without_changes_continues_bitwise_as_its_parent_did(live: Live, parent: Run) -> None:
     state = next(checkpoint for checkpoint in live.team.checkpoints(parent.id) if checkpoint.step == 4)
     before = live.team.run(parent.id), live.team.checkpoints(parent.id)

@@ -186,6 +186,7 @@ def test_any_text_has_the_ids_that_tokenizers_gives_it(
         assert tokenizer.token_to_id(END_OF_TEXT) not in ids
 
 
+@pytest.mark.slow(target="faults")
 def test_every_code_point_has_the_ids_that_tokenizers_gives_it(
     trained: list[tuple[Tokenizer, encode.Encoder]],
 ) -> None:

@@ -201,7 +201,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
 }
 
-LONGEST = ("many slow patterns", "swells")
+LONGEST = ("many slow patterns", "swells", "expanding")
 """Cases that ``make faults`` has: they take up to eight CPU seconds each."""
 
 

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from tests.selection import partly_slow
 from tests.trainer.jobs import read_out, resume_from, train_here, write_job
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, digest_of
 from trainwright.contracts.export_formats import loaded_by
@@ -126,7 +127,7 @@ UNKNOWN: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("model", UNKNOWN)
+@pytest.mark.parametrize("model", partly_slow(UNKNOWN, UNKNOWN[2:]))
 def test_a_model_unknown_to_transformers_comes_with_a_file_that_loads_it(
     tmp_path: Path, data: Path, model: dict[str, Any]
 ) -> None:

@@ -36,6 +36,7 @@ def _rank(rank: int, store: str, results: Connection) -> None:
     os._exit(0)
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_rank_that_leaves_is_a_lost_one_to_the_others(tmp_path: Path) -> None:
     ours, theirs = get_context("spawn").Pipe()
     ranks = [

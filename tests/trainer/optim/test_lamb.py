@@ -103,6 +103,7 @@ def test_a_trust_ratio_of_a_slice_is_seen(layout: str, job: Callable[..., Path])
     assert {"embedding.weight", "layers.0.feed_forward.down.weight", "metrics"} <= set(wrong)
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_resumed_run_repeats_bit_for_bit(tmp_path: Path, data: Path) -> None:
     spec: dict[str, Any] = {
         "optimizer": {"kind": "lamb"},

@@ -106,6 +106,7 @@ def test_a_direction_of_a_slice_is_seen(layout: str, job: Callable[..., Path]) -
     assert "embedding.weight" not in wrong
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_resumed_run_repeats_bit_for_bit(tmp_path: Path, data: Path) -> None:
     spec: dict[str, Any] = {
         "optimizer": MUON,

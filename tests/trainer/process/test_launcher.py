@@ -131,7 +131,7 @@ def test_divergence_is_a_planned_end_of_all_ranks(tmp_path: Path, data: Path) ->
             {"spec": {"name": "x", "data": {"dataset": "d"}, "optimizer": {"learning_rte": 1}}},
             "learning_rate",
         ),
-        ({"slots": [0, 1, 2]}, "slots"),
+        pytest.param({"slots": [0, 1, 2]}, "slots", marks=pytest.mark.slow(target="layouts")),
     ],
 )
 def test_a_bad_job_is_refused_with_the_field(

@@ -330,7 +330,8 @@ def _validated_and_left_alone(mesh: Mesh, job_file: Path) -> tuple[list[float], 
     return validation, str(raised.value)
 
 
-@pytest.mark.parametrize("stage", partly_slow([1, 3], [3]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("stage", [1, 3])
 def test_ranks_with_fewer_validation_batches_block_no_other_and_one_left_alone_says_so(
     stage: int, job: Callable[..., Path]
 ) -> None:

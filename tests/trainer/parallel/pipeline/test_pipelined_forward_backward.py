@@ -130,7 +130,13 @@ def test_each_function_runs_backwards_once_a_micro_batch_under_a_zero_bubble_sch
     assert theirs[1]["linear"] > 3 * 7 * ROUNDS
 
 
-@pytest.mark.parametrize("layout", [ONE_F_ONE_B, INTERLEAVED], ids=["1f1b", "interleaved"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(ONE_F_ONE_B, id="1f1b"),
+        pytest.param(INTERLEAVED, id="interleaved", marks=pytest.mark.slow(target="layouts")),
+    ],
+)
 def test_recomputed_layers_lie_in_any_stage_and_change_no_bit(
     tmp_path: Path, data: Path, whole: Whole, layout: dict[str, Any]
 ) -> None:
