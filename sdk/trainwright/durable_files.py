@@ -1,8 +1,8 @@
 """Writing files so that neither a crash nor a power cut leaves half of one.
 
-A file is written under a temporary name beside its target, synced to disk, renamed, and the folder is synced. So a
-reader sees the old content or the new one, and after the return the new one survives. Every package uses
-this module, so it imports the standard library only.
+A file is written under a temporary name in the folder of its target, synced to disk, renamed, and the folder is synced.
+So a reader sees the old content or the new one, and after the return the new one survives. Every package uses this
+module, so it imports the standard library only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PRIVATE = 0o600
 """Readable by the owner only."""
 
 SHARED = 0o666
-"""Readable by whom the process's umask allows."""
+"""Readable as the process's umask allows."""
 
 
 def write_durably(path: Path, content: bytes, mode: int = PRIVATE) -> None:

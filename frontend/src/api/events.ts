@@ -22,7 +22,7 @@ const MAX_DELAY_MS = 5_000;
 
 /**
  * Follows server-sent events until `signal` aborts. After a disconnect it resumes from the last id it received.
- * The browser's EventSource can neither start at an id nor report why it was refused. Stops when the API refuses
+ * The browser's EventSource can neither start at an id nor report why a request was refused. Stops when the API refuses
  * (4xx).
  */
 export async function followEvents({ url, lastEventId, signal, onOpen, onEvent }: StreamOptions): Promise<void> {

@@ -2566,7 +2566,7 @@ export interface components {
             drop_duplicates: boolean;
             /**
              * Mix
-             * @description Datasets to mix, instead of files. No document is repeated, so the scarcest source limits the size.
+             * @description Datasets to mix, instead of files. No document is repeated, so the source with the least text for its weight limits the size.
              * @default []
              */
             mix: components["schemas"]["MixSource"][];

@@ -12,7 +12,7 @@ export function lazyPage<Module extends Record<string, unknown>, Name extends ke
   return lazyRouteComponent(() => loadPage(load), name);
 }
 
-/** Raises: ConnectionError if the server does not respond; whatever ``load`` raised if it does. */
+/** Raises: ConnectionError if the server does not respond; the error of ``load`` if it does. */
 export async function loadPage<Module>(load: Load<Module>): Promise<Module> {
   try {
     return await load();

@@ -3,7 +3,7 @@ import { CollapsibleHeader } from "@/components/CollapsibleHeader";
 
 interface Props {
   title: string;
-  /** Shown beside the title: a short summary of the content. */
+  /** Shown next to the title: a short summary of the content. */
   summary?: ReactNode;
   defaultOpen?: boolean;
   children: ReactNode;

@@ -9,8 +9,8 @@ interface Props {
 }
 
 /**
- * Selects a table row, or all of them. On phones the entire cell is the target, because a tap beside it opens the
- * row.
+ * Selects a table row, or all of them. On phones the entire cell is the target, because a tap next to it opens
+ * the row.
  */
 export function SelectionCheckbox({ label, state, onToggle }: Props) {
   const box = useRef<HTMLInputElement>(null);

@@ -11,7 +11,7 @@ interface Props {
   minWidthPx?: number;
   /** Number of rows in the full list, if not all of them are rendered. */
   rowCount?: number;
-  /** The children are bodies of their own, one for each group of rows. */
+  /** The children are separate table bodies, one for each group of rows. */
   grouped?: boolean;
   /** Scrolls within the page under a sticky header, except on phones. */
   scrolls?: boolean;

@@ -38,7 +38,7 @@ export function share(fraction: number): string {
   return `${value >= 100 ? "100" : value >= 10 ? value.toFixed(0) : value >= 0.0001 ? Number(value.toPrecision(2)) : scientific(value, 0)} %`;
 }
 
-/** 2^−9: superscripts are too small to read beside a chart. */
+/** 2^−9: superscripts are too small to read next to a chart. */
 export function powerOfTwo(exponent: number): string {
   return `2^${exponent < 0 ? "−" : ""}${Math.abs(exponent)}`;
 }

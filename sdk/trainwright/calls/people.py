@@ -16,10 +16,10 @@ from trainwright.contracts.api.people import (
 
 
 class PeopleCalls(TeamCalls):
-    """Calls about the people of a team. Changes of others are for owners."""
+    """Calls about the people of a team. Only owners can change other people."""
 
     def rename(self, name: str) -> Team:
-        """Change the team's name. Its slug stays. For owners."""
+        """Change the team's name. Its slug does not change. For owners."""
         return self._client.patch(self._path, Team, json=TeamChange(name=name).model_dump())
 
     def members(self) -> list[Member]:

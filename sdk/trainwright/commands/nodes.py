@@ -28,7 +28,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_nodes(key: Key, server: Server = LOCAL_SERVER) -> None:
-    """List the nodes, their present use and their runs."""
+    """List the nodes, their current use and their runs."""
     with open_client(server, key) as client:
         table = table_of("name", "state", "slots free", "use", "runs")
         for node in client.nodes():
@@ -38,7 +38,7 @@ def list_nodes(key: Key, server: Server = LOCAL_SERVER) -> None:
 
 
 def _use(node: Node) -> str:
-    """Present use of the CPU, its memory and each GPU; – if the node does not report it."""
+    """Current use of the CPU, its memory and each GPU; – if the node does not report it."""
     if node.hardware is None:
         return "–"
     found = node.hardware

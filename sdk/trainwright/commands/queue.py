@@ -45,7 +45,7 @@ def reorder(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SE
 def set_priority(
     priority: Priority, runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER
 ) -> None:
-    """Give RUNS another priority. Editors can give low and normal, owners high too."""
+    """Give RUNS another priority. Editors can assign low and normal, owners also high."""
     with open_team(server, key, team) as api:
         for run in runs:
             typer.echo(f"{api.edit(run, priority=priority).name}: {priority}")

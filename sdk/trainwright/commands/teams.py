@@ -22,7 +22,7 @@ def list_teams(key: Key, server: Server = LOCAL_SERVER) -> None:
 
 @app.command("rename")
 def rename(name: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Change the team's name. Its slug, which addresses and scripts contain, stays. For owners."""
+    """Change the team's name. Its slug, which addresses and scripts contain, does not change. For owners."""
     with open_team(server, key, team) as api:
         changed = api.rename(name)
         typer.echo(f"{changed.slug} is now named {changed.name}.")

@@ -107,7 +107,7 @@ class CurationSpec(Strict):
     """Rules for keeping documents."""
 
     mix: list[MixSource] = Field(default=[], max_length=20)
-    """Datasets to mix, instead of files. No document is repeated, so the scarcest source limits the size."""
+    """Datasets to mix, instead of files. No document is repeated, so the source with the least text for its weight limits the size."""
 
     @model_validator(mode="after")
     def _sources_differ(self) -> Self:

@@ -258,8 +258,8 @@ def keeps_weight_operands(spec: RunSpec) -> bool:
     """Whether FP8 layers keep E4M3 codes of their weights, by rows and transposed: 2 bytes per weight.
 
     They save the 6 bytes per weight that each micro batch would read and write to cast float16 weights forward and
-    backward, so they pay from the second micro batch of a step on. Scales by row or block differ between the two
-    products, and O3 has E4M3 weights for its memory's sake.
+    backward, so they are worth it from the second micro batch of a step on. Scales by row or block differ between the
+    two products, and O3 has E4M3 weights to save memory.
     """
     fp8 = spec.precision.fp8
     if fp8 is None or fp8.level is FP8Level.O3 or fp8.scaling is not ScalingKind.TENSOR:
@@ -270,9 +270,8 @@ def keeps_weight_operands(spec: RunSpec) -> bool:
 def keeps_weight_casts(spec: RunSpec, layer: int) -> bool:
     """Whether the linear layers of block ``layer`` keep bfloat16 casts of their weights for all micro batches of a step.
 
-    They save the 6 bytes per weight that each further micro batch would read and write. Without recomputation a micro batch
-    keeps its casts for its backward pass, so they take no memory that a step does not need anyway; a recomputed block
-    keeps none.
+    They save the 6 bytes per weight that each further micro batch would read and write. Without recomputation a micro
+    batch keeps its casts for its backward pass, so they need no additional memory; a recomputed block keeps none.
     """
     if not _has_whole_sums(spec):
         return False
@@ -283,9 +282,9 @@ def keeps_weight_casts(spec: RunSpec, layer: int) -> bool:
 def sums_in_products(spec: RunSpec) -> bool:
     """Whether the products of bfloat16 runs add weight gradients to those of earlier micro batches, in float32.
 
-    The sums are there for the entire step then, as they are in buckets of data ranks, and at a step's peak anyway if it has
-    several micro batches. Stages 2 and 3 of ZeRO take each gradient away. Zero-bubble schedules defer gradients first
-    (``linear.deferred_weight_gradients``). In float32 the results would differ in rounding.
+    The sums then use memory for the entire step. So do buckets of data ranks, and with several micro batches the sums
+    exist at a step's peak anyway. Stages 2 and 3 of ZeRO remove each gradient. Zero-bubble schedules defer gradients
+    first (``linear.deferred_weight_gradients``). In float32 the results would differ in rounding.
     """
     if not _has_whole_sums(spec):
         return False

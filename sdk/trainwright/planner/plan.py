@@ -225,7 +225,7 @@ def _costs(spec: RunSpec, compiled: bool) -> list[StageCost]:
 
 
 def _ends_beside(spec: RunSpec, pipeline: Pipeline, number: int) -> list[WeightSize]:
-    """Weights of the model's ends that a stage adds to its rank. A tied embedding counts once, not twice."""
+    """Weights of embedding and head that a stage adds to its rank. A tied embedding counts once, not twice."""
     rank, last = pipeline.rank_of(number), pipeline.stages - 1
     ends = end_weights(spec, number == 0, number == last)
     if number == 0 or number != last or pipeline.rank_of(0) != rank:

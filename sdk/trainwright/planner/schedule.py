@@ -4,7 +4,7 @@ The micro batches of a step go forward through all stages and back. Each rank ex
 waits for the previous rank:
 
     F   forward pass of a stage             B   its entire backward pass
-    I   gradient of the stage's input       W   gradient of its weights, which no rank waits for: it fills bubbles
+    I   gradient of the stage's input       W   gradient of its weights, for which no rank waits, so it fills bubbles
 
     1f1b                     p stages: each rank starts with p - rank forward passes, then alternates (Narayanan et al. 2019)
     interleaved              p·v stages, v per rank, in rounds of about p micro batches (Narayanan et al. 2021)

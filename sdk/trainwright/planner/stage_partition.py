@@ -1,8 +1,8 @@
 """Partition of the layers into pipeline stages: the slowest rank is as fast as possible, and no rank runs out of memory.
 
-A pipeline runs at the pace of its slowest rank. Ranks differ in speed if their devices do; in memory, since 1F1B keeps
-min(m, p - i) micro batches on rank i, so the first ranks need more; and in what they have besides layers: the first stage
-has the embedding, and the last one the loss, which costs as much as several layers if the vocabulary is large.
+A pipeline is as fast as its slowest rank. Ranks differ in speed if their devices do. They differ in memory, because
+1F1B stores min(m, p - i) micro batches on rank i, so the first ranks need more. The first stage also has the embedding,
+and the last one the loss, which costs as much as several layers if the vocabulary is large.
 
 With one stage per rank this is a dynamic program over (stage, layers assigned): for the first s stages and k
 layers it takes the best number of layers for the last of these stages. A second pass makes the other stages
@@ -216,7 +216,7 @@ def _several_stages_per_rank(
 
 
 class _RankStages:
-    """The stages of one rank, with all layers alike."""
+    """The stages of one rank, with all layers treated as equal."""
 
     def __init__(
         self, layer_flops: Sequence[float], stages: Sequence[StageCost], number: int, rank: RankCapacity
@@ -285,7 +285,7 @@ def _layers_of_ranks(ranks: Sequence[_RankStages], time: float, layers: int) -> 
 def _shortage(
     layer_flops: Sequence[float], stages: Sequence[StageCost], capacities: Sequence[RankCapacity]
 ) -> str:
-    """Which stages need how much more memory, in the partition that comes closest to fitting."""
+    """The stages that need more memory, and how much, in the partition that comes closest to fitting."""
     layers = _least_short(len(layer_flops), stages, capacities)
     sizes = rank_bytes(layers, stages, len(capacities))
     lacks = [

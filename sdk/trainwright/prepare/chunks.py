@@ -33,7 +33,8 @@ CHUNK_ROWS = 1_000_000
 CHUNK_READ_BYTES = 2**30
 """Many rejected rows also end a chunk, so that they are not read again after an interruption."""
 CHUNK_BLANK_ROWS = 100
-"""So does much white space: this many times `BLANK_LINES` blank lines, or blocks of white space in plain text."""
+"""Much white space also ends a chunk: this many times `BLANK_LINES` blank lines, or blocks of white space in plain
+text."""
 REJECTED_LISTED = 1_000
 """Rejected rows that a chunk lists. All of them are counted."""
 READ_AT_ONCE = 256

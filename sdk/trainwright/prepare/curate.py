@@ -1,4 +1,4 @@
-"""Applies a curation: which documents it keeps and which it leaves out, from the text statistics of chunks.
+"""Applying a curation: choosing the documents to keep, from the text statistics of chunks.
 
     hashes ─▶ duplicates ─▶ rules ─▶ mixture ─▶ a keep mask for each chunk, and the counts
 
@@ -8,10 +8,10 @@ Texts are not read. Memory is bounded by the statistics of one chunk, a bucket o
 A quick count reads the statistics of only some chunks, evenly spaced within each source, and extrapolates for each source.
 Documents and duplicates are exact even then: duplicates are far apart, and a sample would miss them.
 
-In a mixture, the masks of each source apply first, then the mixture's own curation. The scarcest source relative to its weight
-is used completely and sets the size of the mixture: source i with weight share w contributes w·T characters, where T is the
-minimum of characters ÷ w over the sources. Documents are chosen by a hash of their text, in order of that hash until the source
-has contributed its characters: always the same documents, and none twice.
+In a mixture, the masks of each source apply first, then the mixture's own curation. The source with the least text for
+its weight is used completely and limits the size of the mixture: source i with weight share w contributes w·T
+characters, where T is the minimum of characters ÷ w over the sources. Documents are chosen by a hash of their text, in
+order of that hash until the source has contributed its characters: always the same documents, and none twice.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class CurationResult(Envelope):
 
     rejected: int
     duplicates: int
-    """Documents with the text of an earlier one, whether left out or not."""
+    """Documents with the text of an earlier one, including those that are kept."""
 
     dropped: dict[str, int] = {}
     """Documents by the name of the `MaskValue`, for the parts that the curation has."""

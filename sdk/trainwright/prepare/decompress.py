@@ -1,4 +1,5 @@
-"""Streaming decompression with limits: a small file that expands to terabytes causes an error instead of a full disk.
+"""Streaming decompression with limits: a small file that expands to terabytes causes an error and does not fill the
+disk.
 
 Supports gzip and Zstandard, with any number of members or frames. Memory is bounded for any input: gzip returns at most 1 MiB
 at a time; Zstandard gets 256 bytes at a time, which can expand to at most 8 MiB. Nothing is unpacked to disk here, and the

@@ -1,8 +1,8 @@
 """Documents: the texts of a dataset, and the numbers in 0..1 by which they are selected.
 
-A document is one text of at most 8 MiB of UTF-8. What cannot become one is rejected with its line and the reason, and
-never dropped silently. Which split, sample or mixture a document belongs to depends only on a hash of its text: equal texts
-are treated alike, and neither the order nor the number of files matters.
+A document is one text of at most 8 MiB of UTF-8. Text that cannot become a document is rejected with its line and the
+reason, and never dropped silently. The split, sample or mixture of a document depends only on a hash of its text. So
+equal texts are treated in the same way, and neither the order nor the number of files matters.
 
 This module opens no files: `file_reader` reads documents from files, `chunks` stores them.
 """

@@ -45,7 +45,8 @@ class Duplicates:
         self._open.close()
 
     def add(self, hashes: NDArray[np.uint8], takes_part: NDArray[np.bool_]) -> None:
-        """Add the next documents, shape (n, 16). Those that do not take part are never duplicates, nor make others duplicates."""
+        """Add the next documents, shape (n, 16). Documents that do not take part are never duplicates, and never make
+        other documents duplicates."""
         halves = np.ascontiguousarray(hashes).view("<u8")
         entries = np.empty(len(halves), ENTRY)
         entries["low"], entries["high"] = halves[:, 0], halves[:, 1]

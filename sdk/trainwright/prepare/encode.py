@@ -4,8 +4,8 @@
 gives the same ids many times faster. It is used only for this kind of tokenizer, and only after both libraries have encoded
 a fixed, difficult text identically: an update of either library that changes one code point costs speed, but never a token.
 
-Texts that spell a special token get its letters, not its id, and no special token is added. (An uploaded Unigram is the
-exception: it knows its special tokens as segments like any other, and `tokenizers` finds them in a text.)
+A special token that occurs in a text is encoded as its letters, not as its id, and no special token is added. (An
+uploaded Unigram is the exception: its special tokens are ordinary segments, and `tokenizers` finds them in a text.)
 
 Long documents are encoded in segments, because `tokenizers` needs over a hundred bytes of memory per token. A
 segment ends before a space that follows a non-space character. The usual pre-tokenizers split there anyway,
@@ -174,7 +174,7 @@ def _patterns_are_alike() -> bool:
 
 
 def telltale() -> str:
-    """A ``tokenizer.json`` that merges neighbouring characters wherever the pre-tokenizer does not split them.
+    """A ``tokenizer.json`` that merges all neighbouring characters that the pre-tokenizer does not split.
 
     So every wrong split changes the ids, which it might not with a vocabulary with few merges. The merges join the last
     byte of a character and the first byte of another one, over all of UTF-8 and some of ASCII.

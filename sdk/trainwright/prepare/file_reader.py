@@ -2,9 +2,9 @@
 
     sniff ─▶ columns_of ─▶ resolve_field ─▶ read_rows
 
-Each format has its own module; here the format and the field with the documents are chosen. Reading is a stream: no file,
-line or row group has to fit into memory. A row without a document is yielded with the reason; a file that cannot be read
-further raises.
+Each format has its own module; here the format and the field with the documents are chosen. Reading is a stream: no
+file, line or row group has to fit into memory. A row without a document is yielded with the reason; a file that cannot
+be read further raises an error.
 """
 
 from __future__ import annotations

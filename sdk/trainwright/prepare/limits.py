@@ -1,4 +1,5 @@
-"""Limits on the decompressed size and the columns of a file, which text stays below and decompression bombs exceed."""
+"""Limits on the decompressed size and the columns of a file. Text stays below them, and decompression bombs exceed
+them."""
 
 FREE_BYTES = 64 * 2**20
 """Output up to which any compression ratio is accepted."""

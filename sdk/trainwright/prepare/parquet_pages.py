@@ -1,8 +1,8 @@
 """Checks the pages of a Parquet column before they are decompressed.
 
-A page header states the compressed and uncompressed size, and the library trusts it: a small file could
-demand gigabytes. So all page headers of a column are read first, each a struct in Thrift's compact protocol
-(parquet.thrift, `PageHeader`), and their sizes are checked against the file and the budgets.
+A page header states the compressed and uncompressed size, and the library trusts it: a small file could require
+gigabytes. So all page headers of a column are read first, each a struct in Thrift's compact protocol (parquet.thrift,
+`PageHeader`), and their sizes are checked against the file and the budgets.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Reads a Parquet file in a separate process:
 ``python -m trainwright.prepare.parquet_process columns|values … < file``.
 
-Some broken files make the Parquet library abort its process, and others make it allocate any amount of
-memory. So it runs here, in an expendable process with a memory limit; `parquet_rows` starts it and reads its
-output:
+Some broken files make the Parquet library abort its process, and others make it allocate any amount of memory. So it
+runs here, in a separate process with a memory limit; `parquet_rows` starts it and reads its output:
 
 - ``columns``: a JSON list of name, type and whether it can be a document, for each top-level column;
 - ``values FIELD ROW``: an Arrow stream of one column, from that row on. Only this column is read, page by

@@ -1,6 +1,6 @@
 """Parquet: rows of one column, which a separate process reads (`parquet_process`).
 
-A file that brings that process down is broken, and nothing else is lost.
+If a file makes that process crash, the file is broken, and no other work is lost.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class _Process:
         """Wait until it ends.
 
         Raises:
-            UnusableDataError: it found something wrong with the file, or the file brought it down.
+            UnusableDataError: it found an error in the file, or the file made it crash.
         """
         self.answer.close()
         status = self._process.wait()

@@ -1,11 +1,11 @@
 """Checks an uploaded tokenizer: ``python -m trainwright.prepare.probe_tokenizer < tokenizer.json``.
 
-Prints ``{"vocabulary": …, "end_of_text": …, "end_of_text_token": …}``, or ``{"wrong": …}`` with what is wrong
-and what to do. The process limits its own memory and CPU time: a file that is deeply nested, expands when
-parsed, or has a regular expression that never terminates brings down only this process.
-`tokenizer.check_tokenizer` refuses a file whose probe dies or raises.
+Prints ``{"vocabulary": …, "end_of_text": …, "end_of_text_token": …}``, or ``{"wrong": …}`` with the error and what to
+do. The process limits its own memory and CPU time: a file that is deeply nested, expands when parsed, or has a regular
+expression that never terminates can crash only this process. `tokenizer.check_tokenizer` refuses a file whose probe
+dies or raises.
 
-It judges whether a tokenizer can be used, not whether it is a good one.
+It checks whether a tokenizer can be used, not whether it is a good one.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ ChunkAndMask = tuple[Path, bytes | None]
 
 
 class Cancelled(Exception):  # noqa: N818 - nothing went wrong
-    """The job was cancelled, and left nothing."""
+    """The job was cancelled, and left no files."""
 
 
 class ChunkShards(Envelope):
@@ -117,7 +117,7 @@ def write_chunk_shards(
     """Write the two shards of one chunk to ``folder``. Repeating it gives the same bytes.
 
     Raises:
-        Cancelled: ``is_cancelled`` returned true; nothing was left.
+        Cancelled: ``is_cancelled`` returned true; no files were left.
     """
     token_type = TokenType.for_vocabulary(spec.size)
     lengths: list[int] = []

@@ -7,10 +7,10 @@ Both kinds work on bytes, so every text has ids and comes back unchanged:
   the vocabulary has the requested size. A small dataset may run out of pairs earlier; the model's vocabulary
   still has the requested size, so that the shape of a network never depends on the data.
 
-A tokenizer is a ``tokenizer.json`` in the format of the `tokenizers` library, which `transformers` reads as it is.
-It is trained on a sample of bounded size whose choice depends on the texts alone. An uploaded one is a
-program in disguise (it brings regular expressions, tables and sizes of its own), so it is tried in a process of its
-own before anything else touches it: `probe_tokenizer`. Encoding texts is in `encode`.
+A tokenizer is a ``tokenizer.json`` in the format of the `tokenizers` library, which `transformers` reads as it is. It
+is trained on a sample of bounded size whose choice depends on the texts alone. An uploaded one acts like a program,
+because it contains regular expressions, tables and sizes. So it is first tried in a separate process
+(`probe_tokenizer`), before any other code reads it. Encoding texts is in `encode`.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def byte_tokenizer() -> Tokenizer:
 def load_tokenizer(path: Path) -> Tokenizer:
     """Read a ``tokenizer.json`` for preparing data.
 
-    A document that spells a special token gets no special token, and none is cut off or padded to a fixed length.
+    A special token that occurs in a document is encoded as text, and no document is cut or padded to a fixed length.
     """
     return for_preparing(Tokenizer.from_file(str(path)))
 
 
 def for_preparing(tokenizer: Tokenizer) -> Tokenizer:
-    """``tokenizer`` itself, set to encode whole documents and to take special tokens in them for text."""
+    """``tokenizer`` itself, set to encode whole documents and to treat special tokens in them as text."""
     tokenizer.encode_special_tokens = True
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -115,8 +115,8 @@ def end_of_text_id(tokenizer: Tokenizer) -> int:
 
 
 def encode_prompt(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """Ids of a text that a model is to continue, encoded like the documents it was trained on. An uploaded tokenizer's own
-    truncation, padding and template are not used. A prompt without ids becomes an end-of-text token.
+    """Ids of a text that a model should continue, encoded like the documents on which it was trained. An uploaded
+    tokenizer's own truncation, padding and template are not used. A prompt without ids becomes an end-of-text token.
     """
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -129,7 +129,7 @@ class UnusableTokenizerError(ValueError):
 
 @dataclass(frozen=True)
 class CheckedTokenizer:
-    """What an uploaded tokenizer is known to be."""
+    """The properties of an uploaded tokenizer."""
 
     vocabulary: int
     """Number of token ids: the largest plus one."""
@@ -177,7 +177,7 @@ _TOO_SLOW = (
 
 
 def _probe_environment() -> dict[str, str]:
-    """What Python needs to start, and none of this process's secrets."""
+    """The variables that Python needs to start, without this process's secrets."""
     needed = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONPATH") if name in os.environ}
     return {**needed, "TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
 

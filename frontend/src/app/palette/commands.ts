@@ -21,7 +21,7 @@ export function pagesOf(me: Me) {
 export interface Command extends Searchable {
   id: string;
   group: "Pages" | "Actions" | "Runs" | "Datasets";
-  /** Shown beside the label: a shortcut or a state. */
+  /** Shown next to the label: a shortcut or a state. */
   hint?: string;
   run: () => void;
 }

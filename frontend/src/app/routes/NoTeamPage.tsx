@@ -4,7 +4,7 @@ import { SignedOutFrame } from "@/app/frame/SignedOutFrame";
 import { Button } from "@/components/Button";
 import { signOut } from "@/features/auth/queries";
 
-/** For a person who is in no team, or no longer in one. */
+/** For a person who is not in a team, or no longer in one. */
 export function NoTeamPage() {
   const { me } = useRouteContext({ from: "/" });
   const client = useQueryClient();

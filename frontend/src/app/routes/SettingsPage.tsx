@@ -26,7 +26,7 @@ const ROLE_TEXTS = {
   viewer: "You are a viewer: you see everything and change nothing.",
 } as const;
 
-/** First what concerns the person, then the team. */
+/** First the settings of the person, then those of the team. */
 export function SettingsPage() {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });

@@ -24,9 +24,9 @@ interface Props {
   /** Dimmed while better points are loading. */
   isPlaceholder?: boolean;
   height?: number;
-  /** Names the lines beside the title; false if a list on the page does. */
+  /** Names the lines next to the title; false if a list on the page does. */
   legend?: boolean;
-  /** Controls beside the title. */
+  /** Controls next to the title. */
   controls?: ReactNode;
   /** Explanation below the chart. */
   children?: ReactNode;

@@ -6,14 +6,14 @@ import { count } from "@/lib/format";
 
 interface Props {
   title: string;
-  /** What a row stands for: `layer`. */
+  /** What a row represents: `layer`. */
   rowName: string;
   map: HeatMapData;
   text: (value: number) => string;
   /** The selected row. */
   selectedRow: number;
   onSelectRow: (row: number) => void;
-  /** Controls beside the title. */
+  /** Controls next to the title. */
   controls: ReactNode;
   children: ReactNode;
 }

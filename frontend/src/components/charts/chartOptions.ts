@@ -71,7 +71,7 @@ const FONT = "11px 'Inter Variable', sans-serif";
 
 const DASH = [5, 3];
 
-/** With many lines, thin ones are easier to tell apart and four times as fast to draw. */
+/** With many lines, thin ones are easier to distinguish and four times as fast to draw. */
 const MANY_LINES = 16;
 
 /** A shorter drag counts as a click. */

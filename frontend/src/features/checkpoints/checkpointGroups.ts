@@ -27,7 +27,7 @@ export function groupText({ checkpoints, isComplete }: CheckpointGroup): string 
   return isComplete ? `${plural(checkpoints.length, "checkpoint")}, ${size}` : `at least ${plural(checkpoints.length, "checkpoint")}`;
 }
 
-/** The lowest validation loss of a complete group with several different ones; undefined if there is no such. */
+/** The lowest validation loss of a complete group with several different ones; otherwise undefined. */
 export function lowestLoss({ checkpoints, isComplete }: CheckpointGroup): number | undefined {
   const losses = new Set(checkpoints.flatMap(({ validation_loss: loss }) => loss ?? []));
   return isComplete && losses.size > 1 ? Math.min(...losses) : undefined;

@@ -4,7 +4,7 @@ import type { Columns } from "@/lib/charts/series";
 import { boundsOf, type StepWindow } from "@/lib/charts/stepWindow";
 
 const LIVE_MS = 4_000;
-/** Four times the heat map's columns, so that every column has a point however the API downsamples. */
+/** Four times the heat map's columns, so that every column has a point after any downsampling by the API. */
 const POINTS = 4 * 96;
 
 /** The run and steps whose tensors are shown. */

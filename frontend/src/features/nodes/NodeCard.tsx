@@ -123,7 +123,7 @@ function memoryOf({ inventory }: Node, { index, device }: Slot): number | undefi
   return device === "cuda" ? inventory.gpus[index]?.memory_bytes : undefined;
 }
 
-/** Present use of the GPU. */
+/** Current use of the GPU. */
 function gpuUseOf({ hardware }: Node, { index, device }: Slot): GpuUse | undefined {
   return device === "cuda" ? hardware?.gpus.find((gpu) => gpu.index === index) : undefined;
 }

@@ -2,7 +2,7 @@ import type { HardwareUse } from "@/api/types";
 import { Meter } from "@/components/Meter";
 import { bytes, percent } from "@/lib/format";
 
-/** The present use of a node's CPU, memory and disk. */
+/** The current use of a node's CPU, memory and disk. */
 export function NodeUse({ name, use }: { name: string; use: HardwareUse }) {
   return (
     <dl className="mt-3 grid max-w-3xl grid-cols-3 gap-x-6 gap-y-2 text-small max-tablet:grid-cols-1">

@@ -9,7 +9,7 @@ interface Props {
   /** Whether a run could be placed on it. */
   isUsable: boolean;
   memory: number | undefined;
-  /** What a GPU does at present, if its driver says so. */
+  /** The current use of a GPU, if its driver reports it. */
   use: GpuUse | undefined;
 }
 

@@ -5,7 +5,7 @@ type Role = Me["teams"][number]["role"];
 
 export const PRIORITIES = ["low", "normal", "high"] as const satisfies readonly QueuedRun["priority"][];
 
-/** The priorities that a member can give, and the present one of the run. */
+/** The priorities that a member can assign, and the current one of the run. */
 export function prioritiesOf(role: Role, present: QueuedRun["priority"]): QueuedRun["priority"][] {
   return PRIORITIES.filter((priority) => priority !== "high" || role === "owner" || present === "high");
 }
@@ -16,8 +16,8 @@ export function canMove(role: Role, run: QueuedRun): boolean {
 }
 
 /**
- * The order to request so that a run changes places with the nearest one that the person can move too, before it or
- * behind it; null if there is none of the same priority and device.
+ * The order to request so that a run changes places with the nearest one that the person can move too, before or
+ * after it; null if there is none of the same priority and device.
  */
 export function swapWith(queue: readonly QueuedRun[], run: QueuedRun, direction: "up" | "down", role: Role): [string, string] | null {
   const movable = queue.filter((one) => one.device === run.device && one.priority === run.priority && canMove(role, one));

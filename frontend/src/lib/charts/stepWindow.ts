@@ -1,6 +1,6 @@
 /**
  * The window of steps that a run's charts show: fixed, or the latest steps of a growing run. It is in steps
- * whatever the x axis shows, so that it survives a change of axis.
+ * for every x axis, so that it survives a change of axis.
  */
 
 export type StepWindow = { from: number; to: number } | { last: number };

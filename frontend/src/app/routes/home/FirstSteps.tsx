@@ -15,7 +15,7 @@ interface Props {
 const COMMAND = "trainwright datasets upload letters letters.jsonl";
 const LINK_CLASS = "text-accent underline underline-offset-2";
 
-/** From nothing to a trained model, with what is done ticked. It goes away with the first finished run, or when dismissed. */
+/** The steps to a trained model, with completed ones ticked. Hidden after the first finished run, or when dismissed. */
 export function FirstSteps({ hasRuns, hasFinished }: Props) {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });

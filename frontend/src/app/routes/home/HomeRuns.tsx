@@ -20,7 +20,7 @@ const MAX_CARDS = 6;
 const MAX_LINES = 8;
 const MAX_FINISHED = 5;
 
-/** What runs now, what waits and why, what failed and what to do, and what finished lately. */
+/** What runs now, what waits and why, what failed and what to do, and what finished recently. */
 export function HomeRuns() {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });

@@ -11,7 +11,7 @@ import type { SpecValues } from "@/features/runs/spec/specFields";
 interface Props {
   source: SpecValues;
   origin?: string;
-  /** What an unnamed run is called, if not after its data and model. */
+  /** The name of an unnamed run, if it is not made from its data and model. */
   nameBase?: string;
   startStep?: number;
   checkpoint?: string;

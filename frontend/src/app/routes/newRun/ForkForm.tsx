@@ -33,7 +33,7 @@ export function ForkForm({ runId }: { runId: string }) {
   );
 }
 
-/** The values of the run to fork. If it has ended at the checkpoint, the fork gets as many steps again: it could not start with as many. */
+/** The values of the run to fork. If the run ended at the checkpoint, the fork gets as many additional steps, because it needs more steps than the run. */
 function withMoreSteps({ run, values }: ReturnType<typeof useSourceRun>, step: number): SpecValues {
   const { steps } = run.spec.schedule;
   return steps > step ? values : { ...values, "schedule.steps": String(step + steps) };

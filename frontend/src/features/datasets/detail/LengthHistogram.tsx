@@ -107,7 +107,7 @@ function BinTable({ bins, unit }: { bins: readonly HistogramBin[]; unit: Unit })
   );
 }
 
-/** The median and the longest document, which put all other lengths in relation. */
+/** The median and the longest document, for comparison with all other lengths. */
 function caption(bins: readonly HistogramBin[], unit: Unit): string {
   const all = bins.reduce((sum, { documents }) => sum + documents, 0);
   let before = 0;

@@ -11,7 +11,7 @@ interface Props {
   preparations: readonly Preparation[];
 }
 
-/** What a version's curation did to its documents. */
+/** The effect of a version's curation on its documents. */
 export function StatisticsPanel({ team, statistics, preparations }: Props) {
   const { documents, kept, characters, duplicates, dropped, rejected, mix } = statistics;
   const ready = preparations.find(({ state, lengths }) => state === "ready" && lengths.length > 0);

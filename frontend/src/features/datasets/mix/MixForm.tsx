@@ -58,8 +58,8 @@ export function MixForm({ team, initial, hasName, submitLabel, onSubmit, onCreat
     <form onSubmit={submit} className="flex flex-col gap-4">
       {error !== null && <ErrorNote error={error} />}
       <p className="text-soft">
-        A weight is a dataset’s share of the mixture’s characters, relative to the others. Documents are not repeated, so the scarcest source limits
-        the size.
+        A weight is a dataset’s share of the mixture’s characters, relative to the others. Documents are not repeated, so the
+        dataset with the least text for its weight limits the size.
       </p>
       <div className="flex flex-col gap-3">
         {sources.map((source, index) => (

@@ -1,6 +1,6 @@
 /**
- * Stores each upload's file modification time, to tell the same file from a newer one with the same name and size
- * after a reload. A browser without storage remembers nothing.
+ * Stores each upload's file modification time, to distinguish the same file from a newer one with the same name and
+ * size after a reload. A browser without storage remembers nothing.
  */
 
 const PREFIX = "trainwright.upload.";

@@ -22,7 +22,7 @@ export function useUploads(team: string, defaultSelection: DefaultSelection) {
   const rows = uploadRows(team, sendings, uploads ?? [], dropped);
   const isSelected = ({ key, uploadId }: UploadRowData) =>
     addedHere.has(key) || (defaultSelection === "this browser's" && isFromHere(key, uploadId) && !excluded.has(key) && !excluded.has(uploadId ?? key));
-  // Files of the command line or of another browser are someone's unfinished business until they are ticked.
+  // Files from the command line or another browser may be in use elsewhere, so they are not used until they are ticked.
   const isFromHere = (key: string, uploadId: string | null) => sendings.some((task) => task.key === key) || isRemembered(uploadId ?? key);
   const selected = rows.filter((row) => isUsable(row) && isSelected(row));
 

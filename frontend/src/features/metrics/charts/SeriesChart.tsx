@@ -43,7 +43,7 @@ export function SeriesChart({ title, series, columns, position, markers, zoom, i
       lines: series.map(({ label }, index) => {
         const values = joined.values[index] ?? [];
         const smoothed = view.smooth > 0 && label !== "validation";
-        // The caption says what was measured, whatever is drawn.
+        // The caption says what was measured, independently of smoothing and axis.
         const end = values.findLast((value) => value !== null);
         return { label, color: index + 1, values: smooth(values, smoothed ? view.smooth : 0), ...(smoothed ? { raw: values, end } : {}) };
       }),

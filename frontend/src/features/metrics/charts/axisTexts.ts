@@ -4,7 +4,7 @@ import { count, duration, short } from "@/lib/format";
 
 const X_NAMES: Record<Axis, string> = { step: "step", tokens: "tokens", time: "training time" };
 const X_TEXTS: Record<Axis, (value: number) => string> = { step: count, tokens: short, time: duration };
-/** If only a small part of the axis is visible, two digits are the same at every tick. */
+/** If only a small part of the axis is visible, two digits are the same on each tick. */
 const CLOSE_X_TEXTS: Record<Axis, (value: number) => string> = { step: count, tokens: count, time: (value) => `${count(value)} s` };
 const CLOSE_FRACTION = 0.05;
 

@@ -80,7 +80,7 @@ export function shortTick(value: number): string {
   return short(value).replace(" ", "");
 }
 
-/** At least three digits, and as many as tell ticks that are `step` apart from each other. */
+/** At least three digits, and as many as distinguish ticks that are `step` apart. */
 export function tick(value: number, step = 0): string {
   if (value >= 10_000) return shortTick(value);
   if (Math.abs(value) >= 1_000) return count(value);

@@ -13,7 +13,7 @@ export interface WindowedMetrics {
   error: Error | null;
 }
 
-/** Holding down a key passes through windows that nobody looks at. */
+/** Holding down a key passes through windows that nobody reads. */
 export const DEBOUNCE_MS = 60;
 
 interface WindowRequest {

@@ -1,5 +1,5 @@
 /**
- * Curves of several runs over one x axis. Their points are at different positions, while a plot needs common ones.
+ * Curves of several runs over one x axis. Their points are at different positions, but a plot needs common ones.
  */
 
 export interface Curve {
@@ -14,7 +14,7 @@ export interface AlignedCurves {
 }
 
 /**
- * Puts the curves on common positions: all of their own if there are at most `maxPoints`, else two per equal
+ * Puts the curves on common positions: all of the curves' positions if there are at most `maxPoints`, otherwise two per equal
  * bucket, which hold a curve's minimum and maximum in that bucket in their original order. So no spike is lost.
  */
 export function alignCurves(curves: readonly Curve[], maxPoints: number): AlignedCurves {

@@ -72,7 +72,7 @@ const COLORS = 8;
 
 /**
  * The colour of the nth run and whether its line is dashed: there are eight colours. With more runs than colours
- * and dashes can tell apart no line is dashed, because dashes are slow to draw.
+ * and dashes can distinguish, no line is dashed, because dashes are slow to draw.
  */
 export function lineStyle(index: number, runs: number): { color: number; dash: boolean } {
   return { color: (index % COLORS) + 1, dash: index >= COLORS && runs <= 2 * COLORS };

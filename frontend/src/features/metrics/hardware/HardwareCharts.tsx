@@ -71,7 +71,7 @@ const CHARTS: HardwareChart[] = [
 const FAMILIES = CHARTS.flatMap(({ members }) => members?.family ?? []);
 const REFRESH_MS = 10_000;
 
-/** What the agent measured on the run's node: of the run and of the node, or of each rank and GPU. */
+/** The agent's measurements on the run's node: of the run and of the node, or of each rank and GPU. */
 export function HardwareCharts({ frame, team, run, live }: Props) {
   const [isByMember, setIsByMember] = useState(false);
   const members = useQuery({

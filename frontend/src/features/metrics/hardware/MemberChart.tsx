@@ -9,7 +9,7 @@ interface Props {
   title: string;
   /** The series drawn are its members, `<family>/<number>`. */
   family: string;
-  /** What a member is: its number is put behind it. */
+  /** The kind of member, which precedes its number. */
   label: string;
   columns: Columns;
   frame: ChartFrame;

@@ -4,7 +4,7 @@ import type { LiveMetrics } from "@/features/metrics/live/metricsQuery";
 import { append, appendElapsed, limitPoints, lastStep, rewind, sliceSteps, type Columns } from "@/lib/charts/series";
 import { boundsOf } from "@/lib/charts/stepWindow";
 
-/** Points kept per series: several per pixel, however long the run is. */
+/** Points kept per series: several per pixel, for runs of any length. */
 export const MAX_POINTS = 6_000;
 
 /** Applies stream events to the metrics in order; keeps at most `MAX_POINTS` per series. */

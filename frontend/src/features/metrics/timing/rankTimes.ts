@@ -8,7 +8,7 @@ export const STEP_PARTS = ["data", "forward", "backward", "collectives", "optimi
 export type StepPart = (typeof STEP_PARTS)[number];
 
 const LIVE_MS = 4_000;
-/** Four times the heat map's columns, so that every column has a point however the API downsamples. */
+/** Four times the heat map's columns, so that every column has a point after any downsampling by the API. */
 const POINTS = 4 * 96;
 
 export interface RankColumn {

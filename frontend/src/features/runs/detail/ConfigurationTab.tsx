@@ -124,7 +124,7 @@ function Section({ title, entries, renderValue }: { title: string; entries: read
   );
 }
 
-/** For fields in which empty has a meaning of its own. */
+/** For fields in which empty has a special meaning. */
 const EMPTY_TEXT: Record<string, string> = {
   "resources.gpu_model": "any",
   "resources.gpu_memory_gib": "any",

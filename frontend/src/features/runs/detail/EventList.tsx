@@ -32,7 +32,7 @@ export const EventList = memo(function EventList({ team, run, live, limit = Infi
   );
 });
 
-/** One event, or several alike as one line that opens. */
+/** One event, or several similar ones as one line that opens. */
 function GroupItem({ group, after }: { group: EventGroup; after: RunEvent | undefined }) {
   const [isOpen, setOpen] = useState(false);
   const { events } = group;
@@ -62,7 +62,7 @@ function GroupItem({ group, after }: { group: EventGroup; after: RunEvent | unde
 
 const ITEM_CLASS = "grid grid-cols-[auto_1fr] gap-x-3 leading-6";
 
-/** An event. `after` came next: a reason that both give, such as that of stopping and failing, is said there only. */
+/** An event. `after` is the next one: if both give the same reason, as stopping and failing do, only `after` shows it. */
 function EventItem({ event, after }: { event: RunEvent; after?: RunEvent | undefined }) {
   return (
     <li className={ITEM_CLASS}>

@@ -24,7 +24,7 @@ interface Props {
 }
 
 /**
- * The estimate, the problems, and the verdict with the submit button. They stay in sight: as a column beside the form,
+ * The estimate, the problems, and the verdict with the submit button. They stay visible: as a column next to the form,
  * and on smaller screens as a bar at the bottom, below which only the estimate's details scroll.
  */
 export function RunFormSummary({ problems, syntaxErrors, lineOf, verdict, submitLabel, busy, error, children }: Props) {

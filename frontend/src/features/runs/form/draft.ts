@@ -1,6 +1,6 @@
 /**
  * The unsaved configuration of a new run, kept in this tab for its user, so that a reload loses nothing. A clone
- * or fork has a draft of its own.
+ * or fork has a separate draft.
  */
 import type { SpecValues } from "@/features/runs/spec/specFields";
 

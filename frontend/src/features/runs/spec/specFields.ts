@@ -39,7 +39,7 @@ export interface SpecField {
   /** As text; empty if the platform decides or a value is required. */
   defaultText: string;
   required: boolean;
-  /** Whether it may be null although its default is not: a choice of its own, distinct from an empty field. */
+  /** Whether it may be null although its default is not: a separate choice, distinct from an empty field. */
   isNullable: boolean;
   /** For a field of an optional group. */
   group?: SpecGroup;
@@ -166,7 +166,7 @@ function kindOf(schema: JsonSchema, choices: string[]): FieldKind {
   return schema.type === "boolean" ? "switch" : "text";
 }
 
-/** Follows references; properties beside a reference override the referenced ones. */
+/** Follows references; properties next to a reference override the referenced ones. */
 function resolve(schema: JsonSchema, root: JsonSchema): JsonSchema {
   const name = schema.$ref ?? schema.allOf?.[0]?.$ref;
   const named = name === undefined ? undefined : root.$defs?.[name.replace("#/$defs/", "")];
@@ -205,7 +205,7 @@ function valueOf(text: string, { kind, defaultText, choiceValues, acceptsNumberL
   return DECIMAL.test(plain) ? Number(plain) : text;
 }
 
-/** Converts a field with one text per line. Blank lines are ignored; `\\n` stands for a line break within a text. */
+/** Converts a field with one text per line. Blank lines are ignored; `\\n` represents a line break within a text. */
 export function listOf(text: string): string[] {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   return lines.map((line) => line.replace(/\\(n|\\)/g, (_, escaped) => (escaped === "n" ? "\n" : "\\")));

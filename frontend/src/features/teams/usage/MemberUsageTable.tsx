@@ -6,7 +6,7 @@ import { Th } from "@/components/Th";
 import { DEVICE_LABELS, personName } from "@/features/teams/usage/usageView";
 import { hoursText } from "@/lib/format";
 
-/** Everybody with usage, also those who have left the team: what their runs used stays theirs. */
+/** Everybody with usage, also those who have left the team, because their usage stays with them. */
 export function MemberUsageTable({ members }: { members: readonly MemberUsage[] }) {
   return (
     <Table

@@ -22,7 +22,7 @@ export const DEVICE_LABELS: Record<string, { slots: string; hours: string }> = {
   cpu: { slots: "CPU slots", hours: "CPU slot-hours" },
 };
 
-/** The devices that some node has, or that the team uses: a limit of GPUs says nothing where there is none. */
+/** The devices that some node has, or that the team uses: a limit of GPUs is irrelevant without GPUs. */
 export function shownQuota(quota: readonly Quota[]): Quota[] {
   return quota.filter(({ joined, used }) => joined == null || joined > 0 || used > 0);
 }
@@ -68,7 +68,7 @@ export interface PersonHours {
 /** Number of colours for people; the last person may stand for several. */
 export const PERSON_COLORS = ["bg-series-1", "bg-series-2", "bg-series-3", "bg-series-4", "bg-series-5", "bg-series-6", "bg-series-7", "bg-series-8"] as const;
 
-/** The people who used most of a device, the most first; from the eighth on they are one. */
+/** The people who used most of a device, the most first; from the eighth on they are combined. */
 export function hoursByPerson(used: readonly DailyMemberUsage[], device: string, days: readonly string[]): PersonHours[] {
   const people = new Map<string, PersonHours>();
   for (const item of used) {
