@@ -76,7 +76,7 @@ def test_flex_attention_computes_the_same() -> None:
 def test_layers_follow_the_pattern() -> None:
     assert [SPEC.window_of_layer(layer) for layer in range(7)] == [5, 5, None, 5, 5, None, 5]
     model = build(SPEC)
-    assert [block.attention.has_window for block in model.layers.values()] == [True, True, False]
+    assert [block.attention.window is not None for block in model.layers.values()] == [True, True, False]
 
 
 def test_a_change_reaches_the_tokens_whose_windows_hold_it() -> None:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from trainwright.contracts.model_spec import ModelSpec
+from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.masks import DenseMasks, Masks
 from trainwright_trainer.model.rotary import rotate
 
@@ -29,7 +30,7 @@ class AttentionTables(NamedTuple):
     """The inputs of attention other than the residual stream, the same for all layers of a forward pass."""
 
     cosines: Tensor
-    """(T, K), or (B, 1, T, K) if positions restart with each document."""
+    """(T, K), or (B, 1, T, K) if the sequences differ in their positions."""
 
     sines: Tensor
     mask: Any = None
@@ -40,6 +41,9 @@ class AttentionTables(NamedTuple):
 
     is_first: Tensor | None = None
     """(B, T, 1): the tokens that begin a document, if documents are masked."""
+
+    cache: KeyValueCache | None = None
+    """Of texts that the model writes."""
 
 
 class Attention(nn.Module):
@@ -62,7 +66,7 @@ class Attention(nn.Module):
 
     def __init__(self, spec: ModelSpec, layer: int = 0) -> None:
         super().__init__()
-        self.has_window = spec.window_of_layer(layer) is not None
+        self.window = spec.window_of_layer(layer)
         self.head_size = spec.features_per_head
         self.group = spec.heads // spec.key_value_heads
         queries, keys = spec.heads * self.head_size, spec.key_value_heads * self.head_size
@@ -86,7 +90,13 @@ class Attention(nn.Module):
         return mixed_BHTK.transpose(1, 2).flatten(2)
 
     def _attend(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, tables: AttentionTables) -> Tensor:
-        has_own = self.has_window and tables.window_mask is not None
+        cache = tables.cache
+        if cache is not None:
+            k_BGTK, v_BGTK = cache.extend(self, k_BGTK, v_BGTK)
+            if cache.starts is not None:
+                visible = cache.mask(q_BHTK.shape[2], k_BGTK.shape[2], self.window, q_BHTK.device)
+                return DenseMasks().attend(q_BHTK, k_BGTK, v_BGTK, visible)
+        has_own = self.window is not None and tables.window_mask is not None
         mask = tables.window_mask if has_own else tables.mask
         if mask is not None:
             return self.masks.attend(q_BHTK, k_BGTK, v_BGTK, mask)

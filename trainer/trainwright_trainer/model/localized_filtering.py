@@ -100,8 +100,18 @@ class LocalizedFilteringAttention(Attention):
         self.filter = LocalFilter(spec.width)
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
-        filtered_BTD = self.filter(x_BTD, tables.is_first)
+        filtered_BTD = self._filtered(x_BTD, tables)
         mixed: Tensor = self.output(
             self.mix(self.query(filtered_BTD), self.key(filtered_BTD), self.value(x_BTD), tables)
         )
         return mixed
+
+    def _filtered(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
+        cache = tables.cache
+        if cache is not None:
+            (inputs_BTD,) = cache.extend(self.filter, x_BTD)
+            if cache.starts is not None:
+                state = FilterState(cache.before(inputs_BTD, 2), min(cache.starts))
+                return self.filter.continue_from(state, x_BTD)[0]
+        filtered_BTD: Tensor = self.filter(x_BTD, tables.is_first)
+        return filtered_BTD

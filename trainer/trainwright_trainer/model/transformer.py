@@ -22,6 +22,7 @@ from trainwright_trainer.model.attention import AttentionTables
 from trainwright_trainer.model.attention_registry import build_attention
 from trainwright_trainer.model.documents import by_position, document_starts, is_first
 from trainwright_trainer.model.feed_forward import FeedForward
+from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.masks import DenseMasks, Masks, Visible
 from trainwright_trainer.model.rotary import rotary_table
 
@@ -102,12 +103,24 @@ class Transformer(nn.Module):
         self.register_buffer("cosines", cosines, persistent=False)
         self.register_buffer("sines", sines, persistent=False)
 
-    def starts(self, tokens_BT: Tensor) -> Tensor | None:
-        """(B, T): where the document of each token starts; None if documents see those before them."""
-        return None if self.end_of_text is None else document_starts(tokens_BT, self.end_of_text)
+    def starts(self, tokens_BT: Tensor, cache: KeyValueCache | None = None) -> Tensor | None:
+        """(B, T): where the document of each token starts; None if no mask depends on it."""
+        if self.end_of_text is None or (cache is not None and cache.starts is not None):
+            return None
+        return document_starts(tokens_BT, self.end_of_text)
 
-    def tables(self, length: int, dtype: torch.dtype, starts_BT: Tensor | None = None) -> AttentionTables:
-        """The inputs of all layers' attention, for sequences of ``length`` tokens and a residual stream of ``dtype``."""
+    def tables(
+        self,
+        length: int,
+        dtype: torch.dtype,
+        starts_BT: Tensor | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> AttentionTables:
+        """The inputs of all layers' attention, for ``length`` tokens of each sequence and a residual stream of ``dtype``."""
+        if cache is not None and cache.starts is not None:
+            # Tokens beyond the last position are padding.
+            at_BN = cache.positions(length, self.cosines.device).clamp(max=self.positions - 1)
+            return AttentionTables(self.cosines[at_BN][:, None], self.sines[at_BN][:, None], cache=cache)
 
         def mask(window: int | None) -> Any:
             return self.masks.build(length, Visible(window, starts_BT), dtype, self.cosines.device)
@@ -115,23 +128,28 @@ class Transformer(nn.Module):
         window = self._window if self._window is not None and self._window < length else None
         window_mask = None if window is None else mask(window)
         if starts_BT is None:
-            return AttentionTables(self.cosines[:length], self.sines[:length], None, window_mask)
+            return AttentionTables(self.cosines[:length], self.sines[:length], None, window_mask, cache=cache)
         return AttentionTables(
             by_position(self.cosines, starts_BT),
             by_position(self.sines, starts_BT),
             mask(None),
             window_mask,
             is_first(starts_BT),
+            cache,
         )
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         logits_BTV: Tensor = self.head(self.features(tokens_BT))
         return logits_BTV
 
-    def features(self, tokens_BT: Tensor) -> Tensor:
-        """The head's input: (B, T, D), normed. A loss may apply the head in chunks (``model.loss``)."""
+    def features(self, tokens_BT: Tensor, cache: KeyValueCache | None = None) -> Tensor:
+        """The head's input: (B, T, D), normed. A loss may apply the head in chunks (``model.loss``).
+
+        Args:
+            cache: of texts of which ``tokens_BT`` are the first tokens or the next ones.
+        """
         x_BTD = self.embedding(tokens_BT)
-        tables = self.tables(tokens_BT.shape[1], x_BTD.dtype, self.starts(tokens_BT))
+        tables = self.tables(tokens_BT.shape[1], x_BTD.dtype, self.starts(tokens_BT, cache), cache)
         for block in self.layers.values():
             x_BTD = block(x_BTD, tables)
         features_BTD: Tensor = self.norm(x_BTD)

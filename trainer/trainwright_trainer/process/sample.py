@@ -8,6 +8,7 @@ import torch
 
 from trainwright.prepare.tokenizer import encode_prompt, end_of_text_id
 from trainwright_trainer.checkpoint.export import load_export
+from trainwright_trainer.model.key_value_cache import KeyValueCache, next_pass
 from trainwright_trainer.model.next_token import draw_token
 
 
@@ -18,9 +19,11 @@ def sample(folder: Path, prompt: str, tokens: int, temperature: float, seed: int
     generator = torch.Generator().manual_seed(seed)
     ids = encode_prompt(tokenizer, prompt)
     prompt_length = len(ids)
+    cache: KeyValueCache | None = None
     with torch.inference_mode():
         while len(ids) < prompt_length + tokens:
-            logits_V = model(torch.tensor([ids[-model.positions :]]))[0, -1]
+            cache, (new,) = next_pass([ids], cache, model.positions, model.end_of_text)
+            logits_V = model.head(model.features(torch.tensor([new]), cache)[0, -1])
             ids.append(draw_token(logits_V, temperature, generator))
             if ids[-1] == end:
                 break

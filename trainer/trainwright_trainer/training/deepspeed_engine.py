@@ -37,6 +37,7 @@ from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.process_group import CPU_BACKEND
 from trainwright_trainer.distributed.rank_position import counted
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, full_slice
+from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.next_token import head_logits
 from trainwright_trainer.model.transformer import Transformer
@@ -267,10 +268,10 @@ class DeepSpeedEngine:
         summed, tokens_of_all = self._mesh.data.all_reduce(total).tolist()
         return float(summed / tokens_of_all)
 
-    def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor:
+    def next_logits(self, tokens_BT: Tensor, at_B: Tensor, cache: KeyValueCache) -> Tensor:
         self._runner.eval()
         with torch.no_grad(), detect_lost_ranks():
-            logits_BV: Tensor = self._runner(tokens_BT, at_B=at_B)
+            logits_BV: Tensor = self._runner(tokens_BT, at_B=at_B, cache=cache)
         self._runner.train()
         return logits_BV
 
@@ -308,11 +309,15 @@ class LossModule(nn.Module):
         self._device = device
 
     def forward(
-        self, tokens_BT: Tensor, targets_BT: Tensor | None = None, at_B: Tensor | None = None
+        self,
+        tokens_BT: Tensor,
+        targets_BT: Tensor | None = None,
+        at_B: Tensor | None = None,
+        cache: KeyValueCache | None = None,
     ) -> Tensor:
         """The mean loss of ``targets_BT``, or the logits (B, V) after the positions ``at_B``."""
         with autocast(self._precision, self._device):
-            features_BTD = self.model.features(tokens_BT)
+            features_BTD = self.model.features(tokens_BT, cache)
             if at_B is not None:
                 return head_logits(features_BTD, self.model.head, at_B)
             assert targets_BT is not None

@@ -17,6 +17,7 @@ from torch import Tensor
 from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.distributed.axis import detect_lost_ranks
 from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.step_timer import StepTimer, Timing
 from trainwright_trainer.optim.updater import Updater
@@ -101,8 +102,8 @@ class Engine(Protocol):
     def mean_loss(self, batches: Iterable[Batch]) -> float:
         """Loss over the batches of all ranks, without gradients."""
 
-    def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor | None:
-        """Logits (B, V) of the tokens after the positions ``at_B``; None on ranks that have none.
+    def next_logits(self, tokens_BT: Tensor, at_B: Tensor, cache: KeyValueCache) -> Tensor | None:
+        """Logits (B, V) of the tokens after ``tokens_BT[:, at_B]``; None on ranks that have none.
 
         All ranks call it with the same tokens, on their devices. It does not change the training.
         """
@@ -150,10 +151,10 @@ class TorchEngine:
         summed, tokens = self._sum_over_ranks(total).tolist()
         return float(summed / tokens)
 
-    def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor | None:
+    def next_logits(self, tokens_BT: Tensor, at_B: Tensor, cache: KeyValueCache) -> Tensor | None:
         self.model.eval()
         with torch.no_grad(), detect_lost_ranks():
-            logits_BV = self.forward_backward.next_logits(tokens_BT, at_B)
+            logits_BV = self.forward_backward.next_logits(tokens_BT, at_B, cache)
         self.model.train()
         return logits_BV
 

@@ -19,6 +19,7 @@ from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.rank_position import counted
+from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.next_token import HeadLogits
 from trainwright_trainer.model.transformer import Transformer
@@ -43,8 +44,8 @@ class ForwardBackward(Protocol):
         compute none.
         """
 
-    def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor | None:
-        """Logits (B, V) of the tokens after the positions ``at_B``; None on ranks that have none.
+    def next_logits(self, tokens_BT: Tensor, at_B: Tensor, cache: KeyValueCache) -> Tensor | None:
+        """Logits (B, V) of the tokens after ``tokens_BT[:, at_B]``; None on ranks that have none.
 
         All ranks call it with the same tokens. Positions after ``at_B`` may have any token, because attention is
         causal.
@@ -122,9 +123,9 @@ class GradientAccumulation:
             total += torch.stack((self._loss(batch).double() * tokens, tokens))
         return total
 
-    def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor:
+    def next_logits(self, tokens_BT: Tensor, at_B: Tensor, cache: KeyValueCache) -> Tensor:
         with autocast(self._precision, self._device):
-            return self._head_logits(self._model.features(tokens_BT), self._model.head, at_B)
+            return self._head_logits(self._model.features(tokens_BT, cache), self._model.head, at_B)
 
     def _loss(self, batch: Batch) -> Tensor:
         with autocast(self._precision, self._device):

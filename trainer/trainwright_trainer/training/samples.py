@@ -1,14 +1,15 @@
 """Texts that the model writes during training: it continues the run's prompts, so that people can read what it learns.
 
 All ranks run the same forward passes as in training, in any layout, without gradients and compilation. One rank draws
-the next tokens from the logits and shares them with the others by an all-reduce. There is no cache of keys and values:
-each token costs a forward pass over a window of positions that has the same length for all prompts. Positions after the
-last token are padding, to which causal attention does not attend.
+the next tokens from the logits and shares them with the others by an all-reduce. The first pass reads the prompts, padded
+to one length; padding comes after the last token, where causal attention does not see it. Each later pass reads the newest
+token of each text, and finds the keys and values of earlier tokens in a cache. A text that is longer than a sequence is
+read from its last tokens for each new one, because all its positions change.
 
 The draws are functions of the run's seed, the step and the prompt (``runtime.seeds``), and each prompt has its own
 generator. So samples do not change the training.
 
-    B prompt   T position of the window   V vocabulary
+    B prompt   T position of a pass   V vocabulary
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from trainwright.contracts.events import LONGEST_SAMPLE, Sample
+from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.shards import TOKENIZER_NAME
 from trainwright.contracts.training_spec import ValidationSpec
 from trainwright.prepare.tokenizer import encode_prompt, end_of_text_id
 from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.model.key_value_cache import KeyValueCache, next_pass
 from trainwright_trainer.model.next_token import draw_token
 from trainwright_trainer.runtime.seeds import sample_seed
 from trainwright_trainer.training.engine import Engine
 
-_WINDOW_UNIT = 64
+_FP8_UNIT = 16
+"""FP8 products on GPUs need tokens in multiples of this."""
 
 
 def sample_writer(spec: RunSpec, data: Path, mesh: Mesh) -> SampleWriter | None:
@@ -53,7 +57,12 @@ class SampleWriter:
         self._end = end_of_text_id(tokenizer)
         self._mesh = mesh
         self._prompts = [encode_prompt(tokenizer, prompt) for prompt in self._settings.prompts]
-        self._window = _window(spec, max(map(len, self._prompts)))
+        self._document_end = self._end if spec.batch.document_mask else None
+        self._positions = spec.batch.sequence_tokens
+        # Tensor ranks and their chunks get equal parts of each pass.
+        self._unit = spec.degrees.tensor * spec.parallelism.tensor_chunks
+        if spec.precision.kind is PrecisionKind.FP8:
+            self._unit *= _FP8_UNIT
         self._together = spec.batch.micro_sequences
         """Prompts in one forward pass: it needs no more memory than a micro batch."""
 
@@ -76,8 +85,10 @@ class SampleWriter:
         ]
         rows = [list(self._prompts[prompt]) for prompt in prompts]
         ended = [False] * len(rows)
+        cache: KeyValueCache | None = None
         for _ in range(self._settings.sample_tokens):
-            drawn = self._next_tokens(engine, rows, generators)
+            cache, new = next_pass(rows, cache, self._positions, self._document_end)
+            drawn = self._next_tokens(engine, new, cache, generators)
             for row, token in enumerate(drawn):
                 ended[row] = ended[row] or token == self._end
                 if not ended[row]:
@@ -87,16 +98,24 @@ class SampleWriter:
         return [ids[len(self._prompts[prompt]) :] for prompt, ids in zip(prompts, rows, strict=True)]
 
     def _next_tokens(
-        self, engine: Engine, rows: list[list[int]], generators: list[torch.Generator]
+        self,
+        engine: Engine,
+        new: list[list[int]],
+        cache: KeyValueCache,
+        generators: list[torch.Generator],
     ) -> list[int]:
-        """One token per row, the same on all ranks."""
+        """One token per row, the same on all ranks.
+
+        Args:
+            new: the tokens of each row that ``cache`` lacks.
+        """
         device = self._mesh.device
-        shown = [ids[-self._window :] for ids in rows]
-        padded = [ids + [self._end] * (self._window - len(ids)) for ids in shown]
-        at_B = torch.tensor([len(ids) - 1 for ids in shown], device=device)
+        length = min(self._positions, -(-max(map(len, new)) // self._unit) * self._unit)
+        padded = [ids + [self._end] * (length - len(ids)) for ids in new]
+        at_B = torch.tensor([len(ids) - 1 for ids in new], device=device)
         self._mesh.position.count_pass()
-        logits_BV = engine.next_logits(torch.tensor(padded, device=device), at_B)
-        ids_B = torch.zeros(len(rows), dtype=torch.int64, device=device)
+        logits_BV = engine.next_logits(torch.tensor(padded, device=device), at_B, cache)
+        ids_B = torch.zeros(len(new), dtype=torch.int64, device=device)
         if logits_BV is not None and self._mesh.data.rank == 0 and self._mesh.tensor.rank == 0:
             ids_B.copy_(self._draw(logits_BV.float().cpu(), generators))
         drawn: list[int] = self._mesh.world.all_reduce(ids_B).tolist()
@@ -117,13 +136,3 @@ class SampleWriter:
         """The decoded text, without null characters, which databases cannot store."""
         text = self._tokenizer.decode(ids).replace("\0", "\ufffd")
         return text if len(text) <= LONGEST_SAMPLE else f"{text[: LONGEST_SAMPLE - 1]}…"
-
-
-def _window(spec: RunSpec, longest_prompt: int) -> int:
-    """Positions of the forward passes: enough for prompt and continuation, and equal parts for tensor ranks' chunks."""
-    positions = spec.batch.sequence_tokens
-    if spec.degrees.pipeline > 1:
-        return positions  # stages exchange activations of one shape
-    unit = _WINDOW_UNIT * spec.degrees.tensor * spec.parallelism.tensor_chunks
-    needed = longest_prompt + spec.validation.sample_tokens
-    return min(positions, -(-needed // unit) * unit)

@@ -30,6 +30,7 @@ from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpecs
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
+from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.next_token import HeadLogits
 from trainwright_trainer.model.transformer import Transformer
@@ -115,8 +116,9 @@ class PipelineForwardBackward:
                 return total
             total += self._sum_batch_loss(batch.to(self._device) if batch else None, int(size))
 
-    def next_logits(self, tokens_BT: Tensor, at_B: Tensor) -> Tensor | None:
-        x = self._forward(tokens_BT, len(tokens_BT), self._model.starts(tokens_BT))
+    def next_logits(self, tokens_BT: Tensor, at_B: Tensor, cache: KeyValueCache) -> Tensor | None:
+        sequences, positions = tokens_BT.shape
+        x = self._forward(tokens_BT, sequences, positions, self._model.starts(tokens_BT, cache), cache)
         if not self._last:
             return None
         with autocast(self._activation.precision, self._device):
@@ -196,21 +198,30 @@ class PipelineForwardBackward:
     def _sum_batch_loss(self, batch: Batch | None, sequences: int) -> Tensor:
         """(2,): summed loss and tokens of a batch on the rank that computes the loss; zeros elsewhere."""
         tokens = batch.tokens if batch and self._first else torch.empty(0)
-        x = self._forward(tokens, sequences, self._model.starts(batch.tokens) if batch else None)
+        starts_BT = self._model.starts(batch.tokens) if batch else None
+        x = self._forward(tokens, sequences, self._model.positions, starts_BT)
         if not (batch and self._last):
             return torch.zeros(2, dtype=torch.float64, device=self._device)
         tokens = torch.tensor(batch.targets.numel(), device=self._device)
         return torch.stack((self._loss(x, batch.targets).double() * tokens, tokens))
 
-    def _forward(self, tokens_BT: Tensor, sequences: int, starts_BT: Tensor | None) -> Tensor:
+    def _forward(
+        self,
+        tokens_BT: Tensor,
+        sequences: int,
+        positions: int,
+        starts_BT: Tensor | None,
+        cache: KeyValueCache | None = None,
+    ) -> Tensor:
         """The output of this rank's last stage; only the first stage reads ``tokens_BT``."""
+        received = self._activation._replace(sequences=sequences, positions=positions)
         x = tokens_BT
         for layers in self._stage_modules:
             stage = layers.stage
             if not stage.first and not self._is_here(stage.number - 1):
-                x = self._activation.empty(self._device, sequences)
+                x = received.empty(self._device)
                 self._axis.receive(x, self._stages.rank_of(stage.number - 1))
-            x = layers(x, starts_BT)
+            x = layers(x, starts_BT, cache)
             if not stage.last and not self._is_here(stage.number + 1):
                 self._axis.send(x, self._stages.rank_of(stage.number + 1))
         return x

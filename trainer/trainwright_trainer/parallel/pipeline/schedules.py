@@ -31,6 +31,7 @@ from trainwright.contracts.parallelism_spec import PipelineSchedule
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright_trainer.distributed.axis import Axis, detect_lost_ranks
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
+from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.step_timer import StepTimer, Timing
 from trainwright_trainer.parallel.pipeline.stages import Stage
@@ -51,9 +52,9 @@ class ActivationSpec(NamedTuple):
     tensor_ranks: int = 1
     """Ranks that a sequence is split over."""
 
-    def empty(self, device: torch.device | str, sequences: int | None = None) -> Tensor:
+    def empty(self, device: torch.device | str) -> Tensor:
         """An uninitialized tensor of this shape, (B, T, D)."""
-        shape = (sequences or self.sequences, self.positions // self.tensor_ranks, self.width)
+        shape = (self.sequences, self.positions // self.tensor_ranks, self.width)
         dtype = torch.float32 if self.precision is PrecisionKind.FP32 else torch.bfloat16
         return torch.empty(shape, dtype=dtype, device=device)
 
@@ -71,13 +72,15 @@ class StageModule(nn.Module):
         self.stage = stage
         self.precision = precision
 
-    def forward(self, x: Tensor, starts_BT: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, starts_BT: Tensor | None = None, cache: KeyValueCache | None = None
+    ) -> Tensor:
         """``starts_BT``: where the document of each token starts, if documents must not see each other."""
         model = self.model
         with autocast(self.precision, x.device):
             if self.stage.first:
                 x = model.embedding(x)
-            tables = model.tables(model.positions, x.dtype, starts_BT)
+            tables = model.tables(x.shape[1], x.dtype, starts_BT, cache)
             for layer in self.stage.layers:
                 x = model.layers[str(layer)](x, tables)
             return x
