@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from trainwright.contracts.api.nodes import NewJoinToken
 from trainwright.contracts.base import problems
 from trainwright.version import Version
+from trainwright_backend.auth import audit
 from trainwright_backend.core.broker import BrokerError
 from trainwright_backend.core.db import Database, open_database
 from trainwright_backend.core.errors import AppError
@@ -54,6 +55,8 @@ UpFolder = Annotated[
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 link_app = typer.Typer(no_args_is_help=True, help="Print one-time links.")
 app.add_typer(link_app, name="link")
+audit_app = typer.Typer(no_args_is_help=True, help="Check the audit log.")
+app.add_typer(audit_app, name="audit")
 
 
 @app.callback()
@@ -174,6 +177,20 @@ def check_settings(data: UpFolder = None) -> None:
         typer.echo(f"{name:16} {value}")
     if not settings.https:
         typer.echo("warning: the public address is plain http: passwords and sessions can be intercepted")
+
+
+@audit_app.command("verify")
+def verify_audit(data: UpFolder = None) -> None:
+    """Check that no entry of the audit log was changed, inserted or dropped, and print the end of each chain. Keep the ends
+    elsewhere: an end that is missing later was cut off."""
+    settings = _settings_of(data)
+    with _database(settings) as database, database.read() as session:
+        broken = audit.verify(session, settings.secret_key)
+        for head in audit.list_heads(session):
+            typer.echo(f"{head.chain} {head.sequence} {head.hash}")
+    if broken:
+        _refuse("\n".join(f"chain {item.chain} is broken at entry {item.sequence}" for item in broken))
+    typer.echo("the audit log is whole")
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from trainwright.commands import (
     account,
+    audit,
     checkpoints,
     datasets,
     invitations,
@@ -48,6 +49,7 @@ app.add_typer(teams.app, name="teams")
 app.add_typer(members.app, name="members")
 app.add_typer(invitations.app, name="invitations")
 app.add_typer(limits.app, name="limits")
+app.add_typer(audit.app, name="audit")
 app.add_typer(account.app, name="account")
 app.add_typer(keys.app, name="keys")
 app.add_typer(sessions.app, name="sessions")

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from trainwright.calls.audit import AuditCalls
 from trainwright.calls.checkpoints import CheckpointCalls
 from trainwright.calls.datasets import DatasetCalls
 from trainwright.calls.limits import LimitCalls
@@ -65,6 +66,10 @@ class Client(Connection):
     def change_password(self, current: str, new: str) -> None:
         """Change your password, which signs you out in all browsers. API keys stay valid."""
         self.post_only("/me/password", json={"current_password": current, "password": new})
+
+    def delete_account(self, current_password: str) -> None:
+        """Delete your account. Your runs and datasets stay in their teams."""
+        self.post_only("/me/delete", json={"current_password": current_password})
 
     def mail_sign_in_link(self, email: str) -> None:
         """Request a sign-in link by mail to ``email``, if it has an account. The link confirms the address, and can set a new
@@ -136,6 +141,7 @@ class TeamClient(
     CheckpointCalls,
     PeopleCalls,
     LimitCalls,
+    AuditCalls,
 ):
     """Calls of one team. Get it from `Client.team`."""
 

@@ -4,7 +4,7 @@ from fastapi import APIRouter, BackgroundTasks, Request, Response
 
 from trainwright.contracts.api.people import KeyScope, LinkInfo, MailedLink, Me, OneTimeLink, SignIn
 from trainwright_backend.api.dependencies import CurrentDatabase, CurrentSettings, ReadSession, WriteSession
-from trainwright_backend.auth import passwords, service
+from trainwright_backend.auth import audit, passwords, service
 from trainwright_backend.auth.policies import (
     clear_session_cookie,
     is_known_browser,
@@ -13,6 +13,8 @@ from trainwright_backend.auth.policies import (
     session_token,
     sign_browser_in,
 )
+from trainwright_backend.auth.tables import Account
+from trainwright_backend.core.ids import parse_id
 from trainwright_backend.core.policy import GuardedRoute, SignInRoute, public
 from trainwright_backend.teams import mailed_links, one_time_links
 
@@ -34,6 +36,8 @@ def sign_in(
     with database.write() as session:
         token = service.open_session(session, settings, account)
         person = service.me(session, account.id)
+        audit.remember_caller(request, account, audit.BROWSER)
+        audit.record(session, request)
     sign_browser_in(response, settings, token, account.email)
     return person
 
@@ -73,6 +77,10 @@ def use_link(
     if caller is not None:
         require_scope(caller, KeyScope.MANAGE)
     signed_in = one_time_links.use_link(database, settings, used, None if caller is None else caller.user_id)
+    with database.write() as session:
+        account = session.get_one(Account, parse_id("user", signed_in.me.id))
+        audit.remember_caller(request, account, audit.BROWSER)
+        audit.record(session, request)
     sign_browser_in(response, settings, signed_in.session_token, signed_in.me.email)
     if settings.smtp_url is not None and not signed_in.me.email_verified:
         later.add_task(mailed_links.mail_link, database, settings, signed_in.me.email)

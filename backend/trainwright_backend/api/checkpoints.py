@@ -14,6 +14,7 @@ from trainwright_backend.api.dependencies import (
     DryRun,
     Flag,
     ReadSession,
+    Recorded,
     Store,
     WriteSession,
 )
@@ -94,7 +95,7 @@ def list_team_checkpoints(
     return page.model_copy(update={"items": with_validation(session, page.items)})
 
 
-@router.post("/checkpoints/retention")
+@router.post("/checkpoints/retention", dependencies=[Recorded])
 def retain_checkpoints(access: Editor, database: CurrentDatabase, body: Retention) -> RetentionResult:
     """Delete the checkpoints that no rule keeps. By default it only lists them."""
     result = deletion.retain(database, access.team_id, body)

@@ -7,6 +7,7 @@ from fastapi import Depends, Header, Query, Request
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
+from trainwright_backend.auth import audit
 from trainwright_backend.core.db import Database, Read, Write
 from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.core.settings import Settings
@@ -59,7 +60,17 @@ def read_session(request: Request) -> Iterator[Read]:
 def write_session(request: Request) -> Iterator[Write]:
     with request.app.state.database.write() as session:
         yield session
+        audit.record(session, request)
 
+
+def record_change(request: Request) -> Iterator[None]:
+    yield
+    with request.app.state.database.write() as session:
+        audit.record(session, request)
+
+
+Recorded = Depends(record_change, scope="function")
+"""For ``dependencies`` of a route that changes something without a `WriteSession`: it is recorded in the audit log afterwards."""
 
 CurrentSettings = Annotated[Settings, Depends(get_settings)]
 CurrentDatabase = Annotated[Database, Depends(get_database)]
@@ -74,7 +85,7 @@ ReadSession = Annotated[Read, Depends(read_session, scope="function")]
 """A route's snapshot."""
 
 WriteSession = Annotated[Write, Depends(write_session, scope="function")]
-"""A route's transaction. ``scope="function"``: by default FastAPI would commit after sending the response."""
+"""A route's transaction, which also records the change in the audit log. ``scope="function"``: by default FastAPI would commit after sending the response."""
 
 IdempotencyKey = Annotated[str | None, Header()]
 LastEventId = Annotated[str | None, Header()]

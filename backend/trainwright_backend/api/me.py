@@ -1,8 +1,9 @@
 """The caller's account, password, API keys and browser sessions."""
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 
 from trainwright.contracts.api.people import (
+    AccountDeletion,
     ApiKey,
     CreatedKey,
     Me,
@@ -11,10 +12,17 @@ from trainwright.contracts.api.people import (
     ProfileChange,
     SignedInBrowser,
 )
-from trainwright_backend.api.dependencies import CurrentDatabase, CurrentSettings, ReadSession, WriteSession
-from trainwright_backend.auth import keys, passwords, service
-from trainwright_backend.auth.policies import SignedIn, is_known_browser, session_token
+from trainwright_backend.api.dependencies import (
+    CurrentDatabase,
+    CurrentSettings,
+    ReadSession,
+    Recorded,
+    WriteSession,
+)
+from trainwright_backend.auth import audit, keys, passwords, service
+from trainwright_backend.auth.policies import SignedIn, clear_session_cookie, is_known_browser, session_token
 from trainwright_backend.core.policy import GuardedRoute, SignInRoute
+from trainwright_backend.teams import account_deletion
 
 account_router = APIRouter(prefix="/me", tags=["accounts"], route_class=GuardedRoute)
 password_router = APIRouter(prefix="/me", tags=["accounts"], route_class=SignInRoute)
@@ -32,7 +40,7 @@ def change_profile(change: ProfileChange, person: SignedIn, session: WriteSessio
     return service.change_name(session, person.user_id, change.name)
 
 
-@password_router.post("/password", status_code=204)
+@password_router.post("/password", status_code=204, dependencies=[Recorded])
 def change_password(
     change: PasswordChange,
     person: SignedIn,
@@ -46,6 +54,25 @@ def change_password(
     passwords.change_password(
         database, settings, person.email, change, kept_session=kept, known_browser=known
     )
+
+
+@password_router.post("/delete", status_code=204)
+def delete_account(
+    given: AccountDeletion,
+    person: SignedIn,
+    request: Request,
+    response: Response,
+    database: CurrentDatabase,
+    settings: CurrentSettings,
+) -> None:
+    """Delete your account, with its sessions, API keys and memberships. Your runs and datasets stay in their teams under your
+    name. The last owner of a team cannot, nor can the last site admin."""
+    known = is_known_browser(request, settings, person.email)
+    passwords.confirm_password(database, settings, person.email, given.current_password, known_browser=known)
+    with database.write() as session:
+        account_deletion.delete_account(session, person.user_id)
+        audit.record(session, request)
+    clear_session_cookie(response, settings)
 
 
 @account_router.get("/keys")

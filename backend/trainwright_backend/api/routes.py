@@ -4,6 +4,7 @@ from fastapi import APIRouter
 
 from trainwright_backend.api import (
     agent,
+    audit,
     auth,
     blobs,
     body_limits,
@@ -44,6 +45,7 @@ RESOURCES = (
     checkpoints,
     recipes,
     usage,
+    audit,
     views,
     nodes,
     agent,

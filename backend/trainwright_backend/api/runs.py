@@ -40,6 +40,7 @@ from trainwright_backend.api.dependencies import (
     Flag,
     IdempotencyKey,
     ReadSession,
+    Recorded,
     WriteSession,
 )
 from trainwright_backend.auth.policies import Access, Editor, Viewer
@@ -221,7 +222,7 @@ def plan_elsewhere(
     return what_if.plan_elsewhere(session, access.team_id, spec, gpu, begin_step)
 
 
-@router.post("/bulk")
+@router.post("/bulk", dependencies=[Recorded])
 def act_on_runs(access: Editor, database: CurrentDatabase, body: BulkAction) -> list[BulkResult]:
     """Apply one action to many runs. Each succeeds or is refused separately."""
     return bulk.act(database, access.team_id, body, access.user_name)

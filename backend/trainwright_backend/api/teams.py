@@ -1,6 +1,8 @@
 """Teams: members, invitations, quota and storage."""
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.people import (
@@ -12,6 +14,7 @@ from trainwright.contracts.api.people import (
     PendingInvitation,
     Quota,
     QuotaLimit,
+    RunsOfRemoved,
     StorageLimit,
     StorageUse,
     Team,
@@ -20,8 +23,11 @@ from trainwright.contracts.api.people import (
 from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, RequestedAddress, WriteSession
 from trainwright_backend.api.lists import Paged, page_of
 from trainwright_backend.auth.policies import Leaver, Owner, SignedIn, SiteAdmin, Viewer
+from trainwright_backend.checkpoints import team_deletion
+from trainwright_backend.core.ids import parse_id
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.runs.joined_nodes import with_joined_slots
+from trainwright_backend.runs.service import cancel_runs_of
 from trainwright_backend.teams import invitations, members, service
 
 router = APIRouter(prefix="/teams", tags=["teams"], route_class=GuardedRoute)
@@ -54,6 +60,17 @@ def rename_team(change: TeamChange, access: Owner, session: WriteSession) -> Tea
     return service.rename_team(session, access.team_id, change.name)
 
 
+@router.delete("/{team}", status_code=204)
+def delete_team(
+    access: Owner,
+    session: WriteSession,
+    confirm: Annotated[str, Query(max_length=80, description="The team's slug.")],
+) -> None:
+    """Delete the team with everything it has: runs, checkpoints, datasets, uploads and usage. For owners, and only once all its runs
+    have ended. Nothing of it can be restored."""
+    team_deletion.delete_team(session, access.team_id, access.user_id, access.team_slug, confirm)
+
+
 @router.get("/{team}/members", response_model=Page[Member])
 def list_members(access: Viewer, session: ReadSession, asked: Paged) -> Page[Member] | Response:
     """The people of a team."""
@@ -74,9 +91,13 @@ def change_role(member: str, change: MemberChange, access: Owner, session: Write
 
 
 @router.delete("/{team}/members/{member}", status_code=204)
-def remove_member(member: str, access: Owner, session: WriteSession) -> None:
-    """Remove a person from the team. Their keys no longer work for it, and their pending invitations are revoked. Their runs
-    continue and stay. The last owner cannot be removed."""
+def remove_member(
+    member: str, access: Owner, session: WriteSession, runs: RunsOfRemoved = RunsOfRemoved.KEEP
+) -> None:
+    """Remove a person from the team. Their keys no longer work for it, and their pending invitations are revoked. Their unfinished
+    runs continue, or are cancelled with `runs=cancel`; what they created stays. The last owner cannot be removed."""
+    if runs is RunsOfRemoved.CANCEL:
+        cancel_runs_of(session, access.team_id, parse_id("user", member), access.user_name)
     members.remove_member(session, access.team_id, access.user_id, member)
 
 

@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from trainwright.contracts.api.datasets import NewTokenizer, Tokenizer
-from trainwright_backend.api.dependencies import CurrentDatabase, ReadSession, Store, WriteSession
+from trainwright_backend.api.dependencies import CurrentDatabase, ReadSession, Recorded, Store, WriteSession
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.datasets import tokenizers
@@ -18,7 +18,7 @@ def list_tokenizers(access: Viewer, session: ReadSession) -> list[Tokenizer]:
     return tokenizers.list_tokenizers(session, access.team_id)
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, dependencies=[Recorded])
 def create_tokenizer(new: NewTokenizer, access: Editor, database: CurrentDatabase, store: Store) -> Tokenizer:
     """Create a tokenizer from a complete upload of a `tokenizer.json`, if it is valid."""
     return tokenizers.create_tokenizer(

@@ -37,6 +37,8 @@ class KeyOwner:
 
     account: Account
     scope: KeyScope
+    via: str
+    """The key's prefix, or `audit.BROWSER`."""
 
 
 def create_key(session: Write, settings: Settings, user_id: UUID, new: NewKey) -> CreatedKey:
@@ -87,20 +89,20 @@ def owner_of_key(database: Database, settings: Settings, secret: str) -> KeyOwne
         return None
     with database.read() as session:
         row = session.execute(
-            select(Account, ApiKey.id, ApiKey.last_used, ApiKey.scope, ApiKey.expires)
+            select(Account, ApiKey.id, ApiKey.prefix, ApiKey.last_used, ApiKey.scope, ApiKey.expires)
             .join(ApiKey, ApiKey.user_id == Account.id)
             .where(ApiKey.hash == _hash(settings, secret))
         ).one_or_none()
     if row is None:
         return None
-    account, key_id, last_used, scope, expires = row
+    account, key_id, prefix, last_used, scope, expires = row
     if expires is not None and expires <= now():
         raise Unauthorized(
             f"This API key expired on {expires:%Y-%m-%d}. Create a new one on the Settings page."
         )
     if last_used is None or now() - last_used > LAST_USED_INTERVAL:
         _record_use(database, key_id)
-    return KeyOwner(account, KeyScope(scope))
+    return KeyOwner(account, KeyScope(scope), prefix)
 
 
 def _record_use(database: Database, key_id: UUID) -> None:

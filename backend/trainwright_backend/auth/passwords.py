@@ -123,6 +123,19 @@ def change_password(
         end_other_sessions(session, settings, account.id, kept_session)
 
 
+def confirm_password(
+    database: Database, settings: Settings, email: str, password: str, *, known_browser: bool
+) -> None:
+    """Require the current password of a signed-in person. This is slow.
+
+    Raises:
+        AppError: 429 ``too_many_attempts`` with Retry-After.
+        Invalid: at ``current_password``.
+    """
+    if _account_with_password(database, settings, email, password, known_browser) is None:
+        raise Invalid.at("current_password", WRONG_CURRENT_PASSWORD)
+
+
 def _account_with_password(
     database: Database, settings: Settings, email: str, password: str, known_browser: bool
 ) -> Account | None:

@@ -16,7 +16,7 @@ from uuid import UUID
 from fastapi import Depends, Request, Response
 
 from trainwright.contracts.api.people import KeyScope, Role
-from trainwright_backend.auth import keys, service
+from trainwright_backend.auth import audit, keys, service
 from trainwright_backend.auth.passwords import known_browser_token
 from trainwright_backend.core.errors import Forbidden, NotFound, Unauthorized
 from trainwright_backend.core.policy import Policy
@@ -117,6 +117,7 @@ class IsInTeam(Policy):
                 f"This requires the role {self.least} in {team}; yours is {role}. Ask an owner of the team.",
             )
         require_scope(person, self.scope)
+        request.scope[audit.TEAM_KEY] = team_row.id
         return Access(
             user_id=person.user_id,
             user_name=person.user_name,
@@ -214,6 +215,7 @@ def _person_in_scope(request: Request) -> Person:
 def _person(request: Request) -> Person:
     caller = _caller(request)
     account = caller.account
+    audit.remember_caller(request, account, caller.via)
     return Person(account.id, account.name, account.email, account.site_admin, caller.scope)
 
 
@@ -233,5 +235,5 @@ def _caller(request: Request) -> keys.KeyOwner:
         with database.read() as session:
             account = service.account_of_session(session, settings, token)
         if account is not None:
-            return keys.KeyOwner(account, KeyScope.MANAGE)
+            return keys.KeyOwner(account, KeyScope.MANAGE, audit.BROWSER)
     raise Unauthorized("Sign in first, or send an API key as `Authorization: Bearer tw_…`.")

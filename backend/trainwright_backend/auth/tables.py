@@ -3,7 +3,7 @@
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ForeignKey, Index, String
+from sqlalchemy import BigInteger, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainwright_backend.core.db import Base, UtcDateTime, now
@@ -112,3 +112,33 @@ class SignInAttempt(Base):
     """Keyed hash of the address."""
 
     time: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+
+
+class AuditEntry(Base):
+    """A change that a person made. Triggers refuse to change or delete a row. No foreign keys: it outlives what it names."""
+
+    __tablename__ = "audit_entry"
+
+    chain: Mapped[UUID] = mapped_column(primary_key=True)
+    """The team's id, or `NO_TEAM` for changes outside of teams."""
+    sequence: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    time: Mapped[datetime] = mapped_column(UtcDateTime)
+    user_id: Mapped[UUID | None]
+    user_name: Mapped[str]
+    via: Mapped[str] = mapped_column(String(16))
+    address: Mapped[str] = mapped_column(String(64))
+    action: Mapped[str] = mapped_column(String(80))
+    path: Mapped[str]
+    details: Mapped[str]
+    request_id: Mapped[str] = mapped_column(String(64))
+    hash: Mapped[str] = mapped_column(String(64))
+
+
+class AuditHead(Base):
+    """The end of a chain. Whoever appends locks it, as the last lock of their transaction."""
+
+    __tablename__ = "audit_head"
+
+    chain: Mapped[UUID] = mapped_column(primary_key=True)
+    sequence: Mapped[int] = mapped_column(BigInteger)
+    hash: Mapped[str] = mapped_column(String(64))

@@ -27,6 +27,9 @@ Decision = TypeVar("Decision")
 CACHE_SECONDS = 5.0
 """How long a decision is cached. A slow body can take any time, in which rights may be revoked."""
 
+BODY_KEY = "trainwright.body"
+"""The body of a request, in its scope, for the audit log."""
+
 
 class Policy(ABC):
     """Base class of the callables that decide who may call a route. They refuse by raising an `AppError`."""
@@ -81,7 +84,7 @@ class GuardedRoute(APIRoute):
     async def _receive_body(self, request: Request) -> None:
         try:
             async with asyncio.timeout(self.body_seconds):
-                await request.body()
+                request.scope[BODY_KEY] = await request.body()
         except TimeoutError:
             detail = f"The body of this request did not arrive within {self.body_seconds:g} s. Send it again."
             raise AppError("slow_body", 408, detail, headers={"Connection": "close"}) from None

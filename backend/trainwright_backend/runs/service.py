@@ -70,6 +70,13 @@ def cancel_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
     return stop(session, run, Verdict.CANCEL, EndCode.CANCELLED, message)
 
 
+def cancel_runs_of(session: Write, team_id: UUID, user_id: UUID, by: str) -> None:
+    """Cancel the unfinished runs that a person submitted in a team."""
+    live = (Run.team_id == team_id, Run.created_by == user_id, Run.state.not_in(FINAL))
+    for run_id in session.scalars(select(Run.id).where(*live).order_by(Run.id)).all():
+        cancel_run(session, team_id, public_id("run", run_id), by)
+
+
 def check_final(run: Run) -> None:
     """Refuse to delete a run that has not ended.
 

@@ -224,6 +224,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Site Audit
+         * @description Changes outside of teams: accounts, keys, sign-ins, nodes and new teams, newest first. For site admins.
+         */
+        get: operations["list_site_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/link": {
         parameters: {
             query?: never;
@@ -411,6 +431,27 @@ export interface paths {
          * @description Change your name. Runs and datasets keep the name under which you created them.
          */
         patch: operations["change_profile"];
+        trace?: never;
+    };
+    "/api/v1/me/delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Delete Account
+         * @description Delete your account, with its sessions, API keys and memberships. Your runs and datasets stay in their teams under your
+         *     name. The last owner of a team cannot, nor can the last site admin.
+         */
+        post: operations["delete_account"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/me/keys": {
@@ -639,7 +680,12 @@ export interface paths {
         get: operations["get_team"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Delete Team
+         * @description Delete the team with everything it has: runs, checkpoints, datasets, uploads and usage. For owners, and only once all its runs
+         *     have ended. Nothing of it can be restored.
+         */
+        delete: operations["delete_team"];
         options?: never;
         head?: never;
         /**
@@ -647,6 +693,46 @@ export interface paths {
          * @description Change the team's name. Its slug, which addresses, scripts and links contain, does not change.
          */
         patch: operations["rename_team"];
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Audit
+         * @description Who changed what in the team, newest first. For owners.
+         */
+        get: operations["list_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/audit/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export Audit
+         * @description All entries of the team, oldest first, as JSON lines. For owners.
+         */
+        get: operations["export_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/teams/{team}/checkpoints": {
@@ -1038,8 +1124,8 @@ export interface paths {
         post?: never;
         /**
          * Remove Member
-         * @description Remove a person from the team. Their keys no longer work for it, and their pending invitations are revoked. Their runs
-         *     continue and stay. The last owner cannot be removed.
+         * @description Remove a person from the team. Their keys no longer work for it, and their pending invitations are revoked. Their unfinished
+         *     runs continue, or are cancelled with `runs=cancel`; what they created stays. The last owner cannot be removed.
          */
         delete: operations["remove_member"];
         options?: never;
@@ -2050,6 +2136,11 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** AccountDeletion */
+        AccountDeletion: {
+            /** Current Password */
+            current_password: string;
+        };
         /**
          * AccumulationKind
          * @enum {string}
@@ -2110,6 +2201,61 @@ export interface components {
             resume_step: number;
             /** Started */
             started: string | null;
+        };
+        /**
+         * AuditEntry
+         * @description A change that a person made. Entries are never changed or deleted.
+         */
+        AuditEntry: {
+            /**
+             * Action
+             * @description Name of the operation in the OpenAPI document, such as `submit_run`.
+             */
+            action: string;
+            /**
+             * Address
+             * @description Network address of the client, as the server saw it.
+             */
+            address: string;
+            /**
+             * Details
+             * @description The request's JSON without passwords and tokens, shortened.
+             */
+            details: string;
+            /**
+             * Hash
+             * @description HMAC-SHA-256 of the entry and the hash before it, keyed by the server's secret. `trainwright-server audit verify` checks it.
+             */
+            hash: string;
+            /**
+             * Name
+             * @description At that time.
+             */
+            name: string;
+            /**
+             * Path
+             * @description Path of the request, with the ids of what was changed.
+             */
+            path: string;
+            /** Request Id */
+            request_id: string;
+            /**
+             * Sequence
+             * @description Within the team, from 1.
+             */
+            sequence: number;
+            /**
+             * Time
+             * Format: date-time
+             */
+            time: string;
+            /** User */
+            user: string | null;
+            /**
+             * Via
+             * @description `browser`, or the first characters of the API key.
+             */
+            via: string;
         };
         /**
          * AxisCount
@@ -4379,6 +4525,16 @@ export interface components {
              */
             step?: number | null;
         };
+        /** Page[AuditEntry] */
+        Page_AuditEntry_: {
+            /** Items */
+            items: components["schemas"]["AuditEntry"][];
+            /**
+             * Next Cursor
+             * @description Opaque; pass it as `cursor` to get the next page. Empty: this is the last page.
+             */
+            next_cursor?: string | null;
+        };
         /** Page[Checkpoint] */
         Page_Checkpoint_: {
             /** Items */
@@ -5976,6 +6132,12 @@ export interface components {
             tag: string[];
         };
         /**
+         * RunsOfRemoved
+         * @description What happens to the unfinished runs of a person who is removed from a team.
+         * @enum {string}
+         */
+        RunsOfRemoved: "keep" | "cancel";
+        /**
          * Sample
          * @description Text that the model generated from a prompt.
          */
@@ -7177,6 +7339,40 @@ export interface operations {
             };
         };
     };
+    list_site_audit: {
+        parameters: {
+            query?: {
+                /** @description Words that the name, action, path, address or details contain. */
+                q?: string;
+                limit?: number;
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_AuditEntry_"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     use_link: {
         parameters: {
             query?: never;
@@ -7504,6 +7700,37 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Me"];
                 };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_account: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AccountDeletion"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Refused. */
             default: {
@@ -7940,6 +8167,38 @@ export interface operations {
             };
         };
     };
+    delete_team: {
+        parameters: {
+            query: {
+                /** @description The team's slug. */
+                confirm: string;
+            };
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     rename_team: {
         parameters: {
             query?: never;
@@ -7963,6 +8222,71 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Team"];
                 };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_audit: {
+        parameters: {
+            query?: {
+                /** @description Words that the name, action, path, address or details contain. */
+                q?: string;
+                limit?: number;
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_AuditEntry_"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    export_audit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Refused. */
             default: {
@@ -8717,7 +9041,9 @@ export interface operations {
     };
     remove_member: {
         parameters: {
-            query?: never;
+            query?: {
+                runs?: components["schemas"]["RunsOfRemoved"];
+            };
             header?: never;
             path: {
                 member: string;

@@ -1,3 +1,4 @@
+import type { ReactNode } from "react";
 import { Button } from "@/components/Button";
 import { Dialog } from "@/components/Dialog";
 import { ErrorNote } from "@/components/ErrorNote";
@@ -12,9 +13,13 @@ interface Props {
   error: unknown;
   onConfirm: () => void;
   onClose: () => void;
+  /** What else the person chooses or types. */
+  children?: ReactNode;
+  /** False while something must still be typed. */
+  ready?: boolean;
 }
 
-export function ConfirmDialog({ title, consequence, confirmLabel, cancelLabel, busy, error, onConfirm, onClose }: Props) {
+export function ConfirmDialog({ title, consequence, confirmLabel, cancelLabel, busy, error, onConfirm, onClose, children, ready = true }: Props) {
   return (
     <Dialog
       title={title}
@@ -22,13 +27,14 @@ export function ConfirmDialog({ title, consequence, confirmLabel, cancelLabel, b
       actions={
         <>
           <Button onClick={onClose}>{cancelLabel}</Button>
-          <Button variant="danger" disabled={busy} onClick={onConfirm}>
+          <Button variant="danger" disabled={busy || !ready} onClick={onConfirm}>
             {confirmLabel}
           </Button>
         </>
       }
     >
       <p>{consequence}</p>
+      {children}
       {error !== null && error !== undefined && <ErrorNote error={error} />}
     </Dialog>
   );

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from trainwright.calls.team import TeamCalls
 from trainwright.contracts.api.people import (
     Invitation,
@@ -10,6 +12,7 @@ from trainwright.contracts.api.people import (
     NewInvitation,
     PendingInvitation,
     Role,
+    RunsOfRemoved,
     Team,
     TeamChange,
 )
@@ -31,9 +34,15 @@ class PeopleCalls(TeamCalls):
         change = MemberChange(role=role).model_dump(mode="json")
         return self._client.patch(f"{self._path}/members/{member_id}", Member, json=change)
 
-    def remove_member(self, member_id: str) -> None:
-        """Remove a person from the team. Their keys no longer work for it; their runs continue and stay. For owners."""
-        self._client.delete(f"{self._path}/members/{member_id}")
+    def delete_team(self, confirm: str) -> None:
+        """Delete the team with everything it has. ``confirm``: its slug. For owners, once all its runs have ended."""
+        self._client.delete(f"{self._path}?{urlencode({'confirm': confirm})}")
+
+    def remove_member(self, member_id: str, runs: RunsOfRemoved = RunsOfRemoved.KEEP) -> None:
+        """Remove a person from the team. Their keys no longer work for it; their unfinished runs continue, or are cancelled. For
+        owners."""
+        query = "" if runs is RunsOfRemoved.KEEP else f"?runs={runs}"
+        self._client.delete(f"{self._path}/members/{member_id}{query}")
 
     def leave(self) -> None:
         """Leave the team. Your keys no longer work for it; your runs continue and stay."""

@@ -46,3 +46,12 @@ def password(key: Key, server: Server = LOCAL_SERVER) -> None:
         new = typer.prompt("New password", hide_input=True, confirmation_prompt="New password again")
         client.change_password(current, new)
         typer.echo("Your password is changed. Sign in again in your browsers.")
+
+
+@app.command("delete")
+def delete(key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Delete your account, with its API keys and memberships. Your runs and datasets stay in their teams."""
+    with open_client(server, key) as client:
+        email = client.me().email
+        client.delete_account(typer.prompt(f"Password of {email}", hide_input=True))
+        typer.echo("Your account is deleted.")

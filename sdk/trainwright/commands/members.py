@@ -17,7 +17,7 @@ from trainwright.commands.terminal import (
     print_error,
     table_of,
 )
-from trainwright.contracts.api.people import Role
+from trainwright.contracts.api.people import Role, RunsOfRemoved
 
 app = typer.Typer(no_args_is_help=True, help="List the people of the team; owners change their roles.")
 
@@ -50,10 +50,18 @@ def set_role(
 
 
 @app.command("remove")
-def remove(member: Person, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Remove a person from the team. Their keys stop working for it; their runs continue and stay. For owners."""
+def remove(
+    member: Person,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    runs: Annotated[
+        RunsOfRemoved, typer.Option(help="What happens to their unfinished runs.")
+    ] = RunsOfRemoved.KEEP,
+) -> None:
+    """Remove a person from the team. Their keys stop working for it; what they created stays. For owners."""
     with open_team(server, key, team) as api:
-        api.remove_member(member_id(api, member))
+        api.remove_member(member_id(api, member), runs)
         typer.echo(f"{member} is no longer in {team}.")
 
 

@@ -20,7 +20,7 @@ from tests.backend.runs.conftest import ReceivedRequest, Served
 from tests.backend.scripted_agent import Scene, Work
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.actions import Retention, RunAction, RunLayout
-from trainwright.contracts.api.people import Role
+from trainwright.contracts.api.people import Role, RunsOfRemoved
 from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.parallelism_spec import ParallelismSpec
 from trainwright.transport.connection import ApiError
@@ -240,6 +240,22 @@ ACTIONS: dict[str, Action] = {
         None,
         lambda t, _, n: t.remove_member(n.member),
         "members remove {member}",
+        least="owner",
+    ),
+    "delete team": Action(
+        f"DELETE {T}",
+        None,
+        lambda t, *_: t.delete_team("acme"),
+        "teams delete --confirm acme",
+        {"confirm": "acme"},
+        least="owner",
+    ),
+    "remove member and cancel": Action(
+        f"DELETE {MEMBERS}/{{member}}",
+        None,
+        lambda t, _, n: t.remove_member(n.member, RunsOfRemoved.CANCEL),
+        "members remove {member} --runs cancel",
+        {"runs": "cancel"},
         least="owner",
     ),
     "usage by run": Action(

@@ -2,14 +2,16 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useParams, useRouteContext } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { Boundary } from "@/components/Boundary";
+import { DeleteWithText } from "@/components/DeleteWithText";
 import { TitleRow } from "@/components/TitleRow";
 import { KeyTable } from "@/features/auth/KeyTable";
 import { NewKeyForm } from "@/features/auth/NewKeyForm";
 import { Profile } from "@/features/auth/Profile";
-import { meQuery } from "@/features/auth/queries";
+import { deleteAccount, meQuery } from "@/features/auth/queries";
 import { SessionTable } from "@/features/auth/SessionTable";
 import { useRefreshMe } from "@/features/auth/useRefreshMe";
 import { PlatformVersion } from "@/features/platform/PlatformVersion";
+import { AuditLog } from "@/features/teams/audit/AuditLog";
 import { LimitMeters } from "@/features/teams/limits/LimitMeters";
 import { MemberLimitTable } from "@/features/teams/limits/MemberLimitTable";
 import { TeamLimitsForm } from "@/features/teams/limits/TeamLimitsForm";
@@ -17,6 +19,7 @@ import { InvitationTable } from "@/features/teams/members/InvitationTable";
 import { InviteForm } from "@/features/teams/members/InviteForm";
 import { MemberTable } from "@/features/teams/members/MemberTable";
 import { TeamName } from "@/features/teams/members/TeamName";
+import { deleteTeam } from "@/features/teams/queries";
 import { QuotaForm } from "@/features/teams/usage/QuotaForm";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 
@@ -109,6 +112,39 @@ export function SettingsPage() {
             </Boundary>
           </div>
         </Section>
+        {membership?.role === "owner" && (
+          <Section id="audit" help="Who changed what in the team, and from where. Entries cannot be changed or deleted.">
+            <AuditLog team={team} />
+          </Section>
+        )}
+        <Section id="deletion" help="Deleted things cannot be restored.">
+          <div className="flex flex-wrap gap-3">
+            <DeleteWithText
+              title="Delete account"
+              consequence="Your sessions, API keys and memberships are deleted. Your runs and datasets stay in their teams under your name."
+              label="Your password"
+              type="password"
+              isReady={(typed) => typed !== ""}
+              onDelete={async (password) => {
+                await deleteAccount(password);
+                window.location.assign("/");
+              }}
+            />
+            {membership?.role === "owner" && (
+              <DeleteWithText
+                title="Delete team"
+                consequence={`${membership.name} is deleted with its runs, checkpoints, datasets, uploads and usage. All its runs must have ended.`}
+                label={`Type ${team} to confirm`}
+                type="text"
+                isReady={(typed) => typed === team}
+                onDelete={async (confirm) => {
+                  await deleteTeam(team, confirm);
+                  window.location.assign("/");
+                }}
+              />
+            )}
+          </div>
+        </Section>
       </div>
     </>
   );
@@ -128,6 +164,8 @@ const SECTIONS: readonly SectionInfo[] = [
   { id: "invitations", title: "Invitations", ownerOnly: true },
   { id: "quota", title: "Quota" },
   { id: "limits", title: "Limits" },
+  { id: "audit", title: "Audit log", ownerOnly: true },
+  { id: "deletion", title: "Delete" },
 ];
 
 function Section({ id, help, children }: { id: string; help?: string; children: ReactNode }) {

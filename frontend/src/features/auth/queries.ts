@@ -67,3 +67,7 @@ export async function endSession(session: string): Promise<void> {
 export async function deleteKey(key: string): Promise<void> {
   await api.DELETE("/api/v1/me/keys/{key}", { params: { path: { key } } });
 }
+
+export async function deleteAccount(password: string): Promise<void> {
+  await api.POST("/api/v1/me/delete", { body: { current_password: password } });
+}

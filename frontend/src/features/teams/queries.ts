@@ -28,8 +28,13 @@ export async function changeRole(team: string, member: string, role: Member["rol
 }
 
 /** For owners. */
-export async function removeMember(team: string, member: string): Promise<void> {
-  await api.DELETE("/api/v1/teams/{team}/members/{member}", { params: { path: { team, member } } });
+export async function removeMember(team: string, member: string, runs: "keep" | "cancel"): Promise<void> {
+  await api.DELETE("/api/v1/teams/{team}/members/{member}", { params: { path: { team, member }, query: { runs } } });
+}
+
+/** For owners, once all runs have ended. `confirm` repeats the slug. */
+export async function deleteTeam(team: string, confirm: string): Promise<void> {
+  await api.DELETE("/api/v1/teams/{team}", { params: { path: { team }, query: { confirm } } });
 }
 
 export async function leaveTeam(team: string): Promise<void> {

@@ -10,12 +10,14 @@ POST    /auth/mailed-link                           MailedLink → 202: a sign-i
 POST    /auth/sign-in                               SignIn → Me; sets the session cookie
 POST    /auth/sign-out                              204
 GET PATCH /me                                       Me; ProfileChange: the name
+POST    /me/delete                                  AccountDeletion → 204; 409 for a team's last owner
 POST    /me/password                                PasswordChange → 204; ends the person's other sessions
 GET POST /me/keys · DELETE /me/keys/{key}            API keys (ApiKey; NewKey with scope and lifetime → CreatedKey, the
                                                     secret shown once)
 GET     /me/sessions · DELETE /me/sessions/{id}     SignedInBrowser: where you are signed in
 GET POST /teams                                     Team (POST: site admin, NewTeam)
 GET PATCH T                                         Team with its quota; TeamChange (owners): the name
+DELETE  T?confirm                                   204; 409 while runs have not ended (owners)
 GET     T/members?limit&cursor                      Page[Member]
 PATCH DELETE T/members/{member}                     MemberChange → Member; 204; 409 for the last owner (owners)
 DELETE  T/members/me                                204: leaves the team; 409 for the last owner
@@ -79,6 +81,8 @@ POST    T/checkpoints/retention                     Retention → RetentionResul
 GET     T/usage?days                                Usage
 GET     T/usage/members?days                        list[DailyMemberUsage]
 GET     T/usage/runs?days                           list[DailyRunUsage]
+GET     T/audit?q&limit&cursor                      Page[AuditEntry], newest first (owners); T/audit/export: JSON lines
+GET     /audit?q&limit&cursor                       Page[AuditEntry] of changes outside of teams (site admins)
 GET     /spec                                       SpecInfo: JSON Schema of RunSpec and the presets
 GET     /series                                     SeriesRegistry: title, unit and group of each series
 GET     /nodes · DELETE /nodes/{node}               Node (site admin; the list without tokens)

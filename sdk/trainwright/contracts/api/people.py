@@ -91,6 +91,10 @@ class PasswordChange(Strict):
     """The new password."""
 
 
+class AccountDeletion(Strict):
+    current_password: str = Field(max_length=MAX_PASSWORD_LENGTH)
+
+
 class SignedInBrowser(Envelope):
     """A browser in which a person is signed in."""
 
@@ -187,6 +191,14 @@ class Member(Envelope):
     name: str
     email: str
     role: Role
+
+
+class RunsOfRemoved(StrEnum):
+    """What happens to the unfinished runs of a person who is removed from a team."""
+
+    KEEP = "keep"
+    """They continue."""
+    CANCEL = "cancel"
 
 
 class MemberChange(Strict):

@@ -23,11 +23,12 @@ interface Props {
 export function MemberTable({ team, me, onChanged, onLeft }: Props) {
   const { data: members } = useSuspenseQuery(membersQuery(team));
   const [asked, setAsked] = useState<MemberChange | null>(null);
+  const [cancelsRuns, setCancelsRuns] = useState(false);
   const client = useQueryClient();
   const change = useMutation({
     mutationFn: async ({ member, to }: MemberChange) => {
       if (to === "left") await leaveTeam(team);
-      else if (to === "removed") await removeMember(team, member.id);
+      else if (to === "removed") await removeMember(team, member.id, cancelsRuns ? "cancel" : "keep");
       else await changeRole(team, member.id, to);
     },
     onSuccess: async (_, { member, to }) => {
@@ -118,8 +119,22 @@ export function MemberTable({ team, me, onChanged, onLeft }: Props) {
           onClose={() => {
             change.reset();
             setAsked(null);
+            setCancelsRuns(false);
           }}
-        />
+        >
+          {asked.to === "removed" && (
+            <label className="flex items-center gap-2">
+              <input
+                type="checkbox"
+                checked={cancelsRuns}
+                onChange={(event) => {
+                  setCancelsRuns(event.target.checked);
+                }}
+              />
+              Cancel their runs that have not ended
+            </label>
+          )}
+        </ConfirmDialog>
       )}
     </>
   );

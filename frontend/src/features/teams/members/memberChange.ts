@@ -28,7 +28,7 @@ export function describeChange({ member, to }: MemberChange, isMe: boolean): Que
   if (to === "removed") {
     return {
       title: `Remove ${member.name} from the team?`,
-      consequence: `Their API keys stop working for this team at once. Their runs continue, and what they created stays.${lost}`,
+      consequence: `Their API keys stop working for this team at once. Their runs continue unless you cancel them, and what they created stays.${lost}`,
       confirm: "Remove",
     };
   }

@@ -1,0 +1,226 @@
+"""The audit log: every change that a person makes by a request, in the transaction of the change.
+
+Each team has a chain of entries, and so do the changes outside of teams. The hash of an entry covers its fields and the hash
+before it, keyed by the server's secret, so nobody who can only write to the database can change, insert or drop an entry unnoticed,
+except at the end of a chain: `trainwright-server audit verify` prints the ends, to be kept elsewhere.
+
+Heartbeats and other messages of nodes are not in it, nor are the chunks of an upload.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from fastapi import Request
+from pydantic import SecretStr
+from sqlalchemy import Select, func, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from trainwright.contracts.api.audit import AuditEntry as AuditEntryOut
+from trainwright.contracts.api.envelopes import Page
+from trainwright_backend.auth.tables import Account, AuditEntry, AuditHead, Team
+from trainwright_backend.core.db import Database, Read, Write, now, storable
+from trainwright_backend.core.errors import SECRET_FIELDS, Invalid, request_id_of
+from trainwright_backend.core.ids import public_id
+from trainwright_backend.core.policy import BODY_KEY
+from trainwright_backend.core.security import keyed_hash
+
+NO_TEAM = UUID(int=0)
+CALLER_KEY = "trainwright.caller"
+TEAM_KEY = "trainwright.team"
+"""The team that a policy found, which the request may delete."""
+MOST_DETAILS = 2_000
+BROWSER = "browser"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who makes a request, and by what."""
+
+    user_id: UUID
+    name: str
+    via: str
+    """`browser`, or the prefix of the API key."""
+
+
+@dataclass(frozen=True)
+class BrokenChain:
+    """An entry whose hash does not follow from the entries before it, or a head that is not the last entry."""
+
+    chain: UUID
+    sequence: int
+
+
+def remember_caller(request: Request, account: Account, via: str) -> None:
+    """Note who makes the request, for `record`."""
+    request.scope[CALLER_KEY] = Caller(account.id, account.name, via)
+
+
+def record(session: Write, request: Request) -> None:
+    """Append what the request changes, as the last statements of its transaction. A request of a node or of nobody is skipped."""
+    caller: Caller | None = request.scope.get(CALLER_KEY)
+    if caller is None:
+        return
+    secret = request.app.state.settings.secret_key
+    client = request.client.host if request.client else ""
+    entry = AuditEntry(
+        chain=_chain_of(session, request),
+        time=now(),
+        user_id=caller.user_id,
+        user_name=caller.name,
+        via=caller.via,
+        address=client[:64],
+        action=getattr(request.scope.get("route"), "name", "")[:80],
+        path=storable(request.url.path),
+        details=storable(_details(request)),
+        request_id=request_id_of(request),
+    )
+    append(session, secret, entry)
+
+
+def append(session: Write, secret: SecretStr, entry: AuditEntry) -> None:
+    """Give an entry its number and hash, and store it at the end of its chain."""
+    session.flush()
+    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    empty = insert(AuditHead).values(chain=entry.chain, sequence=0, hash="")
+    session.execute(empty.on_conflict_do_nothing())
+    head = session.get_one(AuditHead, entry.chain, with_for_update=True, populate_existing=True)
+    entry.sequence = head.sequence + 1
+    entry.hash = _hash(secret, head.hash, entry)
+    session.add(entry)
+    head.sequence, head.hash = entry.sequence, entry.hash
+    session.flush()
+
+
+def list_entries(
+    session: Read, chain: UUID, words: str, limit: int, cursor: str | None
+) -> Page[AuditEntryOut]:
+    """A page of a chain, newest first. Each of ``words`` is in the name, action, path, address or details of an entry.
+
+    Raises:
+        Invalid: the cursor is no sequence number.
+    """
+    found = _search(chain, words).order_by(AuditEntry.sequence.desc()).limit(limit + 1)
+    if cursor is not None:
+        if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
+            raise Invalid.at(
+                "cursor", "This cursor is not valid here: use `next_cursor` of the previous page.", cursor
+            )
+        found = found.where(AuditEntry.sequence < int(cursor))
+    rows = session.scalars(found).all()
+    items = [show_entry(row) for row in rows[:limit]]
+    return Page[AuditEntryOut](
+        items=items, next_cursor=str(items[-1].sequence) if len(rows) > limit else None
+    )
+
+
+def export_lines(database: Database, chain: UUID) -> Iterator[str]:
+    """All entries of a chain, oldest first, as JSON lines."""
+    with database.read() as session:
+        rows = _search(chain, "").order_by(AuditEntry.sequence).execution_options(yield_per=500)
+        for row in session.scalars(rows):
+            yield f"{show_entry(row).model_dump_json()}\n"
+
+
+def show_entry(row: AuditEntry) -> AuditEntryOut:
+    """An entry as the API returns it."""
+    return AuditEntryOut(
+        sequence=row.sequence,
+        time=row.time,
+        user=None if row.user_id is None else public_id("user", row.user_id),
+        name=row.user_name,
+        via=row.via,
+        address=row.address,
+        action=row.action,
+        path=row.path,
+        details=row.details,
+        request_id=row.request_id,
+        hash=row.hash,
+    )
+
+
+def list_heads(session: Read) -> list[AuditHead]:
+    """The ends of all chains."""
+    return list(session.scalars(select(AuditHead).order_by(AuditHead.chain)))
+
+
+def verify(session: Read, secret: SecretStr) -> list[BrokenChain]:
+    """The first broken entry of each chain that is not whole."""
+    heads = {head.chain: head for head in list_heads(session)}
+    chains = set(session.scalars(select(AuditEntry.chain).distinct())) | heads.keys()
+    return [
+        broken for chain in sorted(chains) if (broken := _verify(session, secret, chain, heads.get(chain)))
+    ]
+
+
+def _verify(session: Read, secret: SecretStr, chain: UUID, head: AuditHead | None) -> BrokenChain | None:
+    sequence, before = 0, ""
+    rows = select(AuditEntry).where(AuditEntry.chain == chain).order_by(AuditEntry.sequence)
+    for row in session.scalars(rows.execution_options(yield_per=500)):
+        if row.sequence != sequence + 1 or row.hash != _hash(secret, before, row):
+            return BrokenChain(chain, sequence + 1)
+        sequence, before = row.sequence, row.hash
+    if head is None or (head.sequence, head.hash) != (sequence, before):
+        return BrokenChain(chain, sequence + 1)
+    return None
+
+
+def _search(chain: UUID, words: str) -> Select[AuditEntry]:
+    found = select(AuditEntry).where(AuditEntry.chain == chain)
+    columns = (
+        AuditEntry.user_name,
+        AuditEntry.action,
+        AuditEntry.path,
+        AuditEntry.address,
+        AuditEntry.details,
+    )
+    for word in words.lower().split():
+        found = found.where(or_(*(func.lower(column).contains(word, autoescape=True) for column in columns)))
+    return found
+
+
+def _chain_of(session: Read, request: Request) -> UUID:
+    known: UUID | None = request.scope.get(TEAM_KEY)
+    slug = request.path_params.get("team")
+    if known is not None or slug is None:
+        return known or NO_TEAM
+    return session.scalar(select(Team.id).where(Team.slug == slug)) or NO_TEAM
+
+
+def _details(request: Request) -> str:
+    """The query and the JSON body, without secrets."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    body: bytes = request.scope.get(BODY_KEY, b"")
+    try:
+        given = json.loads(body) if body else None
+    except ValueError:
+        given = None
+    shown = "" if given is None else json.dumps(_without_secrets(given), ensure_ascii=True)
+    text = f"{query} {shown}".strip()
+    return text if len(text) <= MOST_DETAILS else f"{text[: MOST_DETAILS - 1]}…"
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: "…" if key in SECRET_FIELDS else _without_secrets(item) for key, item in value.items()}
+    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
+
+
+def _hash(secret: SecretStr, before: str, entry: AuditEntry) -> str:
+    fields = [
+        before,
+        str(entry.chain),
+        entry.sequence,
+        entry.time.isoformat(),
+        str(entry.user_id),
+        entry.user_name,
+        entry.via,
+        entry.address,
+        entry.action,
+        entry.path,
+        entry.details,
+        entry.request_id,
+    ]
+    return keyed_hash(secret, "audit", json.dumps(fields))

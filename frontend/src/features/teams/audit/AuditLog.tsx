@@ -1,0 +1,79 @@
+import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { Button, buttonClass } from "@/components/Button";
+import { ErrorNote } from "@/components/ErrorNote";
+import { rowClass, Table } from "@/components/Table";
+import { Td } from "@/components/Td";
+import { TextInput } from "@/components/TextInput";
+import { Th } from "@/components/Th";
+import { Time } from "@/components/Time";
+import { auditQuery } from "@/features/teams/audit/auditQuery";
+import { useDebounced } from "@/lib/hooks/useDebounced";
+
+const TYPING_MS = 300;
+
+/** Who changed what in the team, from where, with a search and a download; for owners. */
+export function AuditLog({ team }: { team: string }) {
+  const [words, setWords] = useState("");
+  const { data, error, hasNextPage, isFetching, fetchNextPage } = useInfiniteQuery({ ...auditQuery(team, useDebounced(words, TYPING_MS)), placeholderData: keepPreviousData });
+  const entries = data?.pages.flatMap(({ items }) => items) ?? [];
+  return (
+    <div className="flex flex-col gap-3">
+      <div className="flex flex-wrap gap-3">
+        <TextInput
+          type="search"
+          aria-label="Search the audit log"
+          placeholder="Name, action, id or address"
+          className="max-w-80"
+          value={words}
+          onChange={(event) => {
+            setWords(event.target.value);
+          }}
+        />
+        <a className={buttonClass()} href={`/api/v1/teams/${encodeURIComponent(team)}/audit/export`} download>
+          Download all
+        </a>
+      </div>
+      {error !== null && <ErrorNote error={error} />}
+      {data !== undefined && entries.length === 0 && <p className="text-soft">{words === "" ? "Nothing was changed yet." : "No entry has these words."}</p>}
+      {entries.length > 0 && (
+        <Table
+          label="Audit log"
+          head={
+            <>
+              <Th>time</Th>
+              <Th>who</Th>
+              <Th>what</Th>
+              <Th className="max-tablet:hidden">from</Th>
+            </>
+          }
+        >
+          {entries.map(({ sequence, time, name, via, address, action, path, details }) => (
+            <tr key={sequence} className={`${rowClass} align-top`}>
+              <Td className="whitespace-nowrap">
+                <Time at={time} />
+              </Td>
+              <Td>
+                {name}
+                <span className="block text-small text-soft">{via === "browser" ? "browser" : `key ${via}`}</span>
+              </Td>
+              <Td>
+                {action.replaceAll("_", " ")}
+                <span className="block text-small break-all text-soft">{path.replace("/api/v1", "")}</span>
+                {details !== "" && <span className="block max-h-24 overflow-auto text-small break-all text-soft">{details}</span>}
+              </Td>
+              <Td className="text-soft max-tablet:hidden">{address}</Td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      {hasNextPage && (
+        <div>
+          <Button disabled={isFetching} onClick={() => void fetchNextPage()}>
+            Show older
+          </Button>
+        </div>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,34 @@
+import { screen } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { expect, it } from "vitest";
+import { AuditLog } from "@/features/teams/audit/AuditLog";
+import { renderRoute } from "@tests/support/renderRoute";
+import { server } from "@tests/support/server";
+
+function entry(sequence: number, name: string) {
+  const path = "/api/v1/teams/lab/members/user_bob";
+  return { sequence, time: "2026-11-20T10:00:00Z", user: "user_x", name, via: "tw_12345678", address: "10.0.0.7", action: "change_role", path, details: '{"role": "viewer"}', request_id: "r", hash: "h" };
+}
+
+it("shows who did what to what from where, continues with older entries, and searches", async () => {
+  const asked: string[] = [];
+  server.use(
+    http.get("*/api/v1/teams/lab/audit", ({ request }) => {
+      const { searchParams } = new URL(request.url);
+      asked.push(searchParams.toString());
+      if (searchParams.get("q") === "nobody") return HttpResponse.json({ items: [], next_cursor: null });
+      return searchParams.has("cursor") ? HttpResponse.json({ items: [entry(1, "Bob")], next_cursor: null }) : HttpResponse.json({ items: [entry(2, "Ana")], next_cursor: "2" });
+    }),
+  );
+  renderRoute(<AuditLog team="lab" />);
+  expect(await screen.findByText("Ana")).toBeDefined();
+  for (const text of ["change role", "/teams/lab/members/user_bob", '{"role": "viewer"}', "10.0.0.7", "key tw_12345678"]) expect(screen.getByText(text)).toBeDefined();
+  expect(screen.getByRole("link", { name: "Download all" }).getAttribute("href")).toBe("/api/v1/teams/lab/audit/export");
+  await userEvent.click(screen.getByRole("button", { name: "Show older" }));
+  expect(await screen.findByText("Bob")).toBeDefined();
+  expect(screen.queryByRole("button", { name: "Show older" })).toBeNull();
+  await userEvent.type(screen.getByRole("searchbox"), "nobody");
+  expect(await screen.findByText("No entry has these words.")).toBeDefined();
+  expect(asked).toContain("q=&cursor=2");
+});

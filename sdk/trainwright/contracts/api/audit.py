@@ -1,0 +1,38 @@
+"""The audit log: who changed what, from where."""
+
+from __future__ import annotations
+
+from pydantic import AwareDatetime
+
+from trainwright.contracts.base import Envelope
+
+
+class AuditEntry(Envelope):
+    """A change that a person made. Entries are never changed or deleted."""
+
+    sequence: int
+    """Within the team, from 1."""
+
+    time: AwareDatetime
+    user: str | None
+    name: str
+    """At that time."""
+
+    via: str
+    """`browser`, or the first characters of the API key."""
+
+    address: str
+    """Network address of the client, as the server saw it."""
+
+    action: str
+    """Name of the operation in the OpenAPI document, such as `submit_run`."""
+
+    path: str
+    """Path of the request, with the ids of what was changed."""
+
+    details: str
+    """The request's JSON without passwords and tokens, shortened."""
+
+    request_id: str
+    hash: str
+    """HMAC-SHA-256 of the entry and the hash before it, keyed by the server's secret. `trainwright-server audit verify` checks it."""

@@ -1,0 +1,172 @@
+"""The audit log records every change by a person, cannot be changed, and shows that it was."""
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import iter_route_contexts
+from sqlalchemy import text
+from sqlalchemy.exc import DatabaseError
+
+from tests.backend.conftest import PASSWORD, Site
+from trainwright_backend.api.dependencies import record_change, write_session
+from trainwright_backend.auth import audit
+from trainwright_backend.core.policy import AgentRoute
+
+NOT_RECORDED = {
+    "POST /api/v1/auth/mailed-link",
+    "PUT /api/v1/blobs/{signed}",
+    "POST /api/v1/teams/{team}/uploads",
+    "POST /api/v1/teams/{team}/uploads/preview",
+    "PATCH /api/v1/teams/{team}/uploads/{upload}",
+    "POST /api/v1/teams/{team}/uploads/{upload}",
+    "DELETE /api/v1/teams/{team}/uploads/{upload}",
+    "POST /api/v1/teams/{team}/datasets/count",
+    "POST /api/v1/teams/{team}/runs/validate",
+    "POST /api/v1/teams/{team}/runs/plan",
+    "POST /api/v1/teams/{team}/runs/what-if",
+    "POST /api/v1/teams/{team}/runs/estimate",
+}
+"""They change nothing that stays, or only files that no dataset uses."""
+
+RECORDED_BY_THEMSELVES = {
+    "POST /api/v1/auth/sign-in",
+    "POST /api/v1/auth/link",
+    "POST /api/v1/me/delete",
+}
+
+
+def entries(site: Site, words: str = "") -> list[dict[str, Any]]:
+    answer = site.admin.get(f"{site.path}/audit", params={"q": words})
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["items"]
+    return found
+
+
+def broken(site: Site) -> list[int]:
+    state = site.app.state
+    with state.database.read() as session:
+        return [item.sequence for item in audit.verify(session, state.settings.secret_key)]
+
+
+def without_protection(site: Site, statement: str) -> None:
+    """Change the table as somebody could who may change the whole database."""
+    drops = ["DROP TRIGGER audit_entry_no_update", "DROP TRIGGER audit_entry_no_delete"]
+    if not site.app.state.database.is_sqlite:
+        drops = ["DROP TRIGGER audit_entry_append_only ON audit_entry"]
+    with site.app.state.database.write() as session:
+        for part in (*drops, statement):
+            session.execute(text(part))
+
+
+@pytest.mark.both_databases
+def test_who_did_what_to_what_from_where(site: Site) -> None:
+    site.member("editor")
+    member = site.admin.get(f"{site.path}/members").json()[1]["id"]
+    assert site.admin.patch(f"{site.path}/members/{member}", json={"role": "viewer"}).status_code == 200
+    assert site.admin.patch(f"{site.path}/members/{member}", json={"role": "king"}).status_code == 422
+    [first] = entries(site, "change_role")
+    assert (first["name"], first["address"], first["path"]) == (
+        "Ada",
+        "testclient",
+        f"{site.path}/members/{member}",
+    )
+    assert json.loads(first["details"]) == {"role": "viewer"} and first["via"].startswith("tw_")
+    assert entries(site, "change_role editor") == []
+    exported = site.admin.get(f"{site.path}/audit/export").text.splitlines()
+    assert [json.loads(line) for line in exported] == entries(site)[::-1]
+    numbers = [item["sequence"] for item in entries(site)]
+    assert numbers == list(range(len(numbers), 0, -1)) and broken(site) == []
+
+
+def test_passwords_and_tokens_are_not_in_the_log(site: Site) -> None:
+    browser = site.anonymous()
+    me = {"email": "ada@acme.example", "password": PASSWORD}
+    assert browser.post("/api/v1/auth/sign-in", json=me).status_code == 200
+    change = {"current_password": PASSWORD, "password": "another long enough password"}
+    assert browser.post("/api/v1/me/password", json=change).status_code == 204
+    found = site.admin.get("/api/v1/audit").json()["items"]
+    actions = [item["action"] for item in found]
+    assert actions[:2] == ["change_password", "sign_in"]
+    assert found[0]["via"] == "browser"
+    shown = json.dumps(found)
+    assert PASSWORD not in shown and "another long" not in shown and "ada@acme.example" in shown
+
+
+def test_lines_of_the_export_cannot_be_forged(site: Site) -> None:
+    forged = 'x"}\n{"sequence": 99}'
+    assert site.admin.post(f"{site.path}/views", json={"name": forged, "view": {}}).status_code in (201, 422)
+    assert site.admin.patch(site.path, json={"name": "Lab \u2028 two"}).status_code in (200, 422)
+    lines = site.admin.get(f"{site.path}/audit/export").text.split("\n")
+    assert [json.loads(line)["sequence"] for line in lines if line] == list(range(1, len(lines)))
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("statement", ["UPDATE audit_entry SET user_name = 'Eve'", "DELETE FROM audit_entry"])
+def test_entries_cannot_be_changed(site: Site, statement: str) -> None:
+    site.admin.patch(site.path, json={"name": "Lab"})
+    with pytest.raises(DatabaseError, match="append-only"), site.app.state.database.write() as session:
+        session.execute(text(statement))
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize(
+    ("statement", "at"),
+    [
+        ("UPDATE audit_entry SET details = '{}' WHERE sequence = 2 AND action = 'rename_team'", 2),
+        ("DELETE FROM audit_entry WHERE sequence = 3 AND action = 'rename_team'", 3),
+        ("DELETE FROM audit_entry WHERE sequence = 4 AND action = 'rename_team'", 4),
+    ],
+)
+def test_a_changed_or_dropped_entry_is_found(site: Site, statement: str, at: int) -> None:
+    for number in range(4):
+        site.admin.patch(site.path, json={"name": f"Lab {number}"})
+    assert broken(site) == []
+    without_protection(site, statement)
+    assert broken(site) == [at]
+
+
+@pytest.mark.both_databases
+def test_parallel_changes_make_one_whole_chain(site: Site) -> None:
+    def rename(number: int) -> int:
+        return site.admin.patch(site.path, json={"name": f"Lab {number}"}).status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        assert set(pool.map(rename, range(12))) == {200}
+    assert [item["sequence"] for item in entries(site)] == list(range(12, 0, -1))
+    assert broken(site) == []
+
+
+def test_a_refused_change_leaves_no_entry(site: Site) -> None:
+    viewer = site.member("viewer")
+    before = entries(site)
+    assert viewer.patch(site.path, json={"name": "Lab"}).status_code == 403
+    assert site.admin.delete(f"{site.path}/members/me").status_code == 409
+    assert entries(site) == before
+
+
+def test_pages_continue_at_the_cursor(site: Site) -> None:
+    for number in range(3):
+        site.admin.patch(site.path, json={"name": f"Lab {number}"})
+    page = site.admin.get(f"{site.path}/audit", params={"limit": 2}).json()
+    rest = site.admin.get(f"{site.path}/audit", params={"cursor": page["next_cursor"]}).json()
+    assert [item["sequence"] for item in page["items"] + rest["items"]] == [3, 2, 1]
+    assert site.admin.get(f"{site.path}/audit", params={"cursor": "x"}).status_code == 422
+
+
+def test_every_route_by_which_a_person_changes_something_is_recorded(site: Site) -> None:
+    unrecorded = {
+        f"{method} {route.path}"
+        for route in iter_route_contexts(site.app.routes)
+        for method in route.methods or ()
+        if method not in ("GET", "HEAD", "OPTIONS") and not isinstance(route.original_route, AgentRoute)
+        if not _takes(route.dependant, write_session) and not _takes(route.dependant, record_change)
+    }
+    assert unrecorded == NOT_RECORDED | RECORDED_BY_THEMSELVES
+
+
+def _takes(dependant: Dependant, call: Callable[..., Any]) -> bool:
+    return dependant.call is call or any(_takes(inner, call) for inner in dependant.dependencies)

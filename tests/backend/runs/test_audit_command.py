@@ -1,0 +1,40 @@
+"""The audit log by command: of owners, and of the operator."""
+
+import json
+from pathlib import Path
+
+from sqlalchemy import text
+from typer.testing import CliRunner
+
+from tests.backend.conftest import SECRET
+from tests.backend.runs.conftest import Served
+from tests.backend.scripted_agent import Scene
+from trainwright_backend import cli
+
+
+def test_owners_list_search_and_export_the_log(scene: Scene, served: Served, tmp_path: Path) -> None:
+    key = scene.site.admin.headers["Authorization"].removeprefix("Bearer ")
+    run_id = scene.submit()
+    assert run_id not in served.command(key, "audit list --search cancel").output
+    scene.cancel(run_id)
+    assert "cancel_run" in served.command(key, "audit list").output
+    listed = served.command(key, f"audit list --search {run_id} --json").output
+    [entry] = json.loads(listed)["items"]
+    assert entry["path"].endswith(f"{run_id}/cancel") and entry["action"] == "cancel_run"
+    file = tmp_path / "log.jsonl"
+    assert served.command(key, f"audit export {file}").exit_code == 0
+    assert json.loads(file.read_text().splitlines()[-1])["sequence"] == entry["sequence"]
+
+
+def test_the_operator_verifies_the_chains(scene: Scene) -> None:
+    scene.submit()
+    environment = {
+        "TRAINWRIGHT_SECRET_KEY": SECRET.get_secret_value(),
+        "TRAINWRIGHT_DATABASE_URL": scene.database.url,
+    }
+    whole = CliRunner().invoke(cli.app, ["audit", "verify"], env=environment)
+    assert whole.exit_code == 0 and "the audit log is whole" in whole.output
+    with scene.database.write() as session:
+        session.execute(text("UPDATE audit_head SET sequence = sequence + 1"))
+    broken = CliRunner().invoke(cli.app, ["audit", "verify"], env=environment)
+    assert broken.exit_code == 1 and "is broken at entry" in broken.output
