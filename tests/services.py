@@ -1,9 +1,10 @@
-"""Real servers for tests: a broker and PostgreSQL, both installed from wheels.
+"""Real servers for tests: a broker, PostgreSQL and an S3-compatible store, all installed from wheels.
 
 Each pytest process (each worker of pytest-xdist) that needs a server starts its own, on a unix socket in a private folder.
 The servers end with the pytest process, even if it is killed.
 """
 
+import logging
 import os
 import pwd
 import shutil
@@ -53,6 +54,19 @@ def fresh_postgres_database(postgres_url: str) -> Iterator[str]:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
         yield postgres_url.replace("/postgres?", f"/{name}?")
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """Address of this test process's S3-compatible store, a thread of it. It keeps buckets in memory."""
+    from moto.server import ThreadedMotoServer  # it takes a second to import
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from trainwright_backend.core.http_protocol import raise_file_limit
 from trainwright_backend.core.settings import ENVIRONMENT_PREFIX, Settings
 from trainwright_backend.local.data_folder import FolderInUseError, PlatformError, folder_settings
 from trainwright_backend.local.up import run_until_interrupted
+from trainwright_backend.maintenance.move_objects import NoBucketError, Place, move_objects
 from trainwright_backend.migrations.run import is_migrated
 from trainwright_backend.migrations.run import migrate as migrate_database
 from trainwright_backend.nodes.service import create_join_token, online_name_warning
@@ -53,10 +54,14 @@ UpFolder = Annotated[
 ]
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+objects_app = typer.Typer(
+    no_args_is_help=True, help="The objects: uploaded files, shards, checkpoints, exports."
+)
 link_app = typer.Typer(no_args_is_help=True, help="Print one-time links.")
 app.add_typer(link_app, name="link")
 audit_app = typer.Typer(no_args_is_help=True, help="Check the audit log.")
 app.add_typer(audit_app, name="audit")
+app.add_typer(objects_app, name="objects")
 
 
 @app.callback()
@@ -159,6 +164,32 @@ def join_token(
     typer.echo(created.token)
 
 
+@objects_app.command("move")
+def move(
+    to: Annotated[Place, typer.Argument(help="Where they are wanted. The other place is their source.")],
+    data: UpFolder = None,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Delete them at the old place, once all have been copied.")
+    ] = False,
+) -> None:
+    """Copy all objects from the local folder to the bucket of TRAINWRIGHT_OBJECT_STORE_URL, or back, and verify each.
+
+    Objects that were copied before are skipped, so the command can be repeated after an interruption, and once more after
+    the servers have been stopped."""
+    try:
+        moved = move_objects(_settings_of(data, bucket=True), to, remove=remove, tell=_show_count)
+    except NoBucketError as error:
+        _refuse(str(error))
+    except AppError as error:
+        _refuse(error.detail)
+    done = moved.transfer
+    typer.echo(f"{done.copied} objects copied ({done.copied_bytes:,} bytes), {done.present} were there.")
+    if moved.unfinished_uploads:
+        typer.echo(
+            f"{moved.unfinished_uploads} unfinished uploads were not: their users send the files again."
+        )
+
+
 @app.command("check-settings")
 def check_settings(data: UpFolder = None) -> None:
     """Show the configuration, and what is wrong with it."""
@@ -166,7 +197,7 @@ def check_settings(data: UpFolder = None) -> None:
     none = "none: {}" if _in_environment(data) else "up's own, while it runs"
     shown = {
         "database": settings.resolved_database_url.split("://")[0],
-        "objects": settings.resolved_object_store_dir,
+        "objects": settings.object_store_url or settings.resolved_object_store_dir,
         "public address": settings.public_url,
         "hosts": ", ".join(sorted(settings.all_hosts)),
         "hints broker": "set" if settings.hints_url else none.format("agents learn of runs from heartbeats"),
@@ -233,13 +264,24 @@ def _opened(settings: Settings) -> Iterator[Database]:
         database.dispose()
 
 
-def _settings_of(data: Path | None) -> Settings:
-    """The settings of the platform in folder ``data``; else those of the environment; else of `up`'s own folder."""
+def _show_count(done: int) -> None:
+    if done % 100 == 0:
+        typer.echo(f"{done} objects", err=True)
+
+
+def _settings_of(data: Path | None, *, bucket: bool = False) -> Settings:
+    """The settings of the platform in folder ``data``; else those of the environment; else of `up`'s own folder.
+
+    With ``bucket``, a folder's settings have the environment's bucket too, which `up` does not use.
+    """
     if _in_environment(data):
         return _settings()
     folder = data or Path(os.environ.get(f"{ENVIRONMENT_PREFIX}DATA_DIR", UP_FOLDER))
     try:
-        return Settings(**folder_settings(folder))
+        settings = folder_settings(folder)
+        if bucket:
+            settings.pop("object_store_url")
+        return Settings(**settings)
     except PlatformError as error:
         _refuse(
             f"{error}. Name the folder that you gave to `trainwright-server up` with --data. A server that was started "

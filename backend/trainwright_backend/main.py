@@ -21,7 +21,7 @@ from trainwright_backend.core.log import configure_logging
 from trainwright_backend.core.message_queue import Enqueuer
 from trainwright_backend.core.middleware import RequestMiddleware
 from trainwright_backend.core.notifications import listen_for_notifications
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.open_store import open_store
 from trainwright_backend.core.policy import Public, policies_of, require_policy_on_every_route
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
@@ -124,7 +124,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.topics = Topics()
     app.state.limits = concurrency_limits()
     app.state.enqueuer = Enqueuer(settings)
-    app.state.store = LocalStore(settings.resolved_object_store_dir, settings.secret_key)
+    app.state.store = open_store(settings)
     app.state.store.sweep_incoming()
     app.state.database = open_database(settings, {"enqueuer": app.state.enqueuer, "topics": app.state.topics})
     app.state.receiver = Receiver(app.state.database, app.state.store)

@@ -12,7 +12,7 @@ import threading
 from trainwright_backend.core.db import open_database
 from trainwright_backend.core.log import configure_logging
 from trainwright_backend.core.message_queue import TASKS_KEY_PREFIX, TASKS_QUEUE, Enqueuer, celery_app
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.open_store import open_store
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
 from trainwright_backend.datasets.jobs.runner import JobRunner
@@ -28,7 +28,7 @@ def run_worker(settings: Settings) -> None:
     if settings.tasks_url is None:
         raise ValueError("TRAINWRIGHT_TASKS_URL is not set: a worker needs a broker that sends its tasks")
     configure_logging(settings.log_level, as_json=settings.log_json)
-    store = LocalStore(settings.resolved_object_store_dir, settings.secret_key)
+    store = open_store(settings)
     enqueuer = Enqueuer(settings)
     database = open_database(settings, {"enqueuer": enqueuer, "topics": Topics()})
     app = celery_app(settings.tasks_url, TASKS_KEY_PREFIX)

@@ -90,3 +90,31 @@ def test_waiting_times_grow_to_a_limit_until_reset() -> None:
         assert low <= backoff.next_seconds() <= high
     backoff.reset()
     assert backoff.next_seconds() <= 1.0
+
+
+def test_a_download_follows_the_redirect_to_a_bucket_and_sends_no_token() -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append((self.path, self.headers["Authorization"]))
+            is_link = self.path.startswith("/api/")
+            content = b"" if is_link else b"the object"
+            self.send_response(307 if is_link else 200)
+            if is_link:
+                self.send_header("Location", f"http://127.0.0.1:{server.server_port}/bucket/key?signature=x")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    received: list[bytes] = []
+    Client(f"http://127.0.0.1:{server.server_port}", "secret").get("/api/v1/blobs/link", received.append)
+    server.shutdown()
+    server.server_close()
+    assert b"".join(received) == b"the object"
+    assert asked == [("/api/v1/blobs/link", None), ("/bucket/key?signature=x", None)]

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from fastapi import FastAPI
@@ -36,6 +37,7 @@ from trainwright_backend.core.settings import Settings
 from trainwright_backend.datasets.job_queue import JobKind
 from trainwright_backend.datasets.tables import DatasetVersion, ParsedFile, Preparation
 from trainwright_backend.main import create_app
+from trainwright_backend.maintenance.move_objects import Place, move_objects
 from trainwright_backend.migrations.run import migrate
 from trainwright_backend.teams import one_time_links
 
@@ -151,9 +153,53 @@ def database_url(
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+both_stores = pytest.mark.parametrize("object_store", ["local", "s3"], indirect=True)
+"""Runs a test with its objects in a local folder and in a bucket."""
+
+
+also_in_bucket = pytest.mark.parametrize(
+    "object_store", ["local", pytest.param("s3", marks=pytest.mark.slow(target="databases"))], indirect=True
+)
+"""Leaves the bucket to ``make databases``."""
+
+
+only_in_bucket = pytest.mark.parametrize(
+    "object_store", [pytest.param("s3", marks=pytest.mark.slow(target="databases"))], indirect=True
+)
+
+
+def download(client: httpx.Client, link: str) -> httpx.Response:
+    """GET of a signed link, and of the bucket that it may redirect to."""
+    answer = client.get(link, follow_redirects=False)
+    return httpx.get(answer.headers["Location"]) if answer.is_redirect else answer
+
+
 @pytest.fixture
-def settings(database_url: str, tmp_path: Path) -> Settings:
-    return _settings(database_url, tmp_path)
+def object_store(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The settings of the test's object store: none for a local folder, or those of a new bucket."""
+    if getattr(request, "param", "local") == "local":
+        return {}
+    return new_bucket(request.getfixturevalue("s3_endpoint"))
+
+
+def new_bucket(endpoint: str) -> dict[str, Any]:
+    """The settings of a new bucket."""
+    bucket = f"test-{uuid.uuid4().hex}"
+    httpx.put(f"{endpoint}/{bucket}", content=b"").raise_for_status()
+    return {
+        "object_store_url": f"s3://{bucket}/some/folder",
+        "s3_endpoint": endpoint,
+        "s3_access_key": "test-access-key",
+        "s3_secret_key": "test-secret-key",
+    }
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path, object_store: dict[str, Any]) -> Settings:
+    made = _settings(database_url, tmp_path, **object_store)
+    if made.object_store_url is not None:
+        move_objects(made, Place.S3, remove=True, tell=lambda done: None)
+    return made
 
 
 @pytest.fixture(scope="session")
@@ -322,8 +368,9 @@ def _line(number: int) -> bytes:
     return b'{"text": "letter %d: %s"}\n' % (number, b"the quick brown fox jumps over the lazy dog " * 4)
 
 
-def _settings(database_url: str, folder: Path) -> Settings:
+def _settings(database_url: str, folder: Path, **object_store: Any) -> Settings:
     return Settings(
+        **object_store,
         secret_key=SECRET,
         data_dir=folder,
         database_url=database_url,

@@ -1,7 +1,7 @@
 """The agent protocol over HTTP, with the API's refusals as exception types.
 
 It uses the standard library, because a supervisor lives as long as its run and should need little memory. It follows
-no redirects and does not retry: every message is idempotent by design (claim ids, offsets, digests), and the loops
+no redirects but those of downloads, which an object store may hand out itself, and does not retry: every message is idempotent by design (claim ids, offsets, digests), and the loops
 that send them decide when to try again, with `Backoff` for the waiting time.
 
 A 404 means that the run was deleted, and makes the agent delete its folder, only if the body is the API's own error.
@@ -15,6 +15,7 @@ import json
 import os
 import random
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
@@ -50,6 +51,7 @@ TIMEOUT_SECONDS = 10.0
 _TRANSFER_TIMEOUT_SECONDS = 60.0
 _ANSWER_LIMIT_BYTES = 64 * 2**20
 _BLOCK_BYTES = 2**20
+_REDIRECTS = (302, 303, 307, 308)
 AWAITING_NODES = "awaiting_nodes"
 """Code of a refusal: files of a checkpoint are missing, which other nodes may still send."""
 
@@ -182,20 +184,19 @@ class Client:
             connection.close()
 
     def get(self, url: str, write: Callable[[bytes], object]) -> None:
-        """Download a signed link block by block."""
-        connection, target = _connect(urljoin(f"{self._base}/", url), _TRANSFER_TIMEOUT_SECONDS)
-        try:
+        """Download a signed link block by block, or what it redirects to. The node token is not sent."""
+        with ExitStack() as opened:
             try:
-                connection.request("GET", target)
-                response = connection.getresponse()
+                address = urljoin(f"{self._base}/", url)
+                response = _open(address, opened)
+                if response.status in _REDIRECTS:
+                    response = _open(urljoin(address, response.getheader("Location", "")), opened)
                 if response.status != 200:
                     _raise_for_status(response.status, response.read(_ANSWER_LIMIT_BYTES))
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, http.client.HTTPException, ValueError) as error:
                 raise UnreachableError(f"GET of a file: {error!r}") from error
             while block := _read_block(response):
                 write(block)
-        finally:
-            connection.close()
 
     def _post(
         self, path: str, body: Envelope, answer: type[Answer], timeout_seconds: float = TIMEOUT_SECONDS
@@ -260,6 +261,14 @@ def _connect(url: str, timeout_seconds: float) -> tuple[http.client.HTTPConnecti
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=timeout_seconds)
     return connection, f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+
+
+def _open(address: str, opened: ExitStack) -> http.client.HTTPResponse:
+    """Start a download; ``opened`` closes its connection."""
+    connection, target = _connect(address, _TRANSFER_TIMEOUT_SECONDS)
+    opened.callback(connection.close)
+    connection.request("GET", target)
+    return connection.getresponse()
 
 
 def _read_block(response: http.client.HTTPResponse) -> bytes:

@@ -1,7 +1,7 @@
 """Objects of the store, by signed links."""
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, RedirectResponse
 
 from trainwright_backend.api.body_limits import UNLIMITED
 from trainwright_backend.api.dependencies import Store
@@ -15,6 +15,10 @@ router = APIRouter(
 )
 
 
+DIRECT_LINK_SECONDS = 3_600.0
+"""How long a redirected client can repeat its request, for example for ranges."""
+
+
 class BlobResponse(FileResponse):
     """A file in large blocks, with range requests."""
 
@@ -22,13 +26,15 @@ class BlobResponse(FileResponse):
 
 
 @router.get("/{signed}", response_class=BlobResponse)
-def get_blob(signed: str, store: Store) -> BlobResponse:
-    """Download an object by a signed link. Range requests are supported."""
+def get_blob(signed: str, store: Store) -> Response:
+    """Download an object by a signed link, with range requests. A store of its own (S3) answers itself, after a redirect."""
     right = store.verify(signed, "GET")
     if store.stat(right.k) is None:
         raise NotFound("The object of this link does not exist any more.")
+    if (address := store.direct_link(right.k, DIRECT_LINK_SECONDS)) is not None:
+        return RedirectResponse(address)
     name = right.k.rpartition("/")[2]
-    return BlobResponse(store.path_of(right.k), media_type="application/octet-stream", filename=name)
+    return BlobResponse(store.local_file(right.k), media_type="application/octet-stream", filename=name)
 
 
 @router.put("/{signed}", status_code=204, max_body_size=UNLIMITED)

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from trainwright_backend.auth import audit
 from trainwright_backend.core.db import Database, Read, Write
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
 from trainwright_backend.uploads.receiver import Receiver
@@ -27,9 +27,9 @@ async def get_database(request: Request) -> Database:
     return database
 
 
-async def get_store(request: Request) -> LocalStore:
+async def get_store(request: Request) -> ObjectStore:
     store = request.app.state.store
-    assert isinstance(store, LocalStore)
+    assert isinstance(store, ObjectStore)
     return store
 
 
@@ -77,7 +77,7 @@ CurrentDatabase = Annotated[Database, Depends(get_database)]
 """For routes that open several short transactions, or stream."""
 
 RequestedAddress = Annotated[str, Depends(get_requested_address)]
-Store = Annotated[LocalStore, Depends(get_store)]
+Store = Annotated[ObjectStore, Depends(get_store)]
 Uploads = Annotated[Receiver, Depends(get_receiver)]
 CurrentTopics = Annotated[Topics, Depends(get_topics)]
 

@@ -20,7 +20,7 @@ from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.checkpoints.total_storage import check_upload
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.ids import parse_id, public_id
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.core.policy import GuardedRoute, public
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.datasets import previews
@@ -160,7 +160,7 @@ def _create(database: Database, access: Access, name: str, announced: int) -> tu
         return row.id, UploadProgress(row.offset, row.expires)
 
 
-def _drop(database: Database, store: LocalStore, team_id: UUID, upload_id: UUID) -> None:
+def _drop(database: Database, store: ObjectStore, team_id: UUID, upload_id: UUID) -> None:
     with database.write() as session:
         service.delete_upload(session, team_id, upload_id)
     store.drop_partial(upload_id)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def archive_bytes(folder: str, members: Sequence[Member], at: datetime) -> int:
     return sum(len(_header(folder, member, at)) + _padded(member.bytes) for member in members) + _END
 
 
-def archive(store: LocalStore, folder: str, members: Sequence[Member], at: datetime) -> Iterator[bytes]:
+def archive(store: ObjectStore, folder: str, members: Sequence[Member], at: datetime) -> Iterator[bytes]:
     """The archive, a buffer at a time; its files are in ``folder``."""
     for member in members:
         yield _header(folder, member, at)

@@ -19,7 +19,7 @@ from trainwright_backend.checkpoints.service import get_checkpoint
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.deletion_queue import LINK_SECONDS
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.runs.service import get_run
 from trainwright_backend.runs.tables import Run
 
@@ -70,7 +70,7 @@ def mark(database: Database, checkpoint_id: UUID) -> None:
         )
 
 
-def list_files(store: LocalStore, checkpoint: Checkpoint) -> list[CheckpointFile]:
+def list_files(store: ObjectStore, checkpoint: Checkpoint) -> list[CheckpointFile]:
     """Its files with links that are valid for an hour."""
     return [
         CheckpointFile(**file, url=store.sign("GET", f"{checkpoint.prefix}/{file['name']}", LINK_SECONDS))
@@ -79,7 +79,7 @@ def list_files(store: LocalStore, checkpoint: Checkpoint) -> list[CheckpointFile
 
 
 def open_archive(
-    database: Database, store: LocalStore, team_id: UUID, run_id: str, checkpoint_id: str
+    database: Database, store: ObjectStore, team_id: UUID, run_id: str, checkpoint_id: str
 ) -> Archive:
     """A checkpoint of the team's run as one tar, marked for as long as it is sent.
 

@@ -10,13 +10,13 @@ from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest,
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Conflict
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.runs.tables import Attempt, Run
 
 LARGEST_MANIFEST_BYTES = 64 * 1024 * 1024
 
 
-def verify_upload(store: LocalStore, checkpoint: Checkpoint, manifest_digest: str) -> CheckpointManifest:
+def verify_upload(store: ObjectStore, checkpoint: Checkpoint, manifest_digest: str) -> CheckpointManifest:
     """Compare the announced files with the store and the manifest. Call this outside transactions.
 
     Returns:

@@ -36,7 +36,7 @@ from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.deletion_queue import LINK_SECONDS, queue_deletion
 from trainwright_backend.core.errors import Conflict, Invalid, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore, segments_of
 from trainwright_backend.runs.attempt_files import stored_bytes
 from trainwright_backend.runs.service import locked_run, run_folder
 from trainwright_backend.runs.tables import Run
@@ -51,7 +51,7 @@ class CheckpointQuery:
     order: CheckpointOrder = CheckpointOrder.NEWEST
 
 
-def announce(session: Write, store: LocalStore, run: Run, request: UploadRequest) -> Checkpoint:
+def announce(session: Write, store: ObjectStore, run: Run, request: UploadRequest) -> Checkpoint:
     """Record which files a checkpoint of the run's newest attempt will have.
 
     Raises:
@@ -59,7 +59,7 @@ def announce(session: Write, store: LocalStore, run: Run, request: UploadRequest
         Conflict: ``already_committed``, with other files.
     """
     files = [file.model_dump(mode="json") for file in sorted(request.files, key=lambda file: file.name)]
-    _check_names(store, request.files)
+    _check_names(request.files)
     found = _find(session, run, request.kind, request.step)
     if found is not None and found.files == files:
         return found
@@ -89,7 +89,7 @@ def announce(session: Write, store: LocalStore, run: Run, request: UploadRequest
     return checkpoint
 
 
-def missing_links(store: LocalStore, prefix: str, files: Sequence[FileEntry]) -> list[UploadLink]:
+def missing_links(store: ObjectStore, prefix: str, files: Sequence[FileEntry]) -> list[UploadLink]:
     """Upload links for those of ``files`` that the store lacks. It queries the store: call it outside
     transactions."""
     links = []
@@ -101,7 +101,7 @@ def missing_links(store: LocalStore, prefix: str, files: Sequence[FileEntry]) ->
     return links
 
 
-def count_missing(store: LocalStore, checkpoint: Checkpoint) -> int:
+def count_missing(store: ObjectStore, checkpoint: Checkpoint) -> int:
     """How many of the announced files the store lacks. It queries the store: call it outside transactions."""
     return sum(
         store.stat(f"{checkpoint.prefix}/{file['name']}") != file["bytes"] for file in checkpoint.files
@@ -370,11 +370,11 @@ def _prefix(run: Run, kind: CheckpointKind, step: int, checkpoint_id: UUID) -> s
     return f"{run_folder(run)}/f{run.fence}/{checkpoint_id}/{folder}"
 
 
-def _check_names(store: LocalStore, files: Sequence[FileEntry]) -> None:
+def _check_names(files: Sequence[FileEntry]) -> None:
     seen: set[str] = set()
     for file in files:
         try:
-            store.path_of(f"checkpoint/{file.name}")
+            segments_of(f"checkpoint/{file.name}")
         except ValueError:
             raise Invalid.at("files", "This is not a valid file name.", file.name[:120]) from None
         if file.name in seen or "/" in file.name:

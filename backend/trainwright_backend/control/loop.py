@@ -23,7 +23,7 @@ from trainwright_backend.control.queued_deletions import delete_queued_bytes
 from trainwright_backend.control.steps import run_step
 from trainwright_backend.control.worker_watch import WorkerWatch
 from trainwright_backend.core.db import Database, Write
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.datasets.job_queue import resend_stale
 from trainwright_backend.nodes.placement import (
@@ -59,7 +59,7 @@ class ControlLoop:
         self,
         database: Database,
         settings: Settings,
-        store: LocalStore,
+        store: ObjectStore,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database

@@ -9,12 +9,12 @@ from sqlalchemy import delete, select
 from trainwright_backend.control.steps import run_step
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.deletion_queue import QueuedDeletion
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 
 REPEAT_SECONDS = 300.0
 
 
-def delete_queued_bytes(database: Database, store: LocalStore) -> None:
+def delete_queued_bytes(database: Database, store: ObjectStore) -> None:
     """Delete the folders that are due, repeatedly until no signed link to them is valid any more."""
     with database.read() as session:
         due = session.scalars(select(QueuedDeletion).where(QueuedDeletion.delete_at <= now())).all()
@@ -23,7 +23,7 @@ def delete_queued_bytes(database: Database, store: LocalStore) -> None:
         run_step(partial(_delete_folder, database, store, prefix, final_delete_at), folder=prefix)
 
 
-def _delete_folder(database: Database, store: LocalStore, prefix: str, final_delete_at: datetime) -> None:
+def _delete_folder(database: Database, store: ObjectStore, prefix: str, final_delete_at: datetime) -> None:
     with suppress(FileNotFoundError):
         store.delete_prefix(prefix)
     with database.write() as session:

@@ -6,10 +6,10 @@ from fastapi.concurrency import run_in_threadpool
 
 from trainwright.contracts.base import Problem
 from trainwright_backend.core.errors import Invalid
-from trainwright_backend.core.object_store import BUFFER_BYTES, LocalStore
+from trainwright_backend.core.object_store import BUFFER_BYTES, ObjectStore, StoredObject
 
 
-async def receive_object(store: LocalStore, signed: str, stream: AsyncIterator[bytes]) -> None:
+async def receive_object(store: ObjectStore, signed: str, stream: AsyncIterator[bytes]) -> None:
     """Store the bytes of ``stream`` as the object that an upload link names.
 
     Raises:
@@ -17,8 +17,9 @@ async def receive_object(store: LocalStore, signed: str, stream: AsyncIterator[b
         Invalid: the bytes do not have the announced size and digest; nothing is stored.
     """
     grant = store.verify(signed, "PUT")
-    assert grant.b is not None
-    with store.open_write(grant.k) as writer:
+    assert grant.b is not None and grant.d is not None
+    expected = StoredObject(grant.b, grant.d)
+    with store.open_write(grant.k, expected) as writer:
         async for data in in_blocks(stream):
             if writer.bytes + len(data) > grant.b:
                 raise _mismatch("bytes", f"More than the announced {grant.b} bytes arrived.")

@@ -4,6 +4,7 @@ The secret key has no default: a platform with a known key would issue links tha
 a single machine.
 """
 
+import re
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from trainwright.contracts.agent_protocol import Timers
 
 MIN_SECRET_LENGTH = 32
 ENVIRONMENT_PREFIX = "TRAINWRIGHT_"
+_BUCKET_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_][A-Za-z0-9._-]*)*/?")
 
 
 class Settings(BaseSettings):
@@ -39,6 +41,27 @@ class Settings(BaseSettings):
 
     object_store_dir: Path | None = None
     """Folder of the object store; `objects` in `data_dir` when empty."""
+
+    object_store_url: str | None = None
+    """Bucket of an S3-compatible object store, `s3://bucket` or `s3://bucket/folder`; a local folder when empty."""
+
+    s3_endpoint: str | None = None
+    """Address of the S3-compatible store; Amazon's when empty."""
+
+    s3_public_endpoint: str | None = None
+    """Its address for users and nodes, who download from it; `s3_endpoint` when empty."""
+
+    s3_region: str = "us-east-1"
+    """Region of the bucket."""
+
+    s3_access_key: SecretStr | None = None
+    """Access key of the store; when empty, the credentials that Amazon's tools would find."""
+
+    s3_secret_key: SecretStr | None = None
+    """Secret of the access key."""
+
+    object_cache_gib: int = Field(default=20, ge=1)
+    """GiB on this machine's disk, in `data_dir`, for copies of objects in a bucket that a server or worker reads."""
 
     public_url: str = "http://127.0.0.1:8000"
     """Address at which users reach the platform; links start with it."""
@@ -95,6 +118,13 @@ class Settings(BaseSettings):
                 "write smtp://host:587 or smtps://host:465, with user:password@ before the host if needed"
             )
         return given
+
+    @field_validator("object_store_url")
+    @classmethod
+    def _names_a_bucket(cls, given: str | None) -> str | None:
+        if given and not _BUCKET_URL.fullmatch(given):
+            raise ValueError(f"{given!r} is not a bucket: write s3://bucket or s3://bucket/folder")
+        return given or None
 
     @property
     def resolved_mail_from(self) -> str:

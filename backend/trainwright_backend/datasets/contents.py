@@ -16,7 +16,7 @@ from trainwright.contracts.curation import CurationSpec
 from trainwright.contracts.file_types import HEAD_BYTES, FileTypeError, check_first_bytes
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import Invalid
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.mixtures import find_mixed_versions, lock_datasets
 from trainwright_backend.datasets.tables import DatasetVersion
 from trainwright_backend.uploads.service import UploadedFile, complete_uploads
@@ -55,7 +55,7 @@ class VersionContents:
 
 
 def first_contents(
-    session: Write, store: LocalStore, team_id: UUID, uploads: Sequence[str], curation: CurationSpec
+    session: Write, store: ObjectStore, team_id: UUID, uploads: Sequence[str], curation: CurationSpec
 ) -> VersionContents:
     """The contents of a dataset's first version.
 
@@ -69,7 +69,7 @@ def first_contents(
 
 
 def next_contents(
-    session: Write, store: LocalStore, team_id: UUID, base: DatasetVersion, new: NewVersion
+    session: Write, store: ObjectStore, team_id: UUID, base: DatasetVersion, new: NewVersion
 ) -> VersionContents:
     """The contents of a later version. ``base`` provides what ``new`` leaves out.
 
@@ -101,7 +101,7 @@ def files_of(version: DatasetVersion) -> list[FileRef]:
 
 def _contents(
     session: Write,
-    store: LocalStore,
+    store: ObjectStore,
     team_id: UUID,
     kept_files: list[FileRef],
     uploads: Sequence[str],
@@ -126,7 +126,7 @@ def _contents(
     return VersionContents(curation.model_copy(update={"mix": named}), files, list(uploads), sources)
 
 
-def _check_types(files: Sequence[UploadedFile], store: LocalStore) -> None:
+def _check_types(files: Sequence[UploadedFile], store: ObjectStore) -> None:
     """Refuse files whose first bytes no reader accepts. Errors further on are found only when the file is read.
 
     Raises:
@@ -135,8 +135,8 @@ def _check_types(files: Sequence[UploadedFile], store: LocalStore) -> None:
     problems = []
     for file in files:
         try:
-            with store.path_of(file.object_key).open("rb") as content:
-                check_first_bytes(file.name, content.read(HEAD_BYTES))
+            head = b"".join(store.open_read(file.object_key, 0, HEAD_BYTES))
+            check_first_bytes(file.name, head)
         except FileTypeError as error:
             problems.append(Problem(field="uploads", message=str(error), value=file.name))
     if problems:

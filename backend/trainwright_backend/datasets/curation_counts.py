@@ -10,7 +10,7 @@ from trainwright.prepare.curate import CurationSource, SourceShare, curate
 from trainwright_backend.core.db import Database, Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.core.ids import public_id
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.chunks import (
     ChunkRef,
     list_chunks_by_source,
@@ -48,7 +48,7 @@ class CountInput:
 
 
 def count_curation(
-    database: Database, store: LocalStore, team_id: UUID, request: CountRequest
+    database: Database, store: ObjectStore, team_id: UUID, request: CountRequest
 ) -> CurationCounts:
     """Count what a curation would keep of a version's files, or of a mixture.
 
@@ -140,7 +140,7 @@ def _parsed_files(session: Write, version: DatasetVersion, curation: CurationSpe
 
 
 def count_sources(
-    store: LocalStore,
+    store: ObjectStore,
     sources: Sequence[Source],
     curation: CurationSpec,
     rejected: int,
@@ -165,10 +165,10 @@ def count_sources(
     )
 
 
-def _survey_source(store: LocalStore, source: Source) -> CurationSource:
+def _survey_source(store: ObjectStore, source: Source) -> CurationSource:
     keys = [chunk.mask_key for chunk in source.chunks if chunk.mask_key is not None]
     return CurationSource(
-        chunks=[store.path_of(chunk.object_key) for chunk in source.chunks],
+        chunks=LazySequence([chunk.object_key for chunk in source.chunks], store.local_file),
         weight=source.weight,
         documents=[chunk.documents for chunk in source.chunks],
         masks=None if source.weight is None else LazySequence(keys, store.read),

@@ -13,7 +13,7 @@ from trainwright.prepare.chunks import read_chunk
 from trainwright.prepare.curate import MaskValue
 from trainwright_backend.core.db import Database, Read
 from trainwright_backend.core.errors import Conflict, Invalid
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.chunks import list_chunks_by_source, mask_key
 from trainwright_backend.datasets.service import get_version
 from trainwright_backend.datasets.tables import RejectedLine, VersionChunk
@@ -37,7 +37,7 @@ class ChunkPage:
 
 def list_documents(
     database: Database,
-    store: LocalStore,
+    store: ObjectStore,
     team_id: UUID,
     dataset: str,
     number: int,
@@ -109,9 +109,9 @@ def _find_chunks(
     ], sum(chunk.documents for chunk in chunks)
 
 
-def _samples(store: LocalStore, chunk: ChunkPage, count: int) -> list[DocumentSample]:
+def _samples(store: ObjectStore, chunk: ChunkPage, count: int) -> list[DocumentSample]:
     mask = store.read(chunk.mask_key)
-    documents = islice(read_chunk(store.path_of(chunk.object_key)), chunk.skip, chunk.skip + count)
+    documents = islice(read_chunk(store.local_file(chunk.object_key)), chunk.skip, chunk.skip + count)
     return [
         DocumentSample(
             number=chunk.first + position,

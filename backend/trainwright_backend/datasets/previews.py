@@ -20,7 +20,7 @@ from trainwright.contracts.api.uploads import Preview, PreviewFile, PreviewReque
 from trainwright.contracts.curation import CurationSpec, ReadSpec
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.errors import Busy
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.sample_rows import (
     OUT_OF_MEMORY,
     FileSample,
@@ -51,7 +51,7 @@ PENDING_PREVIEWS = BoundedSemaphore(8)
 WAIT_SECONDS = 10.0
 
 
-def preview(database: Database, store: LocalStore, team_id: UUID, request: PreviewRequest) -> Preview:
+def preview(database: Database, store: ObjectStore, team_id: UUID, request: PreviewRequest) -> Preview:
     """Sample the files of complete uploads.
 
     Raises:
@@ -69,9 +69,9 @@ def preview(database: Database, store: LocalStore, team_id: UUID, request: Previ
     return Preview(files=files, curation=_with_field(request.curation, samples))
 
 
-def sample_files(files: Sequence[UploadedFile], store: LocalStore, read: ReadSpec) -> list[FileSample]:
+def sample_files(files: Sequence[UploadedFile], store: ObjectStore, read: ReadSpec) -> list[FileSample]:
     """Sample files in a child process. After a file that kills it, another child continues with the next one."""
-    paths = [FileToSample(name=file.name, path=str(store.path_of(file.object_key))) for file in files]
+    paths = [FileToSample(name=file.name, path=str(store.local_file(file.object_key))) for file in files]
     deadline = time.monotonic() + PREVIEW_SECONDS
     samples: list[FileSample] = []
     while len(samples) < len(paths):

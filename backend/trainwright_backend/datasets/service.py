@@ -18,7 +18,7 @@ from trainwright.contracts.data_spec import DataSpec
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.contents import (
     VersionContents,
     first_contents,
@@ -45,7 +45,7 @@ class Creator:
 
 
 def create_dataset(
-    session: Write, store: LocalStore, team_id: UUID, by: Creator, new: NewDataset
+    session: Write, store: ObjectStore, team_id: UUID, by: Creator, new: NewDataset
 ) -> DatasetOut:
     """Create a dataset with its first version, and start to read and prepare it.
 
@@ -68,7 +68,7 @@ def create_dataset(
 
 
 def add_version(
-    session: Write, store: LocalStore, team_id: UUID, dataset: str, new: NewVersion
+    session: Write, store: ObjectStore, team_id: UUID, dataset: str, new: NewVersion
 ) -> DatasetOut:
     """Create the next version of a dataset, with other files, another curation, or both.
 

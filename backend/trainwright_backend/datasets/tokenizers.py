@@ -15,7 +15,7 @@ from trainwright.prepare.tokenizer import CheckedTokenizer, UnusableTokenizerErr
 from trainwright_backend.core.db import Database, Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.deletion import join_names, preparations_waiting_for
 from trainwright_backend.datasets.service import Creator
 from trainwright_backend.datasets.tables import Preparation, UploadedTokenizer
@@ -31,7 +31,7 @@ MAX_TOKENIZER_BYTES = 64 * 2**20
 
 
 def create_tokenizer(
-    database: Database, store: LocalStore, team_id: UUID, by: Creator, new: NewTokenizer
+    database: Database, store: ObjectStore, team_id: UUID, by: Creator, new: NewTokenizer
 ) -> TokenizerOut:
     """Check an uploaded `tokenizer.json` and store it.
 
@@ -110,7 +110,7 @@ def _upload(session: Write, team_id: UUID, upload: str) -> UploadedFile:
     return file
 
 
-def _check(store: LocalStore, file: UploadedFile, upload: str) -> CheckedTokenizer:
+def _check(store: ObjectStore, file: UploadedFile, upload: str) -> CheckedTokenizer:
     try:
         return check_tokenizer(store.read(file.object_key))
     except UnusableTokenizerError as error:

@@ -80,6 +80,7 @@ def folder_settings(folder: Path) -> dict[str, Any]:
     )  # an older version's folder has none
     return known | {
         "data_dir": folder.absolute(),
+        "object_store_url": None,
         "object_store_dir": folder.absolute() / "objects",
         "secret_key": secret,
     }

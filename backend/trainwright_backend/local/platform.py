@@ -262,6 +262,7 @@ class Platform:
         assert self._broker is not None, "the platform is started"
         return dict(os.environ) | {
             "TRAINWRIGHT_DATA_DIR": str(self.folder.path),
+            "TRAINWRIGHT_OBJECT_STORE_URL": "",
             "TRAINWRIGHT_OBJECT_STORE_DIR": str(self.folder.path / "objects"),
             "TRAINWRIGHT_SECRET_KEY": self.folder.secret("secret_key"),
             "TRAINWRIGHT_PUBLIC_URL": self.url,

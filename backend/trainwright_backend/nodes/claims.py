@@ -26,7 +26,7 @@ from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.deletion_queue import LINK_SECONDS
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.preparations import get_preparation, preparation_files
 from trainwright_backend.nodes.agent_silence import is_agent_silent
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
@@ -40,7 +40,7 @@ SHOWN_NODES = 4
 
 
 def claim(
-    session: Write, store: LocalStore, node_id: UUID, run_id: str, claim_id: str, timers: Timers
+    session: Write, store: ObjectStore, node_id: UUID, run_id: str, claim_id: str, timers: Timers
 ) -> Claim:
     """Grant the node the run that is placed on it, or repeat the answer to ``claim_id``.
 
@@ -87,7 +87,7 @@ def claim(
 
 def export_job(
     session: Write,
-    store: LocalStore,
+    store: ObjectStore,
     node_id: UUID,
     run_id: str,
     request: ExportRequest,
@@ -287,7 +287,7 @@ def _download(path: str, count: int, digest: str, key: str) -> dict[str, Any]:
     return {"path": path, "bytes": count, "digest": digest, "object_key": key}
 
 
-def _answer(store: LocalStore, placement: Placement, timers: Timers) -> Claim:
+def _answer(store: ObjectStore, placement: Placement, timers: Timers) -> Claim:
     assert placement.claim_id is not None and placement.fence is not None and placement.job is not None
     job = JobSpec.model_validate(placement.job)
     granted = timers.model_copy(update={"lease_seconds": placement.lease_seconds or timers.lease_seconds})
@@ -301,5 +301,5 @@ def _answer(store: LocalStore, placement: Placement, timers: Timers) -> Claim:
     )
 
 
-def _signed(store: LocalStore, downloads: Sequence[dict[str, Any]]) -> list[Download]:
+def _signed(store: ObjectStore, downloads: Sequence[dict[str, Any]]) -> list[Download]:
     return [Download(**file, url=store.sign("GET", file["object_key"], LINK_SECONDS)) for file in downloads]

@@ -15,7 +15,7 @@ from trainwright_backend.checkpoints import service as checkpoints
 from trainwright_backend.checkpoints.manifests import verify_upload
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.errors import AppError, Conflict, Invalid
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.metrics import service as metrics
 from trainwright_backend.nodes.fencing import (
     check_fence,
@@ -82,7 +82,7 @@ def offsets(session: Write, node_id: UUID, run_id: str, attempt: int) -> dict[st
 
 
 def request_upload(
-    database: Database, store: LocalStore, node_id: UUID, run_id: str, request: UploadRequest
+    database: Database, store: ObjectStore, node_id: UUID, run_id: str, request: UploadRequest
 ) -> list[UploadLink]:
     """Announce a checkpoint's files; returns links for those that the store lacks.
 
@@ -97,7 +97,7 @@ def request_upload(
 
 
 def commit_checkpoint(
-    database: Database, store: LocalStore, node_id: UUID, run_id: str, request: CheckpointCommit
+    database: Database, store: ObjectStore, node_id: UUID, run_id: str, request: CheckpointCommit
 ) -> UUID:
     """Compare an upload with its manifest and make it visible.
 

@@ -1,10 +1,9 @@
-"""The file of an unfinished upload, open during one request."""
+"""The bytes of an unfinished upload, checked and hashed during one request."""
 
-import hashlib
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainwright_backend.core.object_store import StoredObject, UploadContent
 from trainwright_backend.uploads import errors
 from trainwright_backend.uploads.request_body import UploadRequest
 from trainwright_backend.uploads.tables import Upload
@@ -23,10 +22,10 @@ class SavePoint:
 
 
 class PartialFile:
-    """The open file of an upload.
+    """An upload that a request adds bytes to.
 
     Args:
-        handle: file descriptor; -1 for a complete upload.
+        content: its bytes in the store; None for a complete upload.
         row: the upload.
         request: the request that adds bytes.
         upload_hash: SHA-256 of the bytes before the offset, if it is known.
@@ -35,10 +34,16 @@ class PartialFile:
         AppError: the request starts at another offset, or exceeds the announced size.
     """
 
-    def __init__(self, handle: int, row: Upload, request: UploadRequest, upload_hash: "_Hash | None") -> None:
+    def __init__(
+        self,
+        content: UploadContent | None,
+        row: Upload,
+        request: UploadRequest,
+        upload_hash: "_Hash | None",
+    ) -> None:
         if request.offset != row.offset:
             raise errors.wrong_offset(row, request.offset)
-        self._handle = handle
+        self._content = content
         self._upload_hash = upload_hash
         self._expected = request.checksum
         self._request_hash = CHECKSUMS[request.checksum.algorithm]() if request.checksum is not None else None
@@ -55,23 +60,21 @@ class PartialFile:
 
     def write(self, block: list[bytes]) -> None:
         data = b"".join(block)
-        view = memoryview(data)
-        position = self.position
-        while view:
-            written = os.pwrite(self._handle, view, position)
-            position, view = position + written, view[written:]
+        self._open_content.write(data)
         for running_hash in (self._upload_hash, self._request_hash):
             if running_hash is not None:
                 running_hash.update(data)
-        self.position = position
+        self.position += len(data)
 
     def save_point(self) -> SavePoint:
         """The current position, taken while no thread writes."""
+        self._open_content.save_point()
         self.last_save_point = self.position
         return SavePoint(self.position, None if self._upload_hash is None else self._upload_hash.copy())
 
-    def sync(self) -> None:
-        os.fdatasync(self._handle)
+    def save(self) -> str | None:
+        """Make the bytes before the oldest save point durable; returns the segment that has them, if they have one."""
+        return self._open_content.save()
 
     def matches_checksum(self) -> bool:
         """Whether the request's bytes match its checksum, if it has one."""
@@ -82,12 +85,19 @@ class PartialFile:
     def digest(self) -> str:
         """SHA-256 of the entire file, in hex. The file is read again if its hash was not computed on the way."""
         if self._upload_hash is None:
-            os.lseek(self._handle, 0, os.SEEK_SET)
-            with open(self._handle, "rb", closefd=False) as content:
-                self._upload_hash = hashlib.file_digest(content, "sha256")
+            self._upload_hash = self._open_content.hash()
         return self._upload_hash.hexdigest()
 
     def close(self) -> None:
-        """Close the file, which releases its lock."""
-        if self._handle >= 0:
-            os.close(self._handle)
+        """Release the upload."""
+        if self._content is not None:
+            self._content.close()
+
+    def publish(self, key: str) -> None:
+        """Make the bytes an object."""
+        self._open_content.publish(key, StoredObject(self.bytes, self.digest()))
+
+    @property
+    def _open_content(self) -> UploadContent:
+        assert self._content is not None, "a complete upload takes no bytes"
+        return self._content

@@ -1,19 +1,17 @@
 """Receiving the bytes of uploads.
 
-A request's bytes go to the upload's own file. A thread writes and hashes one block while the next one arrives, so a request
+A request's bytes go to the upload's own file, or to segments in a bucket. A thread writes and hashes one block while the next one arrives, so a request
 needs the memory of a few blocks. The row's offset follows the disk: it advances only after a sync, at the end of a request,
 when the connection breaks, and every `SAVE_BYTES`. Bytes beyond the offset do not count, and the next request truncates
 them. When all bytes have arrived, the file becomes an object by a second link, then the row is completed, and then the
 first link is removed. A crash in between costs only the bytes since the last save point.
 
 One request writes to an upload at a time. Within this process, a newer request ends the older one, whose connection is
-probably dead. Between processes, a lock on the file decides; it ends with its process.
+probably dead. Between processes, a lock on the file decides, which ends with its process; in a bucket, the row's offset does.
 """
 
 import asyncio
-import fcntl
 import hashlib
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -32,7 +30,7 @@ from trainwright_backend.core.db import Database
 from trainwright_backend.core.deletion_queue import queue_deletion_unless_kept
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import new_id
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore, UploadInUseError
 from trainwright_backend.uploads import errors
 from trainwright_backend.uploads.partial_file import PartialFile, SavePoint
 from trainwright_backend.uploads.request_body import BodyInterruptedError, RequestBody, UploadRequest
@@ -41,6 +39,7 @@ from trainwright_backend.uploads.service import (
     advance,
     complete,
     delete_upload,
+    find_segments,
     find_upload,
     object_folder,
     without_open_upload,
@@ -77,7 +76,7 @@ class UploadProgress:
 class Receiver:
     """Receives the bytes of uploads in one server process."""
 
-    def __init__(self, database: Database, store: LocalStore) -> None:
+    def __init__(self, database: Database, store: ObjectStore) -> None:
         self._database = database
         self._store = store
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="uploads")
@@ -147,18 +146,19 @@ class Receiver:
         with self._database.read() as session:
             row = find_upload(session, team_id, upload)
         if row.stored_file_id is not None:
-            return PartialFile(-1, row, request, None)
+            return PartialFile(None, row, request, None)
         with ExitStack() as on_error:
-            handle = os.open(self._store.partial_path(upload_id), os.O_RDWR | os.O_CREAT, 0o600)
-            on_error.callback(os.close, handle)
-            _lock(handle)
+            try:
+                content = self._store.open_upload(upload_id)
+            except UploadInUseError:
+                raise errors.upload_busy() from None
+            on_error.callback(content.close)
             with self._database.read() as session:
                 row = find_upload(session, team_id, upload)
-            file = PartialFile(handle, row, request, self._hash_at(upload_id, row.offset))
-            if not file.is_complete and os.fstat(handle).st_size < row.offset:
+                segments = find_segments(session, upload_id)
+            file = PartialFile(content, row, request, self._hash_at(upload_id, row.offset))
+            if not file.is_complete and not content.resume(row.offset, segments):
                 self._drop_lost(row)
-            if not file.is_complete:
-                os.ftruncate(handle, row.offset)
             on_error.pop_all()
             return file
 
@@ -218,9 +218,9 @@ class Receiver:
         """Sync the bytes before ``save_point``, then advance the row's offset."""
         if save_point.position == file.safe:
             return
-        file.sync()
+        segment = file.save()
         with self._database.write() as session:
-            advance(session, file.row.id, file.safe, save_point.position)
+            advance(session, file.row.id, file.safe, save_point.position, segment)
         file.safe = save_point.position
         self._cache_hash(file.row.id, save_point)
 
@@ -234,7 +234,8 @@ class Receiver:
 
     def _complete(self, file: "PartialFile") -> None:
         """Turn the file into an object and complete the upload. A team's identical files are stored once."""
-        file.sync()
+        file.save_point()
+        file.save()
         digest = file.digest()
         team_id, upload_id, stored_file_id = file.row.team_id, file.row.id, new_id()
         folder = object_folder(team_id, stored_file_id)
@@ -243,7 +244,7 @@ class Receiver:
             if not is_complete:
                 queue_deletion_unless_kept(session, folder)
         if not is_complete:
-            self._store.link_partial(upload_id, f"{folder}/{OBJECT_NAME}")
+            file.publish(f"{folder}/{OBJECT_NAME}")
             with self._database.write() as session:
                 complete(session, team_id, upload_id, digest, stored_file_id)
         with self._lock:
@@ -261,7 +262,7 @@ class Receiver:
         return await _settled(self._start(work, *args, **named))
 
 
-def sweep_partials(database: Database, store: LocalStore) -> None:
+def sweep_partials(database: Database, store: ObjectStore) -> None:
     """Delete the partial files of uploads that are complete or deleted."""
     upload_ids = store.list_partials()
     if not upload_ids:
@@ -283,10 +284,3 @@ async def _settled(work: "asyncio.Future[Result]") -> Result:
     if cancelled is not None:
         raise cancelled
     return work.result()
-
-
-def _lock(handle: int) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise errors.upload_busy() from None

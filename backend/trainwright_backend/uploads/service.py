@@ -22,7 +22,8 @@ from trainwright_backend.core.deletion_queue import keep, queue_deletion
 from trainwright_backend.core.errors import AppError, Conflict, Invalid, NotFound
 from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.teams.storage_quota import lock_storage, release_storage, reserve_storage
-from trainwright_backend.uploads.tables import StoredFile, Upload
+from trainwright_backend.uploads import errors
+from trainwright_backend.uploads.tables import StoredFile, Upload, UploadSegment
 
 LIFETIME = timedelta(hours=24)
 """An upload expires after this time without new bytes, or without a dataset that uses it."""
@@ -124,11 +125,12 @@ def _cursor_id(cursor: str) -> UUID:
         raise Invalid.at("cursor", rule, cursor) from None
 
 
-def advance(session: Write, upload_id: UUID, start: int, end: int) -> None:
-    """Record that the bytes from ``start`` to ``end`` are safe.
+def advance(session: Write, upload_id: UUID, start: int, end: int, segment: str | None) -> None:
+    """Record that the bytes from ``start`` to ``end`` are safe, in the object ``segment`` if it is not None.
 
     Raises:
         NotFound: the upload was deleted in the meantime.
+        AppError: 409, another process has stored bytes from ``start`` on.
     """
     advanced = session.change(
         update(Upload)
@@ -136,7 +138,15 @@ def advance(session: Write, upload_id: UUID, start: int, end: int) -> None:
         .values(offset=end, expires=now() + LIFETIME)
     )
     if not advanced:
-        raise unknown("up", public_id("up", upload_id))
+        raise _overtaken(session.get(Upload, upload_id), upload_id, start)
+    if segment is not None:
+        session.add(UploadSegment(upload_id=upload_id, start=start, name=segment))
+
+
+def find_segments(session: Read, upload_id: UUID) -> list[str]:
+    """The objects with the bytes of an unfinished upload, in order."""
+    found = select(UploadSegment.name).where(UploadSegment.upload_id == upload_id)
+    return list(session.scalars(found.order_by(UploadSegment.start)))
 
 
 def complete(
@@ -154,11 +164,12 @@ def complete(
 
     Raises:
         NotFound: the upload was deleted in the meantime.
+        AppError: 409, another process has completed it.
     """
     lock_storage(session, team_id)
     upload = session.scalar(select(Upload).where(Upload.id == upload_id).with_for_update())
     if upload is None or upload.stored_file_id is not None:
-        raise unknown("up", public_id("up", upload_id))
+        raise _overtaken(upload, upload_id, upload.bytes if upload else 0)
     same = select(StoredFile.id).where(StoredFile.team_id == team_id, StoredFile.digest == digest)
     found = session.scalars(same.order_by(StoredFile.id).limit(1)).one_or_none()
     if found is None and stored_file_id is None:
@@ -174,6 +185,10 @@ def complete(
     upload.expires = now() + LIFETIME
     session.flush()
     return True
+
+
+def _overtaken(row: Upload | None, upload_id: UUID, start: int) -> AppError:
+    return unknown("up", public_id("up", upload_id)) if row is None else errors.wrong_offset(row, start)
 
 
 def delete_upload(session: Write, team_id: UUID, upload_id: UUID) -> None:

@@ -60,3 +60,16 @@ class Upload(Base):
     expires: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
 
     stored_file: Mapped[StoredFile | None] = relationship()
+
+
+class UploadSegment(Base):
+    """Bytes of an unfinished upload that are an object of their own, where the object store is a bucket."""
+
+    __tablename__ = "upload_segment"
+
+    upload_id: Mapped[UUID] = mapped_column(ForeignKey("upload.id", ondelete="CASCADE"), primary_key=True)
+    start: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    """Position of its first byte in the upload."""
+
+    name: Mapped[str] = mapped_column(String(32))
+    """Of the object, in the upload's folder."""

@@ -353,7 +353,7 @@ export interface paths {
         };
         /**
          * Get Blob
-         * @description Download an object by a signed link. Range requests are supported.
+         * @description Download an object by a signed link, with range requests. A store of its own (S3) answers itself, after a redirect.
          */
         get: operations["get_blob"];
         /**

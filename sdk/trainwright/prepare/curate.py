@@ -111,7 +111,9 @@ class _Chunk:
     """Index among all chunks of all sources."""
 
     source: int
-    path: Path
+    paths: Sequence[Path]
+    """The chunks of its source."""
+
     own_masks: Sequence[bytes] | None
     place: int
     """Index among the chunks and masks of its source."""
@@ -121,12 +123,17 @@ class _Chunk:
 
     documents: int
 
+    @property
+    def path(self) -> Path:
+        """Its file; a store may have to fetch it first."""
+        return self.paths[self.place]
+
     def own_mask(self) -> Mask:
         """The source's own mask of the chunk."""
         if self.own_masks is None:
             return np.zeros(self.documents, np.uint8)
         mask = np.frombuffer(self.own_masks[self.place], np.uint8)
-        assert len(mask) == self.documents, f"{self.path}: the mask belongs to another chunk"
+        assert len(mask) == self.documents, f"chunk {self.number}: the mask belongs to another chunk"
         return mask
 
 
@@ -193,8 +200,8 @@ def _chunks(sources: Sequence[CurationSource]) -> Iterator[_Chunk]:
     number = first = 0
     for at, source in enumerate(sources):
         sizes = source.documents or [count_documents(path) for path in source.chunks]
-        for place, (path, documents) in enumerate(zip(source.chunks, sizes, strict=True)):
-            yield _Chunk(number, at, path, source.masks, place, first, documents)
+        for place, documents in enumerate(sizes):
+            yield _Chunk(number, at, source.chunks, source.masks, place, first, documents)
             number, first = number + 1, first + documents
 
 

@@ -177,10 +177,9 @@ def split_validation_tail(
     Raises:
         Cancelled: ``is_cancelled`` returned true before a shard was split.
     """
-    total = manifest.train.tokens
-    if manifest.validation.tokens or not manifest.validation_fraction or total < 2:
+    left = _tail_tokens(manifest)
+    if not left:
         return manifest, []
-    left = max(1, total // TAIL_PART)
     train, tail = list(manifest.train.shards), list[Shard]()
     while left:
         if is_cancelled():
@@ -197,6 +196,25 @@ def split_validation_tail(
     written = [folder / shard.name for shard in (*train, *tail) if shard not in manifest.train.shards]
     changed = {"train": split_of(train), "validation": split_of(tail), "validation_from_tail": True}
     return manifest.model_copy(update=changed), written
+
+
+def shards_of_tail(manifest: ShardManifest) -> list[Shard]:
+    """The shards that `split_validation_tail` reads."""
+    left, found = _tail_tokens(manifest), list[Shard]()
+    for shard in reversed(manifest.train.shards):
+        if left <= 0:
+            break
+        found.append(shard)
+        left -= shard.tokens
+    return found
+
+
+def _tail_tokens(manifest: ShardManifest) -> int:
+    """Tokens to hold out from the end; 0 if the validation split has some, or is not asked for."""
+    total = manifest.train.tokens
+    if manifest.validation.tokens or not manifest.validation_fraction or total < 2:
+        return 0
+    return max(1, total // TAIL_PART)
 
 
 def prepare_folder(

@@ -157,11 +157,14 @@ class Connection:
             yield from parse_messages(_checked(response).iter_lines())
 
     def save(self, url: str, target: Path, digest: str, on_bytes: Callable[[int], None]) -> None:
-        """Download ``url``, verify its SHA-256, and then move it to ``target``."""
+        """Download ``url`` or what it redirects to, verify its SHA-256, and then move it to ``target``.
+
+        The API key is not sent to another host.
+        """
         partial = target.with_name(f".{target.name}.{uuid4().hex}.part")
         try:
             found = hashlib.sha256()
-            with self._http.stream("GET", url) as response, partial.open("wb") as out:
+            with self._http.stream("GET", url, follow_redirects=True) as response, partial.open("wb") as out:
                 if response.is_error:
                     response.read()
                 for block in _checked(response).iter_bytes(BLOCK_BYTES):

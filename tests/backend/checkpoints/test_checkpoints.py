@@ -4,6 +4,7 @@ import hashlib
 import io
 import tarfile
 
+from tests.backend.conftest import also_in_bucket, both_stores, download
 from tests.backend.scripted_agent import Scene, Upload, Work, entry_of
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest
 
@@ -31,6 +32,7 @@ def test_a_checkpoint_is_visible_only_when_committed(scene: Scene) -> None:
     assert work.announce(Upload.make(3, salt="other")).json()["code"] == "already_committed"
 
 
+@also_in_bucket
 def test_links_are_for_what_is_missing_and_refuse_other_bytes(scene: Scene) -> None:
     work = scene.running()
     upload = Upload.make(3)
@@ -129,6 +131,7 @@ def test_uncommitted_checkpoints_are_deleted_with_their_attempt(scene: Scene) ->
     assert work.commit(upload).json()["code"] == "stale_fence"
 
 
+@both_stores
 def test_people_download_files_and_one_archive(scene: Scene) -> None:
     work = scene.start()
     assert work.finish(10) == "succeeded"
@@ -136,7 +139,7 @@ def test_people_download_files_and_one_archive(scene: Scene) -> None:
     export = next(c for c in scene.site.admin.get(base).json() if c["kind"] == "export")
     files = scene.site.admin.get(f"{base}/{export['id']}/files").json()
     anonymous = scene.site.anonymous()
-    contents = {file["name"]: anonymous.get(file["url"]).content for file in files}
+    contents = {file["name"]: download(anonymous, file["url"]).content for file in files}
     assert contents == Upload.make(10, "export").files
     assert all(hashlib.sha256(contents[file["name"]]).hexdigest() == file["digest"] for file in files)
     archive = scene.site.admin.get(f"{base}/{export['id']}/archive")

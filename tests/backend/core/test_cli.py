@@ -2,6 +2,7 @@
 
 import fcntl
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +10,9 @@ from typer.testing import CliRunner
 from tests.backend.conftest import SECRET
 from trainwright_backend.cli import app
 from trainwright_backend.core.db import Database
+from trainwright_backend.core.local_store import LocalStore
+from trainwright_backend.core.open_store import open_store
+from trainwright_backend.core.settings import Settings
 from trainwright_backend.local.data_folder import DataFolder
 from trainwright_backend.local.platform import Platform, bind_socket
 from trainwright_backend.migrations.run import is_migrated
@@ -85,3 +89,27 @@ def test_a_migrated_database_is_recognized(database_url: str) -> None:
     database = Database(database_url)
     assert is_migrated(database)
     database.dispose()
+
+
+@pytest.mark.parametrize("object_store", ["s3"], indirect=True)
+def test_objects_move_to_a_bucket_and_back_and_an_interrupted_move_continues(
+    environment: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, object_store: dict[str, Any]
+) -> None:
+    code, output = run("objects", "move", "s3")
+    assert code == 1 and "TRAINWRIGHT_OBJECT_STORE_URL" in output
+    disk = LocalStore(tmp_path / "objects", SECRET)
+    contents = {f"team/{name}/content": name.encode() * 1000 for name in "abc"}
+    for key, content in contents.items():
+        disk.write(key, content)
+    for name, value in object_store.items():
+        monkeypatch.setenv(f"TRAINWRIGHT_{name.upper()}", value)
+    bucket = open_store(Settings())
+    bucket.write("team/a/content", contents["team/a/content"])
+
+    assert run("objects", "move", "s3") == (0, "2 objects copied (2,000 bytes), 1 were there.\n")
+    assert disk.list_prefix("") == list(contents), "the source stays"
+    assert run("objects", "move", "s3", "--remove") == (0, "0 objects copied (0 bytes), 3 were there.\n")
+    assert disk.list_prefix("") == []
+    assert run("objects", "move", "disk", "--remove")[0] == 0
+    assert {key: disk.read(key) for key in disk.list_prefix("")} == contents
+    assert bucket.list_prefix("") == []

@@ -3,14 +3,26 @@
 import hashlib
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from trainwright_backend.core.object_store import INCOMING, LocalStore
+from tests.backend.conftest import both_stores, new_bucket
+from trainwright_backend.core.file_cache import FileCache
+from trainwright_backend.core.local_store import LocalStore
+from trainwright_backend.core.object_store import INCOMING, ObjectDamagedError, ObjectStore, StoredObject
+from trainwright_backend.core.open_store import open_store
+from trainwright_backend.core.s3_errors import ObjectStoreError
+from trainwright_backend.core.settings import Settings
 
 CONTENT = b"0123456789" * 300_000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -26,33 +38,168 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path / "store", SecretStr("a secret for signing links, long"))
 
 
+@pytest.fixture
+def either(object_store: dict[str, Any], tmp_path: Path) -> ObjectStore:
+    """A local store or a bucket."""
+    secret = SecretStr("a secret for signing links, long")
+    return open_store(Settings(secret_key=secret, data_dir=tmp_path, **object_store))
+
+
 def leftovers(store: LocalStore) -> list[Path]:
     return list((store.root / INCOMING).iterdir())
 
 
-def test_an_object_is_read_entirely_and_in_ranges(store: LocalStore) -> None:
+@both_stores
+@pytest.mark.parametrize("size", [0, 1, 3_000_000, 8 << 20, (16 << 20) + 1])
+def test_an_object_is_read_entirely_and_in_ranges(either: ObjectStore, size: int) -> None:
+    content = (CONTENT * 6)[:size]
+    with either.open_write("team/a/b.bin") as incoming:
+        for start in range(0, size, 1_000_000):
+            incoming.write(content[start : start + 1_000_000])
+        assert either.stat("team/a/b.bin") is None, "it is not visible before it is whole"
+        stored = incoming.finish()
+    assert stored == StoredObject(size, hashlib.sha256(content).hexdigest())
+    assert either.stat("team/a/b.bin") == size and either.content_of("team/a/b.bin") == stored
+    assert b"".join(either.open_read("team/a/b.bin")) == content
+    assert b"".join(either.open_read("team/a/b.bin", 5, 12)) == content[5:12]
+    assert either.local_file("team/a/b.bin").read_bytes() == content
+    assert either.list_prefix("team/a") == either.list_prefix("") == ["team/a/b.bin"]
+    either.write("team/ab", b"beside the folder")
+    assert either.list_prefix("team/a") == ["team/a/b.bin"]
+
+
+@both_stores
+def test_a_discarded_object_does_not_exist(either: ObjectStore) -> None:
+    with pytest.raises(ZeroDivisionError), either.open_write("a/b") as incoming:
+        incoming.write(bytes(9 << 20))
+        raise ZeroDivisionError
+    assert either.stat("a/b") is None and either.list_prefix("") == []
+    with pytest.raises(FileNotFoundError):
+        either.local_file("a/b").read_bytes()
+    with pytest.raises(FileNotFoundError):
+        either.content_of("a/b")
+
+
+@both_stores
+def test_deleting_takes_a_folder_or_one_object(either: ObjectStore) -> None:
+    for key in ("a/b/c", "a/d", "ab"):
+        either.write(key, b"x")
+    for _ in range(2):
+        either.delete_prefix("a")
+    assert either.list_prefix("") == ["ab"]
+    either.delete("ab")
+    assert either.list_prefix("") == []
+
+
+@pytest.fixture
+def bucket(s3_endpoint: str, tmp_path: Path) -> Settings:
+    """Settings of a new bucket."""
+    secret = SecretStr("a secret for signing links, long")
+    return Settings(secret_key=secret, data_dir=tmp_path, **new_bucket(s3_endpoint))
+
+
+@contextmanager
+def flipping_proxy(target: str) -> Iterator[str]:
+    """A proxy to ``target`` that flips the first bit of each object's bytes."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def forward(self) -> None:
+            body = bytearray(self.rfile.read(int(self.headers.get("content-length", 0))))
+            if self.command == "PUT" and body:
+                body[0] ^= 1
+            dropped = ("host", "content-length")
+            headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
+            answer = httpx.request(self.command, target + self.path, content=bytes(body), headers=headers)
+            self.send_response(answer.status_code)
+            for name, value in answer.headers.items():
+                if name.lower() not in ("content-length", "connection", "content-encoding"):
+                    self.send_header(name, value)
+            length = answer.headers["content-length"] if self.command == "HEAD" else len(answer.content)
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        def do_GET(self) -> None:
+            self.forward()
+
+        def do_PUT(self) -> None:
+            self.forward()
+
+        def do_POST(self) -> None:
+            self.forward()
+
+        def do_DELETE(self) -> None:
+            self.forward()
+
+        def do_HEAD(self) -> None:
+            self.forward()
+
+        def log_message(self, *_: object) -> None:
+            """Quietly."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+
+
+def test_an_object_that_was_changed_in_the_bucket_is_refused(bucket: Settings) -> None:
+    store = open_store(bucket)
+    store.write("a/b", b"as stored")
+    assert store.local_file("a/b").read_bytes() == b"as stored"
+    kept = {
+        "x-amz-meta-sha256": hashlib.sha256(b"as stored").hexdigest(),
+        "Authorization": "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request",
+    }
+    folder = (bucket.object_store_url or "").removeprefix("s3://")
+    httpx.put(f"{bucket.s3_endpoint}/{folder}/a/b", content=b"damaged!!", headers=kept).raise_for_status()
+    with pytest.raises(ObjectDamagedError, match="a/b"):
+        store.local_file("a/b")
+
+
+def test_bytes_that_change_on_their_way_into_the_bucket_are_found_and_deleted(
+    bucket: Settings, tmp_path: Path
+) -> None:
+    """A proxy in between flips a bit of each body and leaves the header that moto does not check."""
+    with flipping_proxy(str(bucket.s3_endpoint)) as address:
+        store = open_store(bucket.model_copy(update={"s3_endpoint": address}))
+        for content in (b"small", bytes(9 << 20)):
+            with pytest.raises(ObjectDamagedError):
+                store.write("a/b", content)
+            assert open_store(bucket).stat("a/b") is None
+
+
+def test_a_bucket_that_does_not_answer_is_a_503(bucket: Settings) -> None:
+    gone = open_store(bucket.model_copy(update={"object_store_url": "s3://no-such-bucket"}))
+    with pytest.raises(ObjectStoreError) as refused:
+        gone.write("a/b", b"x")
+    assert refused.value.status == 503 and "Retry-After" in refused.value.headers
+
+
+def test_the_cache_stays_within_its_limit_and_keeps_what_was_just_used(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path, limit_bytes=25)
+    (tmp_path / INCOMING).mkdir()
+    old = [cache.add(name, lambda target: _write(target, bytes(10))) for name in "ab"]
+    for path in old:
+        os.utime(path, (1, 1 + old.index(path)))
+    assert cache.add("c", lambda target: _write(target, bytes(10))).exists()
+    assert [path.exists() for path in old] == [False, True]
+    assert cache.find("a") is None and cache.find("b") == old[1]
+    assert cache.add("d", lambda target: _write(target, bytes(30))).exists()
+    assert cache.find("b") is not None, "it was used within the hour"
+
+
+def _write(target: Path, content: bytes) -> None:
+    target.write_bytes(content)
+
+
+def test_the_digest_is_that_of_the_bytes(store: LocalStore) -> None:
     stored = store.write("team/a/b.bin", CONTENT)
     assert (stored.bytes, stored.digest) == (len(CONTENT), DIGEST)
     assert store.stat("team/a/b.bin") == len(CONTENT)
     assert b"".join(store.open_read("team/a/b.bin")) == CONTENT
     assert b"".join(store.open_read("team/a/b.bin", 5, 12)) == CONTENT[5:12]
-    assert store.list_prefix("team/a") == ["team/a/b.bin"]
     assert leftovers(store) == []
-
-
-def test_an_unfinished_object_does_not_exist(store: LocalStore) -> None:
-    with pytest.raises(ZeroDivisionError), store.open_write("a/b") as incoming:
-        incoming.write(b"half")
-        raise ZeroDivisionError
-    assert store.stat("a/b") is None and leftovers(store) == []
-
-
-def test_deleting_a_missing_object_does_nothing(store: LocalStore) -> None:
-    store.write("a/b/c", b"x")
-    for _ in range(2):
-        store.delete("a/b/c")
-        store.delete_prefix("a")
-    assert store.stat("a/b/c") is None and not (store.root / "a").exists()
 
 
 @pytest.mark.parametrize("key", ["", "..", "a/../b", "/etc/passwd", "a//b", "a/.hidden", "a/b\0", INCOMING])

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from tests.backend.conftest import Site, send_file
 from trainwright_backend.auth.tables import Team
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.local_store import LocalStore
 
 Json = dict[str, Any]
 

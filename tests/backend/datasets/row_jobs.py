@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from trainwright_backend.core.db import Database
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.local_store import LocalStore
 from trainwright_backend.datasets.job_queue import JobKind
 from trainwright_backend.datasets.jobs.dispatch import next_job
 from trainwright_backend.datasets.jobs.runner import run_and_record_failure

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import undefer
 
-from tests.backend.conftest import Site
+from tests.backend.conftest import Site, also_in_bucket
 from tests.backend.datasets.dataset_editor import DatasetEditor, Json, letters, lines
 from tests.backend.datasets.row_jobs import run_next_job
 from trainwright.contracts.api.datasets import PreparationState
@@ -22,8 +22,8 @@ from trainwright.prepare.shards import Cancelled
 from trainwright.prepare.tokenizer import byte_tokenizer, tokenizer_bytes
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.errors import Busy, Invalid
+from trainwright_backend.core.local_store import LocalStore
 from trainwright_backend.core.message_queue import TASKS_KEY_PREFIX, TASKS_QUEUE, Enqueuer, celery_app
-from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.datasets import job_queue
 from trainwright_backend.datasets.data_resolution import resolve_data
@@ -98,6 +98,7 @@ def expire_leases(site: Site) -> None:
         session.execute(update(Preparation).values(last_activity=past))
 
 
+@also_in_bucket
 def test_a_version_is_prepared_into_the_shards_of_its_manifest(
     editor: DatasetEditor, small_chunks: None
 ) -> None:
@@ -508,6 +509,7 @@ def test_another_team_s_preparation_is_unknown(editor: DatasetEditor) -> None:
     assert editor.post(f"datasets/{one['id']}/preparations/{foreign}/cancel").status_code == 404
 
 
+@also_in_bucket
 @pytest.mark.parametrize(
     "files", [{"a.jsonl": lines("the only document of all")}, {"a.txt": b"prose " * 500}]
 )

@@ -24,8 +24,8 @@ from trainwright.prepare.documents import Source
 from trainwright.prepare.sniff import sniff
 from trainwright_backend.core.broker import die_with_parent
 from trainwright_backend.core.db import Database
+from trainwright_backend.core.local_store import LocalStore
 from trainwright_backend.core.message_queue import Enqueuer
-from trainwright_backend.core.object_store import LocalStore
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
 from trainwright_backend.datasets.job_queue import JobKind

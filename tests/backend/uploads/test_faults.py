@@ -14,7 +14,7 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from tests.backend.conftest import Site
+from tests.backend.conftest import Site, also_in_bucket
 from tests.backend.uploads.conftest import Tus, storage_is_exact
 from tests.backend.uploads.faults import Proxy, Server
 from trainwright_backend.uploads.receiver import sweep_partials
@@ -60,7 +60,8 @@ def stored_digests(site: Site) -> list[str]:
 
 
 @pytest.mark.slow(target="databases")
-@pytest.mark.timeout(60 + 5 * ROUNDS)
+@also_in_bucket
+@pytest.mark.timeout(60 + 10 * ROUNDS)
 def test_bytes_arrive_intact_through_cuts_kills_wrong_offsets_and_two_writers(
     site: Site, server: Server, proxy: Proxy, client: Tus
 ) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import delete, func, select, update
 
-from tests.backend.conftest import Site
+from tests.backend.conftest import Site, also_in_bucket
 from tests.backend.uploads.conftest import TUS, Tus, storage_is_exact
 from trainwright_backend.auth.tables import Team
 from trainwright_backend.control.loop import ControlLoop
@@ -17,7 +17,7 @@ from trainwright_backend.control.queued_deletions import delete_queued_bytes
 from trainwright_backend.core.db import now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.core.ids import new_id, public_id
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.tables import UploadedTokenizer
 from trainwright_backend.teams.storage_quota import lock_storage
 from trainwright_backend.uploads.service import complete_uploads, consume_uploads, delete_unused_files
@@ -39,8 +39,8 @@ def used_bytes(site: Site) -> int:
 
 
 def files_in_store(site: Site) -> int:
-    store: LocalStore = site.app.state.store
-    return sum(path.is_file() for path in store.root.rglob("*"))
+    store: ObjectStore = site.app.state.store
+    return len(store.list_prefix("")) + len(store.list_partials())
 
 
 def count_of_stored(site: Site) -> int:
@@ -92,6 +92,7 @@ def test_an_upload_beyond_the_quota_is_refused_and_a_deleted_one_frees_storage(
 
 
 @pytest.mark.both_databases
+@also_in_bucket
 def test_identical_files_count_once_and_are_stored_once(site: Site, tus: Tus, exact: Exact) -> None:
     for name in ("a.txt", "b.txt", "c.txt"):
         tus.send(CONTENT, name)
@@ -110,6 +111,7 @@ def test_another_team_stores_the_same_file_separately(site: Site, tus: Tus) -> N
     assert theirs.client.get("/api/v1/teams/globex").json()["storage"]["used_bytes"] == len(CONTENT)
 
 
+@also_in_bucket
 def test_a_file_and_its_object_are_deleted_with_the_last_user(
     site: Site, tus: Tus, team_id: UUID, exact: Exact
 ) -> None:

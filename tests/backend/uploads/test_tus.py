@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 import pytest
 from sqlalchemy import select
 
-from tests.backend.conftest import Site
+from tests.backend.conftest import Site, also_in_bucket, both_stores
 from tests.backend.uploads.conftest import BYTES, TUS, Tus, metadata
 from trainwright_backend.core.db import now
 from trainwright_backend.uploads.tables import StoredFile
@@ -37,6 +37,7 @@ def test_anyone_can_ask_for_the_server_s_capabilities(site: Site) -> None:
     }
 
 
+@both_stores
 def test_a_file_uploaded_in_chunks_is_stored_with_its_digest(site: Site, tus: Tus, exact: Exact) -> None:
     url = tus.begin(len(CONTENT), "plays/hamlet.txt")
     assert url.startswith(f"{site.path}/uploads/up_")
@@ -147,6 +148,7 @@ def test_an_empty_last_request_is_accepted(tus: Tus) -> None:
     assert tus.add(url, 0, b"123").status_code == 409
 
 
+@also_in_bucket
 def test_an_upload_can_be_deleted(site: Site, tus: Tus, exact: Exact) -> None:
     url = tus.begin(100)
     tus.add(url, 0, b"x" * 40)

@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import httpx
 import pytest
+from sqlalchemy import select
 
-from tests.backend.conftest import Site
+from tests.backend.conftest import Site, only_in_bucket
 from tests.backend.uploads.conftest import BYTES, TUS, Tus
 from tests.backend.uploads.faults import Server
 from tests.live import eventually
 from trainwright_backend.uploads import receiver, request_body
+from trainwright_backend.uploads.tables import StoredFile
 
 CONTENT = bytes(range(250)) * 400
 FIRST = 50_000
@@ -104,6 +106,28 @@ def test_an_idle_connection_is_closed_and_its_bytes_are_kept(
         assert "onnection: close" in answer
         assert tus.offset(url) == FIRST
         finish(tus, url)
+
+
+@only_in_bucket
+def test_two_processes_share_an_upload_in_a_bucket_and_never_mix_their_bytes(
+    site: Site, connect: Callable[[Server], Tus], tus: Tus
+) -> None:
+    with Server(site.app.state.settings) as server:
+        other = connect(server)
+        url = tus.begin(len(CONTENT))
+        with Halting(site, server, url, CONTENT[:FIRST]):
+            eventually(lambda: other.offset(url) == 0, "the other process answers")
+            assert tus.add(url, 0, CONTENT[: FIRST // 2]).status_code == 204
+            assert other.offset(url) == FIRST // 2
+            assert other.add(url, FIRST // 2, CONTENT[FIRST // 2 : FIRST]).status_code == 204
+        assert tus.add(url, 0, CONTENT).json()["code"] == "wrong_offset"
+        assert tus.add(url, FIRST, CONTENT[FIRST:]).status_code == 204
+    (shown,) = tus.client.get(tus.path).json()
+    assert shown["digest"] == hashlib.sha256(CONTENT).hexdigest()
+    with site.app.state.database.read() as session:
+        key = session.scalars(select(StoredFile.object_key)).one()
+    assert site.app.state.store.read(key) == CONTENT
+    assert site.app.state.store.list_partials() == []
 
 
 def test_a_newer_request_ends_the_previous_one(site: Site, connect: Callable[[Server], Tus]) -> None:

@@ -31,7 +31,7 @@ from tests.live import TEAM, Live, live_platform
 from trainwright.client import Client
 from trainwright.transport.local_files import find_files
 from trainwright.transport.tus import TusUploader, UploadMemory
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.local_store import LocalStore
 
 Entries = dict[str, Entry]
 

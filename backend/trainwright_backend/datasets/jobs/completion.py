@@ -8,10 +8,10 @@ from sqlalchemy import select, update
 
 from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME, ShardManifest
-from trainwright.prepare.shards import ChunkShards, build_manifest, split_validation_tail
+from trainwright.prepare.shards import ChunkShards, build_manifest, shards_of_tail, split_validation_tail
 from trainwright.prepare.tokenizer import end_of_text_id, load_tokenizer
 from trainwright_backend.core.db import Database, Read, now
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.jobs.job import JobCancelledError
 from trainwright_backend.datasets.jobs.preparation import CompletePreparation
 from trainwright_backend.datasets.tables import Preparation, PreparationChunk
@@ -21,7 +21,7 @@ MIN_TOKENS = 2
 
 
 def complete_preparation(
-    database: Database, store: LocalStore, job: CompletePreparation, is_cancelled: Callable[[], bool]
+    database: Database, store: ObjectStore, job: CompletePreparation, is_cancelled: Callable[[], bool]
 ) -> str | None:
     """Write the manifest.
 
@@ -82,15 +82,15 @@ def _results(session: Read, preparation_id: UUID) -> list[ChunkShards]:
 
 
 def _manifest(
-    store: LocalStore, job: CompletePreparation, results: list[ChunkShards], is_cancelled: Callable[[], bool]
+    store: ObjectStore, job: CompletePreparation, results: list[ChunkShards], is_cancelled: Callable[[], bool]
 ) -> ShardManifest:
-    path = store.path_of(f"{job.folder}/{TOKENIZER_NAME}")
+    path = store.local_file(f"{job.folder}/{TOKENIZER_NAME}")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     end_of_text = end_of_text_id(load_tokenizer(path))
     manifest = build_manifest(digest, end_of_text, job.tokenizer, job.validation_fraction, results)
     with store.working_folder() as folder:
-        for shard in manifest.train.shards:
-            (folder / shard.name).symlink_to(store.path_of(f"{job.folder}/{shard.name}"))
+        for shard in shards_of_tail(manifest):
+            (folder / shard.name).symlink_to(store.local_file(f"{job.folder}/{shard.name}"))
         manifest, written = split_validation_tail(manifest, folder, is_cancelled)
         for path in written:
             if is_cancelled():

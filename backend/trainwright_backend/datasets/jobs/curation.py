@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from trainwright.contracts.api.datasets import PreparationState, Statistics, VersionState
 from trainwright.contracts.curation import CurationSpec
 from trainwright_backend.core.db import Database, Read, Write, now
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.chunks import (
     mask_key,
     version_folder,
@@ -47,7 +47,7 @@ class CurateVersion(Job):
 class Masks:
     """Writes masks as they are computed, and counts the documents that each keeps."""
 
-    store: LocalStore
+    store: ObjectStore
     job: CurateVersion
     kept_documents: dict[int, int] = field(default_factory=dict)
 
@@ -96,7 +96,7 @@ def take_curation_job(session: Write, version_id: UUID) -> CurateVersion | None:
 
 def curate_version(
     database: Database,
-    store: LocalStore,
+    store: ObjectStore,
     job: CurateVersion,
     is_cancelled: Callable[[], bool],
     give_way: Callable[[], bool],

@@ -10,7 +10,7 @@ from uuid import UUID
 from trainwright.prepare.documents import UnusableDataError
 from trainwright.prepare.shards import Cancelled
 from trainwright_backend.core.db import Database, Write
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.job_queue import JobKind
 from trainwright_backend.datasets.jobs.completion import complete_preparation
 from trainwright_backend.datasets.jobs.curation import CurateVersion, curate_version, take_curation_job
@@ -45,7 +45,7 @@ def never() -> bool:
 
 def run_job(
     database: Database,
-    store: LocalStore,
+    store: ObjectStore,
     job: Job,
     give_way: Callable[[], bool] = never,
     is_stopping: Callable[[], bool] = never,

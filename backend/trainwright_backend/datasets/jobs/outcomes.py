@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from trainwright.contracts.api.datasets import PreparationState, VersionState
 from trainwright_backend.core.db import Database, Write, now, storable
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.job_queue import PENDING_PREPARATION, PENDING_VERSION, JobKind, send_job
 from trainwright_backend.datasets.jobs.job import Job
 from trainwright_backend.datasets.jobs.leases import MAX_FAILURES, Lease, release
@@ -53,7 +53,7 @@ def release_job(database: Database, job: Job) -> None:
         release(session, job.lease)
 
 
-def delete_leftovers(database: Database, store: LocalStore, job: Job) -> None:
+def delete_leftovers(database: Database, store: ObjectStore, job: Job) -> None:
     """Delete the objects of a row that was deleted while its job ran."""
     with database.read() as session:
         table = Preparation if job.lease.table is PreparationChunk else job.lease.table

@@ -20,7 +20,7 @@ from trainwright.prepare.file_reader import columns_of, resolve_field
 from trainwright.prepare.rows import Position
 from trainwright.prepare.sniff import sniff
 from trainwright_backend.core.db import Database, Write, now, storable
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.job_queue import PENDING_VERSION, JobKind, send_job
 from trainwright_backend.datasets.jobs.job import Job, JobCancelledError
 from trainwright_backend.datasets.jobs.leases import MAX_EXPIRED_LEASES, is_free, release, take
@@ -88,7 +88,7 @@ def take_parse_job(session: Write, parsed_file_id: UUID) -> ParseFile | None:
 
 def parse_file(
     database: Database,
-    store: LocalStore,
+    store: ObjectStore,
     job: ParseFile,
     is_cancelled: Callable[[], bool],
     give_way: Callable[[], bool],
@@ -100,7 +100,7 @@ def parse_file(
         JobCancelledError: the job was cancelled.
     """
     with store.working_folder() as folder:
-        source = Source(job.name, store.path_of(job.object_key), folder)
+        source = Source(job.name, store.local_file(job.object_key), folder)
         sniffed = sniff(source)
         field = None
         if sniffed.format is not FileFormat.TEXT:
@@ -136,7 +136,7 @@ def _record_format(database: Database, job: ParseFile, sniffed: FileType, read: 
             raise JobCancelledError
 
 
-def _store_chunk(store: LocalStore, job: ParseFile, chunk: ChunkInfo, folder: Path) -> None:
+def _store_chunk(store: ObjectStore, job: ParseFile, chunk: ChunkInfo, folder: Path) -> None:
     path = folder / chunk_name(chunk.number)
     stored = store.put_file(f"{job.folder}/{path.name}", path)
     if stored.digest != chunk.digest:

@@ -12,7 +12,7 @@ from trainwright.prepare.documents import UnusableDataError
 from trainwright.prepare.shards import sample_texts
 from trainwright.prepare.tokenizer import byte_tokenizer, tokenizer_bytes, train_bpe
 from trainwright_backend.core.db import Database, now
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.job_queue import PENDING_PREPARATION, JobKind, send_job
 from trainwright_backend.datasets.jobs.job import JobCancelledError
 from trainwright_backend.datasets.jobs.preparation import ChunkToTokenize, PlanPreparation
@@ -21,7 +21,7 @@ from trainwright_backend.datasets.tables import Preparation, PreparationChunk
 
 
 def plan_preparation(
-    database: Database, store: LocalStore, job: PlanPreparation, is_cancelled: Callable[[], bool]
+    database: Database, store: ObjectStore, job: PlanPreparation, is_cancelled: Callable[[], bool]
 ) -> None:
     """Write the tokenizer and the rows of the chunks.
 
@@ -56,7 +56,7 @@ def plan_preparation(
         send_job(session, JobKind.PREPARE, job.lease.owner_id, len(job.chunks))
 
 
-def _tokenizer_content(store: LocalStore, job: PlanPreparation, is_cancelled: Callable[[], bool]) -> bytes:
+def _tokenizer_content(store: ObjectStore, job: PlanPreparation, is_cancelled: Callable[[], bool]) -> bytes:
     if job.tokenizer.has_source:
         if job.tokenizer_key is None:
             raise UnusableDataError(
@@ -67,7 +67,7 @@ def _tokenizer_content(store: LocalStore, job: PlanPreparation, is_cancelled: Ca
         return tokenizer_bytes(byte_tokenizer())
 
     def load(chunk: ChunkToTokenize) -> tuple[Path, bytes | None]:
-        return store.path_of(chunk.chunk_key), store.read(chunk.mask_key)
+        return store.local_file(chunk.chunk_key), store.read(chunk.mask_key)
 
     texts = sample_texts(LazySequence(job.chunks, load), job.validation_fraction)
     return tokenizer_bytes(train_bpe(_until_cancelled(texts, is_cancelled), job.tokenizer.size))

@@ -14,7 +14,7 @@ from functools import partial
 from trainwright_backend.core.background import run_logging_errors
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.errors import AppError
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.job_queue import JobKind
 from trainwright_backend.datasets.jobs.dispatch import never, run_job
 from trainwright_backend.datasets.jobs.job import Job
@@ -27,7 +27,7 @@ SWEEP_SECONDS = 5.0
 class JobRunner:
     """Runs jobs for any thread of the process, one after the other."""
 
-    def __init__(self, database: Database, store: LocalStore) -> None:
+    def __init__(self, database: Database, store: ObjectStore) -> None:
         self._database = database
         self._store = store
         self._turns = Turns(database)
@@ -82,7 +82,7 @@ class JobRunner:
 
 def run_and_record_failure(
     database: Database,
-    store: LocalStore,
+    store: ObjectStore,
     job: Job,
     give_way: Callable[[], bool] = never,
     is_stopping: Callable[[], bool] = never,

@@ -11,7 +11,7 @@ from trainwright.prepare.encode import Encoder, load_encoder
 from trainwright.prepare.shards import write_chunk_shards
 from trainwright.prepare.tokenizer import end_of_text_id, load_tokenizer
 from trainwright_backend.core.db import Database, now
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.job_queue import JobKind, send_job
 from trainwright_backend.datasets.jobs.job import JobCancelledError
 from trainwright_backend.datasets.jobs.preparation import TokenizeChunk
@@ -19,13 +19,13 @@ from trainwright_backend.datasets.tables import Preparation, PreparationChunk
 
 
 def tokenize_chunk(
-    database: Database, store: LocalStore, job: TokenizeChunk, is_cancelled: Callable[[], bool]
+    database: Database, store: ObjectStore, job: TokenizeChunk, is_cancelled: Callable[[], bool]
 ) -> None:
     """Write the shards of one chunk."""
-    encoder, end_of_text = _load_encoder(store.path_of(f"{job.folder}/{TOKENIZER_NAME}"))
+    encoder, end_of_text = _load_encoder(store.local_file(f"{job.folder}/{TOKENIZER_NAME}"))
     with store.working_folder() as folder:
         result = write_chunk_shards(
-            store.path_of(job.chunk.chunk_key),
+            store.local_file(job.chunk.chunk_key),
             store.read(job.chunk.mask_key),
             job.chunk.number,
             encoder,

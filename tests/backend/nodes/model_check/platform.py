@@ -33,7 +33,7 @@ from trainwright_backend.checkpoints import service as checkpoints
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import public_id
-from trainwright_backend.core.object_store import LocalStore
+from trainwright_backend.core.local_store import LocalStore
 from trainwright_backend.nodes import (
     attempt_end,
     claims,
