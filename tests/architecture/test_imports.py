@@ -31,7 +31,7 @@ PLANTED: list[tuple[str, dict[str, str]]] = [
     ("trainer", {f"{TRAINER}/planted.py": "import httpx"}),
     (
         "trainer-layers",
-        {f"{TRAINER}/fp8/compute/planted.py": "import trainwright_trainer.parallel.data.owners"},
+        {f"{TRAINER}/fp8/compute/planted.py": "import trainwright_trainer.parallel.data.owned_parameters"},
     ),
     ("trainer-layers", {f"{TRAINER}/model/planted.py": "import trainwright_trainer.fp8.compute.linear"}),
     ("trainer-layers", {f"{TRAINER}/undeclared.py": ""}),

@@ -47,7 +47,7 @@ def judge_parity(losses: fp8_parity.Losses) -> Entries:
     """Print the differences beside the control's, and return one entry per level."""
     found = fp8_parity.differences(losses)
     control = found.pop("reversed")
-    bound = fp8_parity.bound_beside(control)
+    bound = fp8_parity.bound_for(control)
     print(f"\n{'bf16, rows reversed':<20} {control}   {control.seeds} seeds; bound {bound:.3f} %")
     entries = {}
     for level, difference in found.items():

@@ -35,8 +35,8 @@ from trainwright_backend.nodes.placement import (
     unprepared,
     withdraw,
 )
-from trainwright_backend.nodes.planning import plan
 from trainwright_backend.nodes.retry_policy import due_for_retry, requeue
+from trainwright_backend.nodes.scheduling import plan
 from trainwright_backend.runs.max_time import limited_runs, pause_at_max_time
 from trainwright_backend.runs.metering import due_for_metering, meter_run
 from trainwright_backend.runs.notify import CONTROL_TOPIC

@@ -23,7 +23,7 @@ from trainwright_backend.core.db import Read, now
 from trainwright_backend.nodes.estimate import find_measured
 from trainwright_backend.nodes.fair_share import FairOrder
 from trainwright_backend.nodes.limit_gate import LimitGate
-from trainwright_backend.nodes.planning import waiting_heads
+from trainwright_backend.nodes.scheduling import waiting_heads
 from trainwright_backend.nodes.service import is_online, slots_of, takes_runs
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.max_time import remaining_seconds

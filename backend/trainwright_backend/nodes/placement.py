@@ -1,4 +1,4 @@
-"""Placing queued runs on the nodes that `planning` chose, and taking back placements that no agent claims.
+"""Placing queued runs on the nodes that `scheduling` chose, and taking back placements that no agent claims.
 
 Each run is placed in its own transaction, under the locks of the run, its nodes and its team's quota, if it still fits. So
 an error with one run does not stop the others, and no two runs are ever locked at once.

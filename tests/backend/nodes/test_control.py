@@ -18,7 +18,7 @@ from trainwright_backend.core.deletion_queue import QueuedDeletion
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.main import create_app
-from trainwright_backend.nodes import planning
+from trainwright_backend.nodes import scheduling
 from trainwright_backend.runs.tables import Run
 
 
@@ -176,7 +176,7 @@ def test_a_folder_that_cannot_be_deleted_does_not_block_others(scene: Scene) -> 
 def test_runs_waiting_for_data_do_not_hide_runs_that_could_start(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "MAX_CONSIDERED", 2)
+    monkeypatch.setattr(scheduling, "MAX_CONSIDERED", 2)
     unready = {"dataset": scene.dataset, "tokenizer": {"kind": "bytes"}, "validation_fraction": 0.2}
     early = [scene.submit(data=unready) for _ in range(3)]
     run_id = scene.submit()

@@ -73,7 +73,9 @@ def read(given: argparse.Namespace) -> Entries:
         )
         marks = (SLOWEST_READING, GOAL)
         walls = spent["peer"].wall_median() / spent["ours"].wall_median()
-        found[f"read-{form}"] = _rate(median(ours), median(peer), "MB/s a core", marks).beside(walls)
+        found[f"read-{form}"] = _rate(median(ours), median(peer), "MB/s a core", marks).with_other_clock(
+            walls
+        )
     return found
 
 
@@ -97,7 +99,7 @@ def tokenise(given: argparse.Namespace) -> Entries:
         for item in spent.values()
     )
     walls = spent["peer"].wall_median() / spent["ours"].wall_median()
-    return {"tokenise": _rate(ours, peer, "MB/s a core", (peer, GOAL)).beside(walls)}
+    return {"tokenise": _rate(ours, peer, "MB/s a core", (peer, GOAL)).with_other_clock(walls)}
 
 
 def bpe_training(given: argparse.Namespace) -> Entries:
@@ -111,7 +113,7 @@ def bpe_training(given: argparse.Namespace) -> Entries:
     cpu = spent["ours"].cpu_median() / spent["peer"].cpu_median()
     goal = BPE_SECONDS / peer
     # Both use the same library: more than a tenth is not noise.
-    return {"bpe-training": at_most(ours, peer, "s", max(1.1, goal), goal).beside(cpu)}
+    return {"bpe-training": at_most(ours, peer, "s", max(1.1, goal), goal).with_other_clock(cpu)}
 
 
 def _in_turn(

@@ -32,7 +32,7 @@ from trainwright_trainer.distributed.mesh import single_rank_mesh
 from trainwright_trainer.model import attention
 from trainwright_trainer.training.build import build_engine
 from trainwright_trainer.training.materialize import materialize
-from trainwright_trainer.training.passes import build_parts
+from trainwright_trainer.training.model_passes import build_parts
 
 DEVICE = torch.device("cuda", 0)
 

@@ -32,7 +32,7 @@ class Entry:
         given = {name: value for name, value in asdict(self).items() if value is not None}
         return {"pass" if name == "passes" else name: value for name, value in given.items()}
 
-    def beside(self, other_clock: float) -> Entry:
+    def with_other_clock(self, other_clock: float) -> Entry:
         """This entry with the ratio by the other clock."""
         return replace(self, other_clock=other_clock)
 

@@ -122,7 +122,7 @@ class Verdict(StrEnum):
     NOT_SHOWN = "not shown"
 
 
-def bound_beside(control: Difference) -> float:
+def bound_for(control: Difference) -> float:
     """The largest difference in percent that passes."""
     if control.upper > BOUND_PERCENT:
         return BOUND_PERCENT

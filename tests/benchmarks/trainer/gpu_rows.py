@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tests.benchmarks.report.results import Figure, RefusedError, latest, read
 from tests.benchmarks.trainer.gemm_ceilings import gemm_ceilings
-from tests.benchmarks.trainer.peer_trainers import beside
+from tests.benchmarks.trainer.peer_trainers import compare_with_peer
 from tests.benchmarks.trainer.shapes import SHAPES, TOY
 from tests.benchmarks.trainer.timed_training import (
     Shape,
@@ -250,10 +250,10 @@ def degree_1(setting: Setting) -> Figures:
     }
 
 
-def beside_peer(name: str, precision: str, setting: Setting) -> Figures:
+def compare_with_named_peer(name: str, precision: str, setting: Setting) -> Figures:
     """Ours and another trainer alternately, each in its own processes."""
     shape = setting.shape("peer")
-    return beside(name, precision, shape, setting.steps, setting.folder)
+    return compare_with_peer(name, precision, shape, setting.steps, setting.folder)
 
 
 def _largest_under_cap(setting: Setting, kind: str, precision: dict[str, Any], recompute: str) -> Figures:
@@ -354,7 +354,9 @@ def _throughput_row(name: str, mfu: Mark, ratio: Mark, tflops: Mark) -> Row:
 
 
 def _peer_row(name: str, precision: str, says: str, *marks: Mark) -> Row:
-    return Row(f"peer-{name}", says, lambda setting: beside_peer(name, precision, setting), marks=marks)
+    return Row(
+        f"peer-{name}", says, lambda setting: compare_with_named_peer(name, precision, setting), marks=marks
+    )
 
 
 ROWS: tuple[Row, ...] = (

@@ -71,7 +71,7 @@ def check_installed(name: str) -> None:
         raise RefusedError("torchtitan trains on GPUs only, and there is none here")
 
 
-def beside(
+def compare_with_peer(
     name: str, precision: str, shape: Shape, steps: tuple[int, int], folder: Path
 ) -> dict[str, Figure]:
     """Median step of FP8 (O2) and of trainer ``name``, and the ratio of their rates."""

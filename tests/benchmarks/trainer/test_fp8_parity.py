@@ -7,7 +7,7 @@ import pytest
 
 from tests.benchmarks import cpu
 from tests.benchmarks.trainer import fp8_parity
-from tests.benchmarks.trainer.fp8_parity import Difference, Verdict, bound_beside, judge
+from tests.benchmarks.trainer.fp8_parity import Difference, Verdict, bound_for, judge
 from tests.parity.learning import prepare
 
 
@@ -58,7 +58,7 @@ NARROW_CONTROL = _sample(0.0, 0.2, 12)
 def test_a_level_passes_if_a_difference_above_the_bound_is_excluded(
     level: Difference, verdict: Verdict
 ) -> None:
-    assert judge(level, bound_beside(NARROW_CONTROL)) is verdict
+    assert judge(level, bound_for(NARROW_CONTROL)) is verdict
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_a_level_passes_if_a_difference_above_the_bound_is_excluded(
 )
 def test_a_control_raises_the_bound_only_if_it_keeps_it(control: Difference, bound: float) -> None:
     """A wide control would let any level pass that is as wide."""
-    assert bound_beside(control) == pytest.approx(bound, abs=1e-3)
+    assert bound_for(control) == pytest.approx(bound, abs=1e-3)
 
 
 def test_a_wide_level_does_not_pass_beside_a_control_as_wide() -> None:
     """It did when an interval that contains 0, or is as wide as the control's, was enough."""
     wide = [1.0, -0.9, 0.7, -1.1, 0.4, -0.2]
-    assert judge(Difference.of(wide), bound_beside(Difference.of(wide))) is Verdict.NOT_SHOWN
+    assert judge(Difference.of(wide), bound_for(Difference.of(wide))) is Verdict.NOT_SHOWN
 
 
 def test_an_interval_uses_students_t() -> None:

@@ -15,7 +15,7 @@ from trainwright.contracts.job_spec import JobSpec, stacks_log_name
 from trainwright.contracts.rank_position import Stall
 from trainwright_agent.supervisor import stacks
 from trainwright_agent.supervisor.lease import Lease
-from trainwright_agent.supervisor.progress import ProgressWatch
+from trainwright_agent.supervisor.stall_detection import StallDetector
 from trainwright_agent.workspace import AttemptFolder
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class HangWatch:
         self._reader: threading.Thread | None = None
         marker = attempt.marker
         self._marker = marker
-        self._progress = ProgressWatch(
+        self._progress = StallDetector(
             attempt.path, job.local_ranks, lambda: stacks.stopped_ranks(marker), time.monotonic
         )
 

@@ -64,7 +64,7 @@ from trainwright_trainer.runtime.errors import BadJobError, CheckpointInvalidErr
 from trainwright_trainer.training.engine import Engine, TorchEngine
 from trainwright_trainer.training.forward_backward import ForwardBackward, GradientAccumulation
 from trainwright_trainer.training.materialize import materialize
-from trainwright_trainer.training.passes import ModelParts, build_parts, has_masks, uses_flex_attention
+from trainwright_trainer.training.model_passes import ModelParts, build_parts, has_masks, uses_flex_attention
 from trainwright_trainer.training.samples import SampleWriter, sample_writer
 from trainwright_trainer.training.skipped_steps import SkippedSteps, skip_limit
 

@@ -26,7 +26,7 @@ from trainwright_trainer.optim.sharded_updater import ShardedUpdater
 from trainwright_trainer.optim.updater import Updater
 from trainwright_trainer.parallel.data.fsdp import allocate_shards
 from trainwright_trainer.parallel.data.zero import shard_gradients, shard_states
-from trainwright_trainer.training.passes import ModelParts, zero_stage
+from trainwright_trainer.training.model_passes import ModelParts, zero_stage
 
 
 def materialize(parts: ModelParts, spec: RunSpec, mesh: Mesh, fresh: bool) -> Updater:

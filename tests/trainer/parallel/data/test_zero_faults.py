@@ -15,7 +15,7 @@ from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.optim import sharded_updater
 from trainwright_trainer.parallel.data import fsdp, zero
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
-from trainwright_trainer.parallel.data.owners import OwnedParameters
+from trainwright_trainer.parallel.data.owned_parameters import OwnedParameters
 from trainwright_trainer.parallel.data.sharded_gradients import ShardedGradients
 from trainwright_trainer.training import materialize
 

@@ -1,7 +1,7 @@
 """Gradients that only the owner of a weight keeps (ZeRO stage 2, Rajbhandari et al. 2020).
 
 A backward pass computes gradients from the model's end to its start. Each is copied into a flat bucket and
-freed; a full bucket is reduced to the owners of its tensors (``owners``) while the next one fills, and then
+freed; a full bucket is reduced to the owners of its tensors (``owned_parameters``) while the next one fills, and then
 freed. An owner adds what it receives to its sum, micro batch after micro batch. With more data ranks than the
 shard axis has, sums are all-reduced over the replicas in the last micro batch.
 

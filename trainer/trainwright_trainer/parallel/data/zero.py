@@ -1,6 +1,6 @@
 """ZeRO: the data that data ranks shard instead of replicating, and this rank's shard (Rajbhandari et al. 2020).
 
-    stage 1   moments: each weight has one owner, which updates and broadcasts it      ``owners``
+    stage 1   moments: each weight has one owner, which updates and broadcasts it      ``owned_parameters``
     stage 2   gradients too: they are reduced to the owner only                        ``sharded_gradients``
     stage 3   weights too: each rank has a slice of every matrix                       ``fsdp``
 
@@ -19,7 +19,7 @@ from torch import nn
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpec, ShardSpecs, Slice
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
-from trainwright_trainer.parallel.data.owners import OwnedParameters
+from trainwright_trainer.parallel.data.owned_parameters import OwnedParameters
 from trainwright_trainer.parallel.data.sharded_gradients import ShardedGradients
 
 

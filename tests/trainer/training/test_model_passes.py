@@ -14,7 +14,7 @@ from tests.trainer.jobs import write_job
 from trainwright.contracts.parallelism_spec import PipelineSchedule
 from trainwright_trainer.parallel.pipeline.stages import Stages
 from trainwright_trainer.process.job_file import read_job
-from trainwright_trainer.training.passes import passes
+from trainwright_trainer.training.model_passes import passes
 
 ORDER = [
     "keep the layers of this rank's stages",

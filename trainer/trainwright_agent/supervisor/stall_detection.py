@@ -40,7 +40,7 @@ _COUNTED_FOLDERS = 100
 _SAVING = (RankActivity.SAVING, RankActivity.ENDING)
 
 
-class ProgressWatch:
+class StallDetector:
     """Watches the ranks of one attempt on one node.
 
     Args:

@@ -20,7 +20,7 @@ from trainwright.contracts.rank_position import (
     Stall,
 )
 from trainwright_agent.supervisor.hang_limit import LEARNED_STEPS, HangLimit
-from trainwright_agent.supervisor.progress import PATIENCE, ProgressWatch
+from trainwright_agent.supervisor.stall_detection import PATIENCE, StallDetector
 
 FLOOR_SECONDS = 30.0
 
@@ -36,7 +36,7 @@ class Ranks:
 
     def __post_init__(self) -> None:
         (self.folder / "out" / POSITIONS_FOLDER).mkdir(parents=True)
-        self.watch = ProgressWatch(self.folder, range(2), lambda: self.stopped, lambda: self.seconds)
+        self.watch = StallDetector(self.folder, range(2), lambda: self.stopped, lambda: self.seconds)
 
     def publish(
         self,
