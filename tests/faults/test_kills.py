@@ -1,4 +1,4 @@
-"""SIGKILL of each process of a run: the run succeeds, with bitwise the loss of an undisturbed run."""
+"""SIGKILL of each process of a run: the run succeeds, and its losses equal those of an undisturbed run bit for bit."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A run paused and resumed at any moment learns bitwise the same, and occupies nothing while it is paused.
+"""A run that is paused and resumed at any moment learns the same bit for bit, and uses no slots while it is paused.
 
 A round waits for a moment, pauses, checks that the state was saved, and resumes. `TRAINWRIGHT_PAUSES` sets the number of
 rounds (`make pauses`: 20); the moments are random, and the seed is printed. Trainers with injected faults, which do not
@@ -46,7 +46,7 @@ TIMERS = SCALED_TIMERS | {
     "grace_seconds": 3.0,
     "start_seconds": 240.0,
 }
-"""With long leases, so that only pauses end attempts early, however busy the machine is."""
+"""With long leases, so that only pauses end attempts early, even on a busy machine."""
 
 pytestmark = [pytest.mark.slow(target="pauses"), pytest.mark.timeout(300 + 300 * ROUNDS)]
 

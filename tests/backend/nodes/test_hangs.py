@@ -130,7 +130,7 @@ def test_a_run_on_one_node_needs_one_report(scene: Scene) -> None:
 
 
 def test_a_node_is_blamed_if_the_first_report_of_its_ranks_tells_of_the_hang(scene: Scene) -> None:
-    """The renewal that told of the first step was lost."""
+    """The renewal that reported the first step was lost."""
     work = scene.start()
     assert work.order("starting") == "go"
     assert work.order("running", stall=stall({0: 7}, stopped=(0,))) == "kill"

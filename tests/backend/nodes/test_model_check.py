@@ -1,7 +1,7 @@
 """A model check of the life of a run: its rules hold in every state that two nodes and a platform can reach.
 
-The platform is its real code; so are the leases of the supervisors. Agents, processes, the network and the clock are
-those of `model_check.machines`. Each mistake that a developer could make is planted once, and must be found.
+The platform and the leases of the supervisors are the real code. `model_check.machines` simulates agents, processes,
+the network and the clock. Each planted mistake, which a developer could make, must be found.
 """
 
 import sqlite3
@@ -55,7 +55,7 @@ def database_url(sqlite_url: str) -> str:
 
 @pytest.fixture
 def platform(scene: Scene, tmp_path: Path) -> Callable[..., Platform]:
-    """A platform with two nodes of one slot each, and queued runs on so many nodes."""
+    """A platform with two nodes of one slot each, and queued runs that need the given numbers of nodes."""
 
     def build(*nodes_of_runs: int) -> Platform:
         for number in range(2):
@@ -144,7 +144,7 @@ def test_every_rule_holds_in_larger_checks(
 
 
 def no_compare_and_set(patch: pytest.MonkeyPatch) -> None:
-    """Whoever claims gets the run, whatever state it is in."""
+    """Every claim gets the run, in any state of the run."""
 
     def move_from_any_state(session: Write, run: Run, state: RunState, message: str) -> Run:
         transitions._write(session, run, state, message, verdict=None, reason=None, retry_at=None)

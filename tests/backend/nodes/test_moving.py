@@ -1,4 +1,4 @@
-"""Moving a run off a node: it saves, leaves, and is placed without that node, at its own place in the queue."""
+"""Moving a run off a node: it saves, leaves, and is placed without that node, at its earlier place in the queue."""
 
 from typing import Any
 

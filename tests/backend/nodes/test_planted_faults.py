@@ -1,6 +1,6 @@
 """Two checks that prevent two trainers of one run, each tested on the real code and on a planted fault.
 
-A check that passes on both is worthless. The faults are mistakes of a developer who is new to the protocol.
+A check that passes on both is useless. The faults are mistakes of a developer who is new to the protocol.
 """
 
 from concurrent.futures import ThreadPoolExecutor

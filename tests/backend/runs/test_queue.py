@@ -141,7 +141,7 @@ SUBMITTED = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=2
 def test_teams_take_turns_by_use_and_each_keeps_its_own_order(
     submitted: list[tuple[int, int]], usage: list[float]
 ) -> None:
-    """Every run comes once, its team's in order, and no other team with waiting runs has used less."""
+    """Every run occurs once, the runs of a team are in order, and no other team with waiting runs has used less."""
     teams = [new_id() for _ in range(4)]
     runs = [Run(id=new_id(), team_id=teams[team], slots=slots) for team, slots in submitted]
     budgets = {team: SlotBudget(100, 0) for team in teams}

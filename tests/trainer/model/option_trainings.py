@@ -1,4 +1,4 @@
-"""Small models with options of attention, and what they learn on one rank or two."""
+"""Small trainings of models with attention options, on one rank or two."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Localized filtering attention: as the paper's formulas say, causal in training and decoding, on every layout."""
+"""Localized filtering attention follows the paper's formulas and is causal, in training and decoding and on every
+layout."""
 
 from collections.abc import Callable
 from functools import partial
@@ -79,7 +80,7 @@ def test_a_filter_mixes_each_token_with_the_two_before() -> None:
 
 @pytest.mark.parametrize("prompt", [1, 2, 3, LENGTH])
 def test_decoding_from_the_saved_state_computes_the_same(prompt: int) -> None:
-    """The second token after a prompt of one is what Yuan's public decoder computes differently."""
+    """After a prompt of one token, Yuan's public decoder computes a different second token."""
     assert apart_from_formula(partial(decoded, prompt=prompt)) <= CLOSE
 
 
@@ -141,7 +142,7 @@ def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) ->
 
 
 def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
-    """Bit for bit, but for the order in which squares are summed to a norm."""
+    """Bit for bit, except for the order in which squares are summed to a norm."""
     one = learned(tmp_path, data, MODEL, FP8)
     assert learned(tmp_path, data, MODEL, FP8, pipeline=2) == pytest.approx(one, rel=256 * 2.0**-24)
 

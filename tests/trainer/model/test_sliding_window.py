@@ -113,7 +113,7 @@ def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) ->
 
 
 def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
-    """Bit for bit, but for the order in which squares are summed to a norm."""
+    """Bit for bit, except for the order in which squares are summed to a norm."""
     one = learned(tmp_path, data, MODEL, FP8)
     assert learned(tmp_path, data, MODEL, FP8, pipeline=2) == pytest.approx(one, rel=256 * 2.0**-24)
 

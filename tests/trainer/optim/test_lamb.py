@@ -79,7 +79,7 @@ def test_every_layout_moves_each_weight_as_the_formulas_say(layout: str, job: Ca
 
 
 def _norms_of_slices() -> None:
-    """Each rank takes the norms of its own part for those of the entire weight."""
+    """A planted fault: each rank uses the norms of its own part instead of those of the entire weight."""
 
     def own(self: WholeWeights, values: dict[str, Tensor], count: int) -> Tensor:
         sums = torch.zeros(len(self.order), count, dtype=torch.float64)

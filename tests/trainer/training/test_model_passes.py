@@ -1,4 +1,4 @@
-"""Passes over the model come in one order, whatever the layout, the ZeRO stage and the number format."""
+"""Passes over the model run in one order, for every layout, ZeRO stage and number format."""
 
 import ast
 from collections.abc import Iterator

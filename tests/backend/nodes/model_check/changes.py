@@ -1,4 +1,4 @@
-"""What events change in a world of the model check. Each function returns the world after the event."""
+"""The effects of events on a world of the model check. Each function returns the world after the event."""
 
 from typing import Any
 
@@ -23,7 +23,8 @@ def started(world: World, node: int, folder: Folder) -> World:
 
 
 def saved(world: World, node: int, folder: Folder) -> World:
-    """The supervisor is ordered to save: only a trainer in steps has something to save, and does it with all ranks."""
+    """The supervisor is ordered to save. Only a trainer in steps has something to save, and all its ranks save
+    together."""
     if folder.progress is Progress.STEPPING:
         return with_fields(world, node, folder, saving=True)
     return ended(world, node, folder, "saved" if folder.progress is Progress.EXPORTING else "stopped")
@@ -87,7 +88,8 @@ def rebooted(folder: Folder) -> Folder:
 
 
 def renewed_in_time(world: World) -> frozenset[tuple[int, str]]:
-    """Node and claim of the open placements whose lease is kept, by a renewal or by the next step of their agent."""
+    """Node and claim of the open placements whose lease is extended, by a renewal or by the next step of their
+    agent."""
     is_open = {(node, claim) for node, claim, _ in world.seen}
     return frozenset(
         (node, name)

@@ -1,4 +1,4 @@
-"""Visits every state that can be reached, and finds those from which no run can end."""
+"""Visiting every reachable state, and finding those from which no run can end."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tests.backend.nodes.model_check.world import World
 
 @dataclass(frozen=True)
 class Explored:
-    """What was visited."""
+    """The visited states."""
 
     states: int
     moves: int

@@ -38,8 +38,8 @@ class Machines:
 
     Args:
         faults: the kinds of disturbances that may happen.
-        checks_slots: whether a process on a free slot is an error already. Otherwise the check goes on until the slot has led to
-            two live attempts.
+        checks_slots: whether a process on a free slot is already an error. Otherwise the check continues until the slot
+            has led to two live attempts.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Machines:
         self._checks_slots = checks_slots
 
     def moves(self, world: World) -> Iterator[Move]:
-        """Everything that may happen next."""
+        """All moves that may happen next."""
         yield from self._platform_moves(world)
         for node, machine in enumerate(world.machines):
             yield from self._agent_moves(world, node, machine)
@@ -392,7 +392,7 @@ class Machines:
                 yield Move(f"a late answer to {node}.{late.claim} arrives: {order}", after)
 
     def _tick(self, world: World) -> Iterator[Move]:
-        """Time passes. Who can renew a lease does it in time, or else is disturbed."""
+        """Time passes. Each supervisor that can renew its lease does so in time, or the move is a disturbance."""
         for node, machine in enumerate(world.machines):
             if any(self._must_end_first(world, node, folder) for folder in machine.folders):
                 return

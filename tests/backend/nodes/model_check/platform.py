@@ -1,8 +1,8 @@
 """The platform of the model check: its real code, on a real database in memory, one message at a time.
 
-The answer to a message depends only on the rows. So every pair of rows and message is executed once, however many states
-of the nodes it occurs in. Rows that differ only in what no rule reads (ids, times, texts, renewal numbers) count as
-equal.
+The answer to a message depends only on the rows. So every pair of rows and message is executed once, even if it occurs
+in many states of the nodes. Rows that differ only in values that no rule reads (ids, times, texts, renewal numbers)
+count as equal.
 """
 
 import sqlite3
@@ -63,7 +63,7 @@ TIMERS = Timers(
     margin_seconds=TICK_SECONDS,
     grace_seconds=HOUR,
 )
-"""So long that no wall clock plays a part while the check runs."""
+"""Long enough that no timer of the wall clock ends while the check runs."""
 
 MUTABLE = (
     "run",
@@ -87,7 +87,7 @@ Rows = dict[str, list[tuple[Any, ...]]]
 
 
 class BrokenRuleError(Exception):
-    """A rule that must hold in each state does not."""
+    """A rule that must hold in every state is broken."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class PlacedRun:
 
 @dataclass(frozen=True)
 class RunRow:
-    """What rules read of a run."""
+    """The values of a run that rules read."""
 
     state: RunState
     fence: int
@@ -112,7 +112,7 @@ class RunRow:
 
 @dataclass(frozen=True)
 class View:
-    """What the nodes and the rules see of the platform's rows."""
+    """The values of the platform's rows that nodes and rules see."""
 
     runs: tuple[RunRow, ...]
     placed: tuple[PlacedRun, ...]
@@ -123,7 +123,7 @@ class View:
 
 @dataclass(frozen=True)
 class Answer:
-    """The rows after a message, by number, and what the sender gets."""
+    """The rows after a message, by number, and the sender's answer."""
 
     rows: int
     reply: Any = None
@@ -209,7 +209,7 @@ class Platform:
     def _on_renew(
         self, session: Write, node: int, run: int, claim: str, fence: int, phase: str, hung: int, code: str
     ) -> str:
-        """``hung`` is the rank that stands still, or -1."""
+        """``hung`` is the rank that hangs, or -1."""
         exit = Outcome(code=EndCode(code), message=code) if code else None
         request = Renewal(
             claim_id=claim,
@@ -304,7 +304,7 @@ class Platform:
         self._present = rows
 
     def _number(self) -> int:
-        """The number of the database's present rows, which is that of the first rows that equal them."""
+        """The number of the database's current rows. Equal rows have the same number."""
         rows = {table: self._raw.execute(f"SELECT * FROM {table}").fetchall() for table in self._tables}
         named = {
             table: [dict(zip(self._columns[table], row, strict=True)) for row in content]
@@ -322,7 +322,8 @@ class Platform:
         return found
 
     def _canonical(self, named: dict[str, list[dict[str, Any]]]) -> Hashable:
-        """What rules read of the rows. No layout is changed, so the steps that attempts made are not among it."""
+        """The values of the rows that rules read. No layout is changed, so they do not include the steps that attempts
+        made."""
         runs, nodes = self._run_index, self._node_index
         fences = {row["id"]: row["fence"] for row in named["run"]}
         return (
@@ -423,7 +424,7 @@ class Platform:
 
 
 def _of_newest_attempt(row: dict[str, Any], fence: int) -> tuple[Hashable, ...]:
-    """What rules read of a placement only while its attempt is the run's newest."""
+    """The values of a placement that rules read only while its attempt is the run's newest."""
     if row["fence"] is not None and row["fence"] < fence:
         return ()
     exports = row["job"] is not None and '"kind": "export"' in row["job"]

@@ -27,7 +27,7 @@ class Held(NamedTuple):
 
 
 class RecordedDeadline:
-    """Stands for the file in which the agent reads the deadline."""
+    """Replaces the file in which the agent reads the deadline."""
 
     def __init__(self) -> None:
         self.deadline: float | None = None
@@ -37,7 +37,7 @@ class RecordedDeadline:
 
 
 class SupervisorLeases:
-    """Answers what a lease of a given age does. ``counts_from_reply`` is a planted fault."""
+    """Computes what a lease of a given age does. ``counts_from_reply`` is a planted fault."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *, counts_from_reply: bool = False) -> None:
         self._now = 0.0

@@ -1,7 +1,7 @@
-"""The states of the model check's machines: nodes, the attempts on them, and a message that is still on its way.
+"""The states of the model check's machines: nodes, the attempts on them, and messages that have not arrived yet.
 
-A `World` is one state of everything, a `Move` what may happen next. A move has a cost if it is a disturbance; a check allows a
-number of them. What repairs itself costs nothing, and every run must be able to end by such moves alone.
+A `World` is one state of all machines, and a `Move` is a possible next event. A move has a cost if it is a disturbance,
+and a check allows a number of disturbances. Repairs cost nothing, and every run must be able to end by repairs alone.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tests.backend.nodes.model_check.platform import Message
 
 
 class Stage(IntEnum):
-    """What is left of an attempt on a node."""
+    """The condition of an attempt on a node."""
 
     UNCLAIMED = 0
     """A folder with a claim id, and no supervisor yet."""
@@ -26,7 +26,7 @@ class Stage(IntEnum):
 
 
 class Progress(IntEnum):
-    """What the trainer of a supervised attempt has done."""
+    """The progress of the trainer of a supervised attempt."""
 
     WAITING = 0
     STARTED = 1
@@ -70,7 +70,7 @@ class Folder(NamedTuple):
 
 
 class Late(NamedTuple):
-    """A message that is still on its way."""
+    """A message that has not arrived yet."""
 
     kind: str
     """`request`, or the `reply` to a renewal."""
@@ -92,7 +92,7 @@ class Machine(NamedTuple):
 
 
 class World(NamedTuple):
-    """One state of everything."""
+    """One state of all machines."""
 
     rows: int
     machines: tuple[Machine, ...]
@@ -100,30 +100,30 @@ class World(NamedTuple):
     """Node, claim and ticks since its last renewal, as the reaper counts them, of each open claim."""
     faults_left: int = 0
     asks_left: frozenset[str] = frozenset()
-    """What users may still ask for."""
+    """The requests that users may still make."""
 
 
 class Move(NamedTuple):
-    """Something that may happen, and what follows."""
+    """A possible event, and the world after it."""
 
     name: str
     world: World
     repairs: bool = True
-    """It is neither a disturbance nor a person's act: every run must be able to end by such moves alone."""
+    """Whether it is neither a disturbance nor a person's action: every run must be able to end by such moves alone."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What the machines obey. Each is switched off once, as a planted fault."""
+    """The rules that the machines follow. Each is switched off once, as a planted fault."""
 
     supervisor_fences: bool = True
     """A supervisor kills its trainer at its deadline."""
     has_guard: bool = True
     """Each supervisor has a guard, which kills a stopped one with its trainer."""
     watchdog: bool = False
-    """If there is neither: a live agent kills what has missed its deadline."""
+    """Without both, a live agent kills processes that have missed their deadline."""
     renewal_first: bool = True
-    """A supervisor starts nothing before a renewal was answered with `go`."""
+    """A supervisor starts nothing before a renewal is answered with `go`."""
     dies_with_supervisor: bool = True
     """A supervisor's death ends its trainer."""
 
