@@ -199,6 +199,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "trainwright::multiply_blocks": _multiply_blocks,
     "trainwright::cast_and_transpose": in_torch,
     "trainwright::cast_and_transpose_into": _cast_and_transpose_into,
+    "trainwright::transpose_codes": lambda codes_RC, after: codes_RC.t().contiguous(),
 }
 """Products of tensor cores, which CPUs lack or take seconds for, and kernels in Triton."""
 

@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 
 from tests.benchmarks.gpu_program.h200 import has_triton
 
-_OURS = "trainwright.cast_and_transpose"
+_OURS = ("trainwright.cast_and_transpose", "trainwright.transpose_codes")
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,8 @@ def _kernel(node: Any) -> Kernel:
         name = getattr(node.node, "python_kernel_name", None) or str(
             getattr(node.node, "op_overload", node.node)
         )
-        return Kernel(name, node.get_read_write_buffers_sizes(), library=_OURS not in name)
+        return Kernel(
+            name, node.get_read_write_buffers_sizes(), library=not any(one in name for one in _OURS)
+        )
     name = torch._inductor.utils.get_fused_kernel_name(node.get_nodes(), "original_aten")
     return Kernel(name, node.get_read_write_buffers_sizes(), library=False)

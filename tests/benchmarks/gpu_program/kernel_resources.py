@@ -25,6 +25,9 @@ def resources() -> dict[str, dict[str, Any]]:
         found[f"cast_and_transpose {source} to {codes}"] = _compiled(
             kernels.cast_and_transpose, signature, constants, kernels.WARPS
         )
+    signature = {"codes": "*u8", "transposed": "*u8", "rows": "i32", "columns": "i32"}
+    constants = {"TILE_R": kernels.TILE_ROWS, "TILE_C": kernels.TILE_COLUMNS}
+    found["transpose"] = _compiled(kernels.transpose, signature, constants, kernels.WARPS)
     return found
 
 

@@ -35,7 +35,7 @@ interpreter._convert_float = convert
 
 from trainwright_trainer.fp8.compute.cast_transpose import in_torch
 from trainwright_trainer.fp8.compute.formats import E4M3, E5M2, LARGEST
-from trainwright_trainer.fp8.compute.triton_kernels import launch_cast_and_transpose
+from trainwright_trainer.fp8.compute.triton_kernels import launch_cast_and_transpose, launch_transpose
 
 every = torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16).view(256, 256)
 matrices = [every, every[:, :200].contiguous(), every[:130].contiguous(), torch.randn(64, 96), torch.randn(300, 16).half()]
@@ -47,6 +47,9 @@ for dtype in (E4M3, E5M2):
             launch_cast_and_transpose(matrix, torch.tensor(factor), LARGEST[dtype], codes, transposed)
             for found, plain in zip((codes, transposed), in_torch(matrix, torch.tensor(factor), dtype)):
                 assert torch.equal(found.float().nan_to_num(1e9), plain.float().nan_to_num(1e9)), (dtype, factor)
+        alone = torch.zeros_like(transposed)
+        launch_transpose(codes, alone)
+        assert torch.equal(alone.view(torch.uint8), codes.view(torch.uint8).t())
 print("equal")
 """
 
@@ -74,4 +77,5 @@ def test_compiled_kernels_spill_nothing_and_store_vectors() -> None:
     for name, found in kernel_resources(triton_folder(create=False)).items():
         assert found["spilled_bytes"] == 0 and found["registers"] <= 128, name
         assert found["store_bytes"] == 16, name
-        assert all(".rn.satfinite." in one for one in found["rounding"]) and found["rounding"], name
+        assert all(".rn.satfinite." in one for one in found["rounding"]), name
+        assert bool(found["rounding"]) is (name != "transpose"), name

@@ -9,7 +9,7 @@ import torch
 from tests.trainer.jobs import build_here, events, losses, resume_from, run_trainer, train_here, write_job
 from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.distributed.shard_spec import full_slice
-from trainwright_trainer.fp8.compute.cast_transpose import cast_and_transpose, in_torch
+from trainwright_trainer.fp8.compute.cast_transpose import cast_and_transpose, in_torch, transpose
 from trainwright_trainer.fp8.compute.formats import E4M3, E5M2, amax_of, cast, scale_for
 from trainwright_trainer.fp8.state.optimizer import BLOCK, PAPER, ScaledAdamW, StateFormats
 from trainwright_trainer.fp8.state.row_layout import make_row_layout
@@ -121,6 +121,8 @@ def test_one_kernel_casts_both_ways_as_plain_operators_do(dtype: torch.dtype) ->
         found = cast_and_transpose(numbers.to(GPU), torch.tensor(factor, device=GPU), dtype)
         for ours, exact in zip(found, plain, strict=True):
             assert torch.equal(ours.cpu().float().nan_to_num(1e9), exact.float().nan_to_num(1e9))
+        again = transpose(found[0], found[0])
+        assert torch.equal(again.cpu().view(torch.uint8), found[1].cpu().view(torch.uint8))
 
 
 @pytest.mark.parametrize("formats", [PAPER, BLOCK])

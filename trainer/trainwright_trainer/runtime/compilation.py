@@ -61,9 +61,10 @@ def compile_blocks(blocks: Iterable[nn.Module]) -> None:
 def recompute_operands() -> None:
     """Let blocks that are compiled from now on cast operands of FP8 weight gradients again in the backward pass, from
     activations that it reads anyway, instead of saving them. The number of written bytes is the same, but they are
-    written later. By default, the compiler saves values that are used far apart.
+    written later. By default, the compiler saves values that are used far apart, and those that a kernel of ours reads.
     """
     torch._functorch.config.ban_recompute_used_far_apart = False
+    torch._functorch.config.ban_recompute_materialized_backward = False
 
 
 def compile_gradient(function: Callable[P, tuple[Tensor, Tensor]]) -> Callable[P, tuple[Tensor, Tensor]]:

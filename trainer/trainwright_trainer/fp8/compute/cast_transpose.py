@@ -43,6 +43,19 @@ def cast_and_transpose_into(x_RC: Tensor, factor: Tensor, codes_RC: Tensor, code
     codes_CR.copy_(codes_RC.t())
 
 
+def transpose(codes_RC: Tensor, after: Tensor) -> Tensor:
+    """Codes (C, R), row-major, of a contiguous ``codes_RC``.
+
+    Args:
+        after: any tensor of the backward pass. A compiler would move an operator that reads only what the forward pass
+            has into the forward pass, and save its result.
+    """
+    if codes_RC.device.type == "cuda":
+        transposed: Tensor = _transpose_in_one_kernel(codes_RC, after)
+        return transposed
+    return codes_RC.t().contiguous()
+
+
 def in_torch(x_RC: Tensor, factor: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """``cast_and_transpose`` in plain operators."""
     codes_RC = cast(x_RC.float() * factor, dtype)
@@ -73,3 +86,21 @@ _launch_into = torch.library.custom_op(
     "trainwright::cast_and_transpose_into", _fill, mutates_args=("codes_RC", "codes_CR")
 )
 _launch_into.register_fake(lambda x_RC, factor, codes_RC, codes_CR: None)
+
+
+def _launch_transpose(codes_RC: Tensor, after: Tensor) -> Tensor:
+    from trainwright_trainer.fp8.compute.triton_kernels import launch_transpose
+
+    codes_CR = _empty_transpose(codes_RC, after)
+    launch_transpose(codes_RC, codes_CR)
+    return codes_CR
+
+
+def _empty_transpose(codes_RC: Tensor, after: Tensor) -> Tensor:
+    return codes_RC.new_empty(codes_RC.shape[::-1])
+
+
+_transpose_in_one_kernel = torch.library.custom_op(
+    "trainwright::transpose_codes", _launch_transpose, mutates_args=()
+)
+_transpose_in_one_kernel.register_fake(_empty_transpose)

@@ -47,6 +47,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from trainwright.contracts.precision_spec import ScalingKind
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.fp8.compute.bf16_layers import WeightModule
+from trainwright_trainer.fp8.compute.cast_transpose import transpose
 from trainwright_trainer.fp8.compute.casting import (
     cast_both_ways,
     cast_by_rows,
@@ -181,7 +182,8 @@ class FP8Matmuls(NamedTuple):
         return partial(_multiply, cast_transposed_weight(StoredMatrix(*stored), self.scaling))
 
     def weight_gradient(self, dy: Factor, x: Factor) -> Tensor:
-        return scaled_matmul(_over_tokens(dy), _over_tokens(x), self.weight.dtype)
+        scale = dy.matrix[1]
+        return scaled_matmul(_over_tokens(dy, scale), _over_tokens(x, scale), self.weight.dtype)
 
     def add_weight_gradient(self, total: Tensor, dy: Factor, x: Factor) -> None:
         total.add_(self.weight_gradient(dy, x))
@@ -191,9 +193,12 @@ def _multiply(weight: Operand, rows: Matrix, fast_accumulation: bool = False) ->
     return scaled_matmul(Operand(*rows), weight, torch.bfloat16, fast_accumulation)
 
 
-def _over_tokens(factor: Factor) -> Operand:
+def _over_tokens(factor: Factor, after: Tensor) -> Operand:
     operand = Operand(*factor.matrix)
-    return operand if factor.transposed else transposed(operand)
+    if factor.transposed:
+        return operand
+    assert operand.scale.ndim == 0
+    return Operand(transpose(operand.codes, after), operand.scale)
 
 
 def cast_weight(stored: StoredMatrix, scaling: ScalingKind) -> Operand:

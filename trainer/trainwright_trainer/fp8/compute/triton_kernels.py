@@ -7,6 +7,7 @@ Each kernel has a plain form in torch next to its caller, which defines the resu
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -35,6 +36,14 @@ def launch_cast_and_transpose(
     )
 
 
+def launch_transpose(codes_RC: Tensor, codes_CR: Tensor) -> None:
+    """Fill the contiguous ``codes_CR`` with the transpose of the contiguous ``codes_RC``, which are bytes."""
+    rows, columns = codes_RC.shape
+    grid = (triton.cdiv(rows, TILE_ROWS), triton.cdiv(columns, TILE_COLUMNS))
+    given, transposed = codes_RC.view(torch.uint8), codes_CR.view(torch.uint8)
+    transpose[grid](given, transposed, rows, columns, TILE_ROWS, TILE_COLUMNS, num_warps=WARPS)
+
+
 def _cast_and_transpose(
     x: tl.tensor,
     factor: tl.tensor,
@@ -59,4 +68,20 @@ def _cast_and_transpose(
     tl.store(transposed + column[:, None] * rows + row[None, :], tl.trans(code), mask=tl.trans(inside))
 
 
+def _transpose(
+    codes: tl.tensor,
+    transposed: tl.tensor,
+    rows: tl.tensor,
+    columns: tl.tensor,
+    TILE_R: tl.constexpr,
+    TILE_C: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * TILE_R + tl.arange(0, TILE_R)
+    column = tl.program_id(1).to(tl.int64) * TILE_C + tl.arange(0, TILE_C)
+    inside = (row[:, None] < rows) & (column[None, :] < columns)
+    code = tl.load(codes + row[:, None] * columns + column[None, :], mask=inside)
+    tl.store(transposed + column[:, None] * rows + row[None, :], tl.trans(code), mask=tl.trans(inside))
+
+
 cast_and_transpose = triton.jit(_cast_and_transpose)
+transpose = triton.jit(_transpose)
