@@ -66,6 +66,7 @@ def get_health(session: ReadSession, request: Request) -> Health:
         status="degraded" if problems else "ok",
         version=version("trainwright"),
         problems=problems,
+        sends_mail=request.app.state.settings.smtp_url is not None,
         control_loop_seconds=None if idle_seconds is None else round(idle_seconds, 1),
     )
 

@@ -15,15 +15,13 @@ from sqlalchemy import or_, select, update
 
 from trainwright.contracts.api.people import ApiKey as ApiKeyOut
 from trainwright.contracts.api.people import CreatedKey, KeyScope, NewKey
+from trainwright_backend.auth.service import LAST_USED_INTERVAL
 from trainwright_backend.auth.tables import Account, ApiKey
 from trainwright_backend.core.db import Database, Read, Write, now
 from trainwright_backend.core.errors import Busy, Conflict, Unauthorized
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
-
-LAST_USED_INTERVAL = timedelta(minutes=1)
-"""How often the use of a key is written to the database, at most."""
 
 MAX_KEYS = 100
 """Keys that one person can have."""

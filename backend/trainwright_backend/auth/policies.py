@@ -232,8 +232,9 @@ def _caller(request: Request) -> keys.KeyOwner:
         return owner
     token = session_token(request, settings)
     if token is not None:
-        with database.read() as session:
-            account = service.account_of_session(session, settings, token)
+        address = request.client.host if request.client else ""
+        user_agent = request.headers.get("user-agent", "")
+        account = service.account_of_session(database, settings, token, user_agent, address)
         if account is not None:
             return keys.KeyOwner(account, KeyScope.MANAGE, audit.BROWSER)
     raise Unauthorized("Sign in first, or send an API key as `Authorization: Bearer tw_…`.")

@@ -11,13 +11,17 @@ from sqlalchemy import delete, select, update
 
 from trainwright.contracts.api.people import Me, Role, SignedInBrowser
 from trainwright.contracts.api.people import Membership as MembershipOut
+from trainwright_backend.auth.devices import device_name
 from trainwright_backend.auth.tables import Account, ApiKey, BrowserSession, Membership, Team
-from trainwright_backend.core.db import Read, Write, now
+from trainwright_backend.core.db import Database, Read, Write, now
+from trainwright_backend.core.errors import Busy
 from trainwright_backend.core.ids import public_id, unknown
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 
 SESSION_LIFETIME = timedelta(days=14)
+LAST_USED_INTERVAL = timedelta(minutes=1)
+"""How often the use of a session or key is written to the database, at most."""
 SESSION_ID_DIGITS = 24
 
 
@@ -31,13 +35,32 @@ def find_membership(session: Read, slug: str, user_id: UUID) -> tuple[Team, Role
     return None if row is None else (row[0], Role(row[1]))
 
 
-def account_of_session(session: Read, settings: Settings, token: str) -> Account | None:
-    """The account that is signed in with this cookie."""
-    return session.scalar(
-        select(Account)
-        .join(BrowserSession, BrowserSession.user_id == Account.id)
-        .where(BrowserSession.hash == _session_hash(settings, token), BrowserSession.expires > now())
-    )
+def account_of_session(
+    database: Database, settings: Settings, token: str, user_agent: str, address: str
+) -> Account | None:
+    """The account that is signed in with this cookie. Its use is recorded now and then."""
+    hashed = _session_hash(settings, token)
+    with database.read() as session:
+        row = session.execute(
+            select(Account, BrowserSession.last_used)
+            .join(BrowserSession, BrowserSession.user_id == Account.id)
+            .where(BrowserSession.hash == hashed, BrowserSession.expires > now())
+        ).one_or_none()
+    if row is None:
+        return None
+    account, last_used = row
+    if last_used is None or now() - last_used > LAST_USED_INTERVAL:
+        _record_use(database, hashed, device_name(user_agent), address)
+    return account
+
+
+def _record_use(database: Database, hashed: str, device: str, address: str) -> None:
+    used = {"device": device, "address": address, "last_used": now()}
+    try:
+        with database.write() as session:
+            session.execute(update(BrowserSession).where(BrowserSession.hash == hashed).values(used))
+    except Busy:
+        pass  # the next use is recorded
 
 
 def open_session(session: Write, settings: Settings, account: Account) -> str:
@@ -70,7 +93,13 @@ def list_sessions(
     )
     return [
         SignedInBrowser(
-            id=_session_id(row.hash), created=row.created, expires=row.expires, current=row.hash == current
+            id=_session_id(row.hash),
+            created=row.created,
+            expires=row.expires,
+            current=row.hash == current,
+            device=row.device or "",
+            address=row.address or "",
+            last_used=row.last_used,
         )
         for row in rows
     ]

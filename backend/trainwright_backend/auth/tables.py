@@ -80,6 +80,11 @@ class BrowserSession(Base):
     user_id: Mapped[UUID] = mapped_column(ForeignKey("account.id", ondelete="CASCADE"), index=True)
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
     expires: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    device: Mapped[str | None] = mapped_column(String(80))
+    """Browser and system of its last use, as `auth.devices` names them."""
+    address: Mapped[str | None] = mapped_column(String(64))
+    """Network address of its last use."""
+    last_used: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 class OneTimeLink(Base):

@@ -220,6 +220,7 @@ def _shown(run: Run, summary_row: RunSummary | None, placements: list[Placement]
         created_by=run.created_by_name,
         started=run.started,
         ended=run.ended,
+        paused=run.paused,
         retry_at=run.retry_at,
         nodes=[placement.node_name for placement in placements],
         tags=[],

@@ -149,6 +149,8 @@ class Run(Base):
     """The supervisor's text about its current work."""
     started: Mapped[datetime | None] = mapped_column(UtcDateTime)
     ended: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    paused: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    """Since when it is paused; empty in all other states."""
     metered_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """While its slots are occupied: the time up to which their usage is recorded (`teams.tables.SlotTime`)."""
     max_seconds: Mapped[float | None]

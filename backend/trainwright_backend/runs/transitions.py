@@ -203,6 +203,7 @@ def _write(
         "attempt": run.attempt + (state is RunState.STARTING),
         "metered_until": metered_until_after(state, counted_until),
         "event_sequence": Run.event_sequence + 1,
+        "paused": now() if state is RunState.PAUSED else None,
     }
     if state is RunState.STARTING and run.started is None:
         values["started"] = now()

@@ -3346,6 +3346,12 @@ export interface components {
              */
             problems: components["schemas"]["PartProblem"][];
             /**
+             * Sends Mail
+             * @description Whether people can have sign-in links sent by mail.
+             * @default false
+             */
+            sends_mail: boolean;
+            /**
              * Status
              * @description `ok`, or `degraded`: the API works, and a part of the platform named in `problems` does not.
              */
@@ -5554,6 +5560,11 @@ export interface components {
              * @default
              */
             notes: string;
+            /**
+             * Paused
+             * @description Since when it is paused.
+             */
+            paused?: string | null;
             /** @default normal */
             priority: components["schemas"]["Priority"];
             reason?: components["schemas"]["EndCode"] | null;
@@ -6351,6 +6362,12 @@ export interface components {
          */
         SignedInBrowser: {
             /**
+             * Address
+             * @description Network address of its last use.
+             * @default
+             */
+            address: string;
+            /**
              * Created
              * Format: date-time
              */
@@ -6361,12 +6378,20 @@ export interface components {
              */
             current: boolean;
             /**
+             * Device
+             * @description Browser and system of its last use, such as `Firefox on Linux`, as they name themselves; empty if unknown.
+             * @default
+             */
+            device: string;
+            /**
              * Expires
              * Format: date-time
              */
             expires: string;
             /** Id */
             id: string;
+            /** Last Used */
+            last_used?: string | null;
         };
         /**
          * SortOrder

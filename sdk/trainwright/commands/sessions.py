@@ -15,10 +15,11 @@ app = typer.Typer(
 def list_sessions(key: Key, server: Server = LOCAL_SERVER) -> None:
     """List the browsers in which you are signed in."""
     with open_client(server, key) as client:
-        table = table_of("signed in", "expires")
+        table = table_of("device", "address", "last used", "signed in", "expires")
         for session in client.sessions():
-            times = (session.created, session.expires)
-            table.add_row(session.id, *(f"{time.astimezone():%Y-%m-%d %H:%M}" for time in times))
+            times = (session.last_used, session.created, session.expires)
+            shown = (f"{time.astimezone():%Y-%m-%d %H:%M}" if time else "" for time in times)
+            table.add_row(session.id, session.device or "unknown", session.address, *shown)
         out.print(table)
 
 

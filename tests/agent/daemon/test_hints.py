@@ -53,6 +53,7 @@ def test_a_hint_triggers_a_heartbeat_and_its_worker_is_replaced_and_dies_with_th
     (child,) = celery_children(agent.pid)
     environment = Path(f"/proc/{child}/environ").read_bytes()
     assert b"canary-node-token" not in environment
+    assert "[tasks]" not in machine.log.read_text(), "the log has no banner of Celery"
     os.kill(child, signal.SIGKILL)
     wait_for(lambda: celery_children(agent.pid) not in ([], [child]), "another worker")
     (child,) = celery_children(agent.pid)

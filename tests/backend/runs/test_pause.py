@@ -99,7 +99,9 @@ def test_a_resumed_run_continues_from_the_saved_state(scene: Scene) -> None:
     saved = work.save(5)
     assert work.ended("saved", step=5) == "paused"
     assert ends(scene, work.run_id) == ["saved"]
+    assert scene.show(work.run_id)["paused"] is not None
     resume(scene, work.run_id)
+    assert scene.show(work.run_id)["paused"] is None
     scene.control.sweep()
     again = scene.agent.claim(work.run_id)
     assert again.claim.job.resume is not None

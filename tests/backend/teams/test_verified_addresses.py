@@ -127,6 +127,7 @@ def test_a_mail_server_that_is_down_or_busy_does_not_fail_the_request(
         down.setattr("smtplib.SMTP.send_message", fail)
         assert site.anonymous().post("/api/v1/auth/mailed-link", json=body).status_code == 202
     assert mailbox.received == []
+    assert site.anonymous().get("/api/v1/health").json()["sends_mail"] is True
     assert site.anonymous().post("/api/v1/auth/mailed-link", json=body).status_code == 202
     assert len(mailbox.links_to("ada@acme.example")) == 1, "and then it works again"
 
@@ -134,6 +135,7 @@ def test_a_mail_server_that_is_down_or_busy_does_not_fail_the_request(
 def test_without_a_mail_server_the_refusal_names_the_operator(site: Site) -> None:
     state = site.app.state
     state.settings = state.settings.model_copy(update={"smtp_url": None})
+    assert site.anonymous().get("/api/v1/health").json()["sends_mail"] is False
     answer = site.anonymous().post("/api/v1/auth/mailed-link", json={"email": BOB})
     assert (answer.status_code, answer.json()["code"]) == (409, "no_mail")
     assert "trainwright-server link sign-in" in answer.json()["detail"]

@@ -68,7 +68,15 @@ class HintListener:
 
     def _start(self, url: str) -> subprocess.Popen[bytes]:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "celery", "--app", "trainwright_agent.daemon.hint_worker", "worker"]
+        command = [
+            sys.executable,
+            "-m",
+            "celery",
+            "--quiet",
+            "--app",
+            "trainwright_agent.daemon.hint_worker",
+            "worker",
+        ]
         options = ["--queues", hints_queue(self._node_name), "--pool", "solo", "--loglevel", "WARNING"]
         quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("TRAINWRIGHT_")}

@@ -75,7 +75,8 @@ def _train_to_outcome(training: Training, should_stop: ShouldStop) -> Outcome:
         failed = training.step + 1
         return Outcome(
             code=EndCode.DIVERGED,
-            message=f"Step {failed}: {error}. It trained on {training.loader.describe_batch(failed)}.",
+            message=f"Loss or gradients were not finite at step {failed:,}: {error}. "
+            f"It trained on {training.loader.describe_batch(failed)}.",
             step=training.step,
             sequences_read=training.loader.sequences_read(failed),
         )

@@ -20,7 +20,10 @@ export function SessionTable() {
         label="Browsers"
         head={
           <>
-            <Th>signed in</Th>
+            <Th>browser</Th>
+            <Th className="max-tablet:hidden">address</Th>
+            <Th>last used</Th>
+            <Th className="max-tablet:hidden">signed in</Th>
             <Th className="max-tablet:hidden">expires</Th>
             <Th>
               <span className="sr-only">actions</span>
@@ -28,9 +31,12 @@ export function SessionTable() {
           </>
         }
       >
-        {sessions.map(({ id, created, expires, current }) => (
+        {sessions.map(({ id, created, expires, current, device, address, last_used }) => (
           <tr key={id} className={rowClass}>
-            <Td>
+            <Td>{device === "" ? "Unknown" : device}</Td>
+            <Td className="text-soft max-tablet:hidden">{address}</Td>
+            <Td className="text-soft">{last_used ? <Time at={last_used} /> : ""}</Td>
+            <Td className="text-soft max-tablet:hidden">
               <Time at={created} />
             </Td>
             <Td className="text-soft max-tablet:hidden">

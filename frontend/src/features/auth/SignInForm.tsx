@@ -1,4 +1,4 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState, type SubmitEvent } from "react";
 import type { Me } from "@/api/types";
 import { Button } from "@/components/Button";
@@ -7,11 +7,14 @@ import { Field } from "@/components/Field";
 import { TextInput } from "@/components/TextInput";
 import { MailLinkButton } from "@/features/auth/MailLinkButton";
 import { signIn } from "@/features/auth/queries";
+import { healthQuery } from "@/features/platform/queries";
 
 export function SignInForm({ onSignedIn }: { onSignedIn: (me: Me) => void }) {
   const [email, setEmail] = useState("");
   const [password, setPassword] = useState("");
   const { mutate, isPending, error } = useMutation({ mutationFn: signIn, onSuccess: onSignedIn });
+
+  const { data: health } = useQuery(healthQuery);
 
   function submit(event: SubmitEvent): void {
     event.preventDefault();
@@ -54,7 +57,8 @@ export function SignInForm({ onSignedIn }: { onSignedIn: (me: Me) => void }) {
       <Button type="submit" variant="primary" disabled={isPending}>
         Sign in
       </Button>
-      <MailLinkButton email={email} sent="If this address has an account, a link is on its way." />
+      {health?.sends_mail === true && <MailLinkButton email={email} sent="If this address has an account, a link is on its way." />}
+      {health?.sends_mail === false && <p className="text-small text-soft">Forgot your password? Ask the operator of this installation for a sign-in link.</p>}
     </form>
   );
 }

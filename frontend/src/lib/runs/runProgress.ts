@@ -24,12 +24,13 @@ export function timeSentence(run: Run, now: number): string {
   const time = timeText(run, now);
   if (isFinal(run.state)) return `in ${time}`;
   if (secondsLeft(run) !== undefined) return time;
+  if (run.paused) return `after ${time}`;
   return `${run.started ? "started" : "submitted"} ${time} ago`;
 }
 
-/** `1 h 15 min left` while it trains, else how long it took or how long ago it started. */
+/** `1 h 15 min left` while it trains, else how long it took, also until it was paused, or how long ago it started. */
 export function timeText(run: Run, now: number): string {
   const left = secondsLeft(run);
   if (left !== undefined) return `${duration(left)} left`;
-  return duration(secondsBetween(run.started ?? run.created, run.ended ?? now));
+  return duration(secondsBetween(run.started ?? run.created, run.ended ?? run.paused ?? now));
 }

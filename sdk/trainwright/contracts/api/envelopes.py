@@ -52,6 +52,9 @@ class Health(Envelope):
 
     version: str
     problems: list[PartProblem] = []
+    sends_mail: bool = False
+    """Whether people can have sign-in links sent by mail."""
+
     control_loop_seconds: float | None = None
     """Seconds since the last pass of this process's control loop; empty if it has none."""
 

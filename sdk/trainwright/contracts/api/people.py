@@ -104,6 +104,14 @@ class SignedInBrowser(Envelope):
     current: bool
     """Whether it is the one that sent this request."""
 
+    device: str = ""
+    """Browser and system of its last use, such as `Firefox on Linux`, as they name themselves; empty if unknown."""
+
+    address: str = ""
+    """Network address of its last use."""
+
+    last_used: AwareDatetime | None = None
+
 
 class KeyScope(StrEnum):
     """The part of its owner's rights that an API key has. Each scope includes the previous one."""

@@ -76,6 +76,9 @@ class Run(Envelope):
     created_by: str | None
     started: AwareDatetime | None = None
     ended: AwareDatetime | None = None
+    paused: AwareDatetime | None = None
+    """Since when it is paused."""
+
     retry_at: AwareDatetime | None = None
     nodes: list[str] = []
     """Nodes that the run occupies now, in the order of their ranks."""

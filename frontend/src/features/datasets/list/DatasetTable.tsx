@@ -10,6 +10,7 @@ import { Th } from "@/components/Th";
 import { Time } from "@/components/Time";
 import { PreparationPill } from "@/features/datasets/PreparationPill";
 import { datasetsQuery } from "@/features/datasets/queries";
+import { useUploads } from "@/features/datasets/upload/useUploads";
 import { VersionPill } from "@/features/datasets/VersionPill";
 import { short } from "@/lib/format";
 import { uniqueNames } from "@/lib/uniqueNames";
@@ -19,7 +20,7 @@ export function DatasetTable({ team }: { team: string }) {
   const datasets = data.pages.flatMap((page) => page.items);
   const names = uniqueNames(datasets);
   if (datasets.length === 0) {
-    return <EmptyState title="No datasets yet.">Drop files above to create your first dataset.</EmptyState>;
+    return <NoDatasets team={team} />;
   }
   return (
     <div className="flex flex-col items-start gap-4">
@@ -88,4 +89,11 @@ function statePill(version: DatasetVersion | undefined) {
   const preparation = version.preparations[0];
   if (version.state !== "ready" || preparation === undefined) return <VersionPill version={version} />;
   return <PreparationPill preparation={preparation} />;
+}
+
+/** Says how to begin, unless files were dropped already: then the form above leads on. */
+function NoDatasets({ team }: { team: string }) {
+  const { rows } = useUploads(team, "this browser's");
+  if (rows.length > 0) return null;
+  return <EmptyState title="No datasets yet.">Drop files above to create your first dataset.</EmptyState>;
 }
