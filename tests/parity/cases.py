@@ -234,6 +234,7 @@ MODEL_OPTIONS: dict[str, dict[str, Any]] = {
     "windows": {"model": {"sliding_window": 6, "sliding_window_pattern": 3}},
     "localized filtering": {"model": {"attention": "localized_filtering", "sliding_window": 12}},
     "norms of queries and keys": {"model": {"qk_norm": True, "head_size": 32}},
+    "GPT": {"model": {"activation": "gelu", "norm": "layer", "biases": "all"}},
     "document masks": {"batch": {"document_mask": True}},
 }
 """Options of the model, each trained on every axis and in every kind of precision."""

@@ -4017,9 +4017,17 @@ export interface components {
         };
         /**
          * ModelSpec
-         * @description A decoder of the Llama family: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+         * @description A decoder. Its defaults are Llama's: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
          */
         ModelSpec: {
+            /**
+             * Activation
+             * @description Between the layers of the feed-forward network: `swiglu` and `geglu` multiply a second projection by SiLU or GELU of a gate
+             *     (Llama; Gemma), `gelu` has no gate (GPT).
+             * @default swiglu
+             * @enum {string}
+             */
+            activation: "swiglu" | "geglu" | "gelu";
             /**
              * Attention
              * @description What queries and keys are computed from: `full`, the input of the block; `localized_filtering` (Yuan 2.0), that input after
@@ -4028,6 +4036,13 @@ export interface components {
              * @enum {string}
              */
             attention: "full" | "localized_filtering";
+            /**
+             * Biases
+             * @description Linear layers of blocks that add a bias: none (Llama), those of queries, keys and values (Qwen2), or all (GPT).
+             * @default none
+             * @enum {string}
+             */
+            biases: "none" | "query_key_value" | "all";
             /**
              * Block
              * @description `serial`: attention, then the feed-forward network. `parallel` (PaLM, MegaScale): both read the same normed input, which
@@ -4038,7 +4053,7 @@ export interface components {
             block: "serial" | "parallel";
             /**
              * Feed Forward
-             * @description Hidden size of the SwiGLU block. Empty: 8/3 · width, rounded up to a multiple of 32.
+             * @description Hidden size of the feed-forward network. Empty: 8/3 · width with a gate, 4 · width without, rounded up to a multiple of 32.
              */
             feed_forward?: number | null;
             /**
@@ -4070,8 +4085,15 @@ export interface components {
              */
             layers: number;
             /**
+             * Norm
+             * @description Norm of the residual stream: `rms`, RMSNorm; `layer`, LayerNorm with a bias (GPT), `layer_without_bias`, without one.
+             * @default rms
+             * @enum {string}
+             */
+            norm: "rms" | "layer" | "layer_without_bias";
+            /**
              * Norm Epsilon
-             * @description Small number that RMSNorm adds to the mean square.
+             * @description Small number that norms add to the mean square, or to the variance.
              * @default 0.00001
              */
             norm_epsilon: number;
@@ -5941,11 +5963,14 @@ export interface components {
             /**
              * @description The shape of the network.
              * @default {
+             *       "activation": "swiglu",
              *       "attention": "full",
+             *       "biases": "none",
              *       "block": "serial",
              *       "heads": 6,
              *       "initializer_std": 0.02,
              *       "layers": 6,
+             *       "norm": "rms",
              *       "norm_epsilon": 0.00001,
              *       "qk_norm": false,
              *       "rope_theta": 10000,

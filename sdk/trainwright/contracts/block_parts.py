@@ -66,6 +66,7 @@ class HuggingFace:
 
 
 LLAMA = HuggingFace("LlamaForCausalLM", "llama")
+QWEN2 = HuggingFace("Qwen2ForCausalLM", "qwen2")
 QWEN3 = HuggingFace("Qwen3ForCausalLM", "qwen3")
 MISTRAL = HuggingFace("MistralForCausalLM", "mistral", {"sliding_window": "sliding_window"})
 MINISTRAL = HuggingFace(
@@ -74,9 +75,11 @@ MINISTRAL = HuggingFace(
 
 
 def _llama_like(model: ModelSpec) -> HuggingFace:
-    """All compute the same except for norms of queries and keys, and for windows: none, in all layers, in some layers."""
+    """All compute the same except for norms of heads, biases, and windows: none, in all layers, in some layers."""
     if model.qk_norm:
         return QWEN3
+    if model.biases == "query_key_value":
+        return QWEN2
     if model.sliding_window is None:
         return LLAMA
     return MISTRAL if model.sliding_window_pattern is None else MINISTRAL
@@ -116,6 +119,16 @@ class AttentionPart:
     """None: no class of `transformers` computes the same."""
 
 
+def _bias(
+    features: Callable[[ModelSpec], int], exported_as: str, *kinds: str, shard_dim: int | None = None
+) -> BlockWeight:
+    """A bias that models with ``biases`` of these kinds have."""
+    return BlockWeight(
+        lambda m: (features(m),), exported_as, shard_dim, is_bias=True, present=lambda m: m.biases in kinds
+    )
+
+
+_QKV = ("query_key_value", "all")
 _GROUPED_QUERY = {
     "query.weight": BlockWeight(
         lambda m: (m.query_features, m.width), "self_attn.q_proj.weight", 0, is_linear=True, reads_input=True
@@ -126,6 +139,9 @@ _GROUPED_QUERY = {
     "value.weight": BlockWeight(
         lambda m: (m.key_features, m.width), "self_attn.v_proj.weight", 0, is_linear=True, reads_input=True
     ),
+    "query_bias.weight": _bias(lambda m: m.query_features, "self_attn.q_proj.bias", *_QKV, shard_dim=0),
+    "key_bias.weight": _bias(lambda m: m.key_features, "self_attn.k_proj.bias", *_QKV, shard_dim=0),
+    "value_bias.weight": _bias(lambda m: m.key_features, "self_attn.v_proj.bias", *_QKV, shard_dim=0),
     "query_norm.weight": BlockWeight(
         lambda m: (m.features_per_head,), "self_attn.q_norm.weight", present=lambda m: m.qk_norm
     ),
@@ -189,11 +205,21 @@ ATTENTIONS: dict[str, AttentionPart] = {"full": _FULL, "localized_filtering": _L
 
 FEED_FORWARD: dict[str, BlockWeight] = {
     "gate.weight": BlockWeight(
-        lambda m: (m.feed_forward_width, m.width), "mlp.gate_proj.weight", 0, is_linear=True, reads_input=True
+        lambda m: (m.feed_forward_width, m.width),
+        "mlp.gate_proj.weight",
+        0,
+        is_linear=True,
+        reads_input=True,
+        present=lambda m: m.is_gated,
+    ),
+    "gate_bias.weight": replace(
+        _bias(lambda m: m.feed_forward_width, "mlp.gate_proj.bias", shard_dim=0),
+        present=lambda m: m.is_gated and m.biases == "all",
     ),
     "up.weight": BlockWeight(
         lambda m: (m.feed_forward_width, m.width), "mlp.up_proj.weight", 0, is_linear=True, reads_input=True
     ),
+    "up_bias.weight": _bias(lambda m: m.feed_forward_width, "mlp.up_proj.bias", "all", shard_dim=0),
     "down.weight": BlockWeight(
         lambda m: (m.width, m.feed_forward_width),
         "mlp.down_proj.weight",
@@ -203,14 +229,33 @@ FEED_FORWARD: dict[str, BlockWeight] = {
     ),
 }
 
+
+def _norm(name: str, exported_as: str) -> dict[str, BlockWeight]:
+    shift = BlockWeight(
+        lambda m: (m.width,), f"{exported_as}.bias", is_bias=True, present=lambda m: m.norm == "layer"
+    )
+    return {
+        f"{name}.weight": BlockWeight(lambda m: (m.width,), f"{exported_as}.weight"),
+        f"{name}.shift.weight": shift,
+    }
+
+
 NORMS: dict[str, dict[str, BlockWeight]] = {
-    "serial": {
-        "attention_norm.weight": BlockWeight(lambda m: (m.width,), "input_layernorm.weight"),
-        "feed_forward_norm.weight": BlockWeight(lambda m: (m.width,), "post_attention_layernorm.weight"),
-    },
-    "parallel": {"norm.weight": BlockWeight(lambda m: (m.width,), "input_layernorm.weight")},
+    "serial": _norm("attention_norm", "input_layernorm")
+    | _norm("feed_forward_norm", "post_attention_layernorm"),
+    "parallel": _norm("norm", "input_layernorm"),
 }
 """By the name in ``ModelSpec.block``: each of its parts has a norm, or both read the output of one."""
+
+OUTPUT_BIASES: dict[str, dict[str, BlockWeight]] = {
+    "serial": {
+        "attention_bias.weight": _bias(lambda m: m.width, "self_attn.o_proj.bias", "all"),
+        "feed_forward_bias.weight": _bias(lambda m: m.width, "mlp.down_proj.bias", "all"),
+    },
+    "parallel": {"bias.weight": _bias(lambda m: m.width, "bias", "all")},
+}
+"""By the name in ``ModelSpec.block``: of the last layer of each part, added to what tensor ranks have summed. The parts of a
+parallel block share one, since both are added to the stream."""
 
 
 def attention_of(model: ModelSpec) -> AttentionPart:
@@ -221,6 +266,11 @@ def attention_of(model: ModelSpec) -> AttentionPart:
 def attention_weights(model: ModelSpec) -> dict[str, BlockWeight]:
     """The weights that ``model`` has in attention."""
     return _present(attention_of(model).weights, model)
+
+
+def feed_forward_weights(model: ModelSpec) -> dict[str, BlockWeight]:
+    """The weights that ``model`` has in the feed-forward network of a block."""
+    return _present(FEED_FORWARD, model)
 
 
 def mixing_flops(model: ModelSpec, layer: int, tokens: int) -> float:
@@ -242,12 +292,23 @@ def mean_keys(window: int | None, tokens: int) -> float:
 
 def block_weights(model: ModelSpec) -> dict[str, BlockWeight]:
     """All weights of a block, by name within it."""
-    return _present(dict(_named(attention_of(model), NORMS[model.block])), model)
+    return _present(dict(_named(attention_of(model), model.block)), model)
 
 
 def norm_count(model: ModelSpec) -> int:
     """Norms of a block. Linear layers read the output of each."""
-    return len(NORMS[model.block])
+    return 1 if model.block == "parallel" else 2
+
+
+def last_norm_size(model: ModelSpec) -> int:
+    """Elements of the norm after the last block."""
+    return model.width * (2 if model.norm == "layer" else 1)
+
+
+def is_bias(name: str) -> bool:
+    """Whether the initial values of a vector, by its canonical name, are 0."""
+    weight = weight_in_block(name)
+    return name == "norm.shift.weight" if weight is None else weight.is_bias
 
 
 def linear_size(model: ModelSpec) -> int:
@@ -265,15 +326,16 @@ def _present(weights: Mapping[str, BlockWeight], model: ModelSpec) -> dict[str, 
     return {name: weight for name, weight in weights.items() if weight.present(model)}
 
 
-def _named(attention: AttentionPart, norms: Mapping[str, BlockWeight]) -> Iterator[tuple[str, BlockWeight]]:
+def _named(attention: AttentionPart, block: str) -> Iterator[tuple[str, BlockWeight]]:
     yield from ((f"attention.{name}", weight) for name, weight in attention.weights.items())
     yield from ((f"feed_forward.{name}", weight) for name, weight in FEED_FORWARD.items())
-    yield from norms.items()
+    yield from NORMS[block].items()
+    yield from OUTPUT_BIASES[block].items()
 
 
 _ALL = {
     name: weight
     for attention in ATTENTIONS.values()
-    for norms in NORMS.values()
-    for name, weight in _named(attention, norms)
+    for block in NORMS
+    for name, weight in _named(attention, block)
 }

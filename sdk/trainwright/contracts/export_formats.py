@@ -6,6 +6,8 @@ It is known before a run starts, so the run's plan names it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from trainwright.contracts.block_parts import HuggingFace, attention_of
 from trainwright.contracts.model_spec import ModelSpec
 
@@ -15,11 +17,21 @@ PLAIN = HuggingFace("TrainwrightForCausalLM", "trainwright")
 PLAIN_FILE = "model.py"
 """It needs torch and safetensors, and none of our packages."""
 
-_UNKNOWN_TO_TRANSFORMERS: dict[str, dict[object, str]] = {
-    "attention": {"localized_filtering": "no class has localized filtering attention"},
-    "block": {"parallel": "no class has parallel blocks with RMSNorm and SwiGLU"},
-}
-"""Values of fields of ``ModelSpec`` with which no class of `transformers` computes the same, and why."""
+_UNKNOWN_TO_TRANSFORMERS: tuple[tuple[Callable[[ModelSpec], bool], str], ...] = (
+    (lambda m: m.attention == "localized_filtering", "no class has localized filtering attention"),
+    (lambda m: m.block == "parallel", "no class has parallel blocks like these"),
+    (lambda m: m.norm != "rms", "no class has LayerNorm with rotary positions and these biases"),
+    (lambda m: not m.is_gated, "no class has RMSNorm with GELU without a gate"),
+    (
+        lambda m: m.qk_norm and (m.sliding_window is not None or m.biases != "none"),
+        "no class has norms of queries and keys together with biases, or sliding windows like these",
+    ),
+    (
+        lambda m: m.biases != "none" and m.sliding_window is not None,
+        "no class has biases together with sliding windows like these",
+    ),
+)
+"""Models of which no class of `transformers` computes the same, and why."""
 
 
 def format_of(model: ModelSpec) -> HuggingFace:
@@ -37,7 +49,4 @@ def loaded_by(model: ModelSpec) -> str:
 
 
 def _why_plain(model: ModelSpec) -> str | None:
-    if model.qk_norm and model.sliding_window is not None:
-        return "no class has norms of queries and keys together with sliding windows like these"
-    reasons = (whys.get(getattr(model, field)) for field, whys in _UNKNOWN_TO_TRANSFORMERS.items())
-    return next((reason for reason in reasons if reason is not None), None)
+    return next((reason for is_unknown, reason in _UNKNOWN_TO_TRANSFORMERS if is_unknown(model)), None)

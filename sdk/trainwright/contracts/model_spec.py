@@ -10,7 +10,7 @@ from trainwright.contracts.base import Strict, field_error
 
 
 class ModelSpec(Strict):
-    """A decoder of the Llama family: RMSNorm, rotary positions, grouped-query attention, SwiGLU."""
+    """A decoder. Its defaults are Llama's: RMSNorm, rotary positions, grouped-query attention, SwiGLU."""
 
     layers: int = Field(default=6, ge=1, le=1_000)
     """Number of transformer blocks."""
@@ -42,13 +42,23 @@ class ModelSpec(Strict):
     """Features of one head. Empty: width ÷ heads."""
 
     feed_forward: int | None = Field(default=None, ge=8, le=262_144)
-    """Hidden size of the SwiGLU block. Empty: 8/3 · width, rounded up to a multiple of 32."""
+    """Hidden size of the feed-forward network. Empty: 8/3 · width with a gate, 4 · width without, rounded up to a multiple of 32."""
+
+    activation: Literal["swiglu", "geglu", "gelu"] = "swiglu"
+    """Between the layers of the feed-forward network: `swiglu` and `geglu` multiply a second projection by SiLU or GELU of a gate
+    (Llama; Gemma), `gelu` has no gate (GPT)."""
+
+    norm: Literal["rms", "layer", "layer_without_bias"] = "rms"
+    """Norm of the residual stream: `rms`, RMSNorm; `layer`, LayerNorm with a bias (GPT), `layer_without_bias`, without one."""
+
+    biases: Literal["none", "query_key_value", "all"] = "none"
+    """Linear layers of blocks that add a bias: none (Llama), those of queries, keys and values (Qwen2), or all (GPT)."""
 
     rope_theta: float = Field(default=10_000.0, gt=1.0)
     """Base of the rotary position frequencies."""
 
     norm_epsilon: float = Field(default=1e-5, gt=0.0, le=1e-2)
-    """Small number that RMSNorm adds to the mean square."""
+    """Small number that norms add to the mean square, or to the variance."""
 
     tied_embeddings: bool = True
     """Use the token embedding as the output projection as well."""
@@ -131,4 +141,10 @@ class ModelSpec(Strict):
     @property
     def feed_forward_width(self) -> int:
         """Hidden size of the feed-forward block, in features."""
-        return self.feed_forward or -(-8 * self.width // (3 * 32)) * 32
+        wanted = 8 * self.width if self.is_gated else 12 * self.width
+        return self.feed_forward or -(-wanted // (3 * 32)) * 32
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the feed-forward network has a gate."""
+        return self.activation != "gelu"

@@ -7,7 +7,7 @@ All figures are for one token of a micro batch on one rank. In bfloat16, without
     2 norms              2 · (4 D + 4 D + 4) / t     input and normalized input in float32, and the root
     inputs of products   2 · e D                     gathered from all ranks of the tensor group
     attention            e (2 Q + 2 G) / t + 4 H / t queries, keys, values and result; a logarithm per head
-    gate                 4 · e F / t                 gate, up, silu(gate), their product
+    gate                 4 · e F / t                 gate, up, silu(gate), their product; without a gate 2 · e F / t
 
 as in table 2 of Korthikanti et al. 2022, adapted to this network: RMSNorm instead of LayerNorm, SwiGLU instead of GELU, fused
 attention, no dropout. A parallel block has one norm, and all its products but the last two read the same input. Compiled
@@ -28,10 +28,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trainwright.contracts.block_parts import (
-    FEED_FORWARD,
     BlockWeight,
     attention_of,
     attention_weights,
+    feed_forward_weights,
     norm_count,
 )
 from trainwright.contracts.model_spec import ModelSpec
@@ -93,7 +93,10 @@ def recompute_bytes(model: ModelSpec, mode: BlockMode) -> float:
 def deferred_bytes(model: ModelSpec, mode: BlockMode) -> float:
     """Bytes per token between input gradient and weight gradients of a block: both factors of each product."""
     size = 1 if mode.precision is PrecisionKind.FP8 else mode.value_bytes
-    attention, feed_forward = list(attention_weights(model).values()), list(FEED_FORWARD.values())
+    attention, feed_forward = (
+        list(attention_weights(model).values()),
+        list(feed_forward_weights(model).values()),
+    )
     parts = [attention + feed_forward] if norm_count(model) == 1 else [attention, feed_forward]
     return size * sum(_factors(part, model, mode) for part in parts)
 
@@ -105,8 +108,10 @@ def cast_bytes_per_weight(mode: BlockMode) -> int:
 
 
 def _norms(model: ModelSpec, mode: BlockMode) -> float:
-    kept = mode.value_bytes * model.width if mode.compiled else 8 * model.width
-    return norm_count(model) * (kept + 4) / mode.tensor
+    is_fused = mode.compiled or model.norm != "rms"  # torch has a kernel for LayerNorm in mixed precision
+    kept = mode.value_bytes * model.width if is_fused else 8 * model.width
+    scalars = 4 if model.norm == "rms" else 8  # the root; LayerNorm's mean too
+    return norm_count(model) * (kept + scalars) / mode.tensor
 
 
 def _inputs(model: ModelSpec, mode: BlockMode) -> float:
@@ -134,7 +139,7 @@ def _head_norms(model: ModelSpec, mode: BlockMode) -> int:
 
 
 def _gate(model: ModelSpec, mode: BlockMode) -> float:
-    before = 2 if mode.compiled else 3
+    before = 1 if not model.is_gated else 2 if mode.compiled else 3
     in_fp8 = mode.precision is PrecisionKind.FP8
     product = (0 if mode.compiled else 1) if in_fp8 else mode.value_bytes
     return (mode.value_bytes * before + product) * model.feed_forward_width / mode.tensor
@@ -143,7 +148,9 @@ def _gate(model: ModelSpec, mode: BlockMode) -> float:
 def _products(model: ModelSpec, mode: BlockMode) -> float:
     """Results of products and attention. Outputs before the reduction over the tensor group are not sharded."""
     attention = attention_of(model)
-    cut = mode.value_bytes * (attention.selective_values(model) + 2 * model.feed_forward_width)
+    cut = mode.value_bytes * (
+        attention.selective_values(model) + _first_layers(model) * model.feed_forward_width
+    )
     cut += 4 * attention.saved_float32(model)
     return cut / mode.tensor + 2 * mode.value_bytes * model.width
 
@@ -165,3 +172,8 @@ def _factors(weights: Sequence[BlockWeight], model: ModelSpec, mode: BlockMode) 
 def _inner_inputs(weights: Iterable[BlockWeight], model: ModelSpec) -> int:
     """Features of inputs of linear layers that tensor ranks split."""
     return sum(weight.shape(model)[1] for weight in weights if weight.is_linear and weight.shard_dim == 1)
+
+
+def _first_layers(model: ModelSpec) -> int:
+    """Layers of the feed-forward network that read its input."""
+    return 2 if model.is_gated else 1

@@ -11,11 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.contracts.block_parts import (
-    FEED_FORWARD,
     attention_weights,
+    block_weights,
+    feed_forward_weights,
+    last_norm_size,
     linear_size,
     mixing_flops,
-    norm_count,
 )
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
@@ -30,6 +31,8 @@ class Parameters:
     attention: int
     feed_forward: int
     norms: int
+    """With the biases of the layers that add to the residual stream."""
+
     head: int
     """Zero if the embedding is used as the head."""
 
@@ -40,12 +43,15 @@ class Parameters:
 
 def count_parameters(model: ModelSpec, vocabulary: int) -> Parameters:
     """Weights of ``model`` with ``vocabulary`` token ids."""
-    attention, feed_forward = attention_weights(model).values(), FEED_FORWARD.values()
+    attention, feed_forward, block = (
+        sum(weight.size(model) for weight in weights(model).values())
+        for weights in (attention_weights, feed_forward_weights, block_weights)
+    )
     return Parameters(
         embedding=vocabulary * model.width,
-        attention=model.layers * sum(weight.size(model) for weight in attention),
-        feed_forward=model.layers * sum(weight.size(model) for weight in feed_forward),
-        norms=(norm_count(model) * model.layers + 1) * model.width,
+        attention=model.layers * attention,
+        feed_forward=model.layers * feed_forward,
+        norms=model.layers * (block - attention - feed_forward) + last_norm_size(model),
         head=0 if model.tied_embeddings else vocabulary * model.width,
     )
 

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
-from trainwright.contracts.block_parts import BlockWeight, block_weights
+from trainwright.contracts.block_parts import BlockWeight, block_weights, last_norm_size
 from trainwright.contracts.parallelism_spec import Device, EngineKind, OffloadKind
 from trainwright.contracts.precision_spec import (
     AccumulationKind,
@@ -192,7 +192,7 @@ def end_weights(spec: RunSpec, first: bool, last: bool) -> list[WeightSize]:
     matrix = [WeightSize(rows, _states(spec, "embedding.weight", 2))]
     embedding = matrix if first or (last and model.tied_embeddings) else []
     head = matrix if last and not model.tied_embeddings else []
-    return embedding + [WeightSize(model.width, _states(spec, "norm.weight", 1))] * last + head
+    return embedding + [WeightSize(last_norm_size(model), _states(spec, "norm.weight", 1))] * last + head
 
 
 def largest_share(sizes: Sequence[int], ranks: int) -> int:

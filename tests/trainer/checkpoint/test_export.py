@@ -40,6 +40,8 @@ SHAPES = {
         "sliding_window_pattern": 2,
     },
     "norms of heads": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "head_size": 16, "qk_norm": True},
+    "biases of queries, keys and values": {"biases": "query_key_value", "kv_heads": 2},
+    "all biases, geglu": {"biases": "all", "activation": "geglu"},
     "odd sizes": {
         "layers": 2,
         "width": 42,
@@ -57,6 +59,7 @@ CLASSES = {
     "windows": "MistralForCausalLM",
     "windows in some layers": "MinistralForCausalLM",
     "norms of heads": "Qwen3ForCausalLM",
+    "biases of queries, keys and values": "Qwen2ForCausalLM",
 }
 
 
@@ -124,6 +127,8 @@ UNKNOWN: tuple[dict[str, Any], ...] = (
     {"block": "parallel"},
     {"block": "parallel", "sliding_window": 6, "sliding_window_pattern": 2},
     {"attention": "localized_filtering", "qk_norm": True},
+    {"activation": "gelu", "norm": "layer", "biases": "all"},
+    {"activation": "geglu", "norm": "layer_without_bias", "biases": "all", "block": "parallel"},
 )
 
 

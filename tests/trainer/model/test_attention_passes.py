@@ -13,6 +13,7 @@ SPECS = {
     "sliding windows": ModelSpec(
         layers=3, width=32, heads=4, kv_heads=2, sliding_window=5, sliding_window_pattern=3
     ),
+    "GPT": ModelSpec(layers=2, width=32, heads=4, activation="gelu", norm="layer", biases="all"),
     "localized filtering": ModelSpec(
         layers=2, width=32, heads=4, kv_heads=2, attention="localized_filtering", qk_norm=True
     ),

@@ -105,7 +105,10 @@ def test_a_block_has_the_weights_that_are_declared(kind: str, block: str) -> Non
 
 
 def test_a_block_has_the_weights_of_its_options() -> None:
-    _check_declared(SPEC.model_copy(update={"qk_norm": True}))
+    options = {"qk_norm": True, "norm": "layer", "biases": "all"}
+    for activation in ("swiglu", "gelu"):
+        for block in ("serial", "parallel"):
+            _check_declared(SPEC.model_copy(update=options | {"activation": activation, "block": block}))
 
 
 def test_a_weight_that_is_not_declared_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ MODELS = {
     ),
     "narrow gate": ModelSpec(layers=2, width=256, heads=4, feed_forward=192),
     "parallel block": ModelSpec(layers=2, width=128, heads=4, kv_heads=2, feed_forward=320, block="parallel"),
+    "GPT": ModelSpec(layers=2, width=128, heads=4, activation="gelu", norm="layer", biases="all"),
     "norms of heads": ModelSpec(layers=2, width=128, heads=4, kv_heads=2, feed_forward=192, qk_norm=True),
 }
 SEQUENCES, LENGTH = 4, 64
@@ -101,7 +102,7 @@ def measured_bytes(built: Transformer, kind: PrecisionKind) -> int:
 def planned_bytes(built: nn.Module, model: ModelSpec, mode: BlockMode) -> float:
     tokens = SEQUENCES * LENGTH
     matrices = model.width * (2 * model.heads + 2 * model.key_value_heads) * model.features_per_head
-    matrices += 3 * model.width * model.feed_forward_width
+    matrices += (3 if model.is_gated else 2) * model.width * model.feed_forward_width
     return tokens * activation_bytes(model, mode).total + cast_bytes_per_weight(mode) * matrices
 
 

@@ -41,6 +41,9 @@ _FIELDS = {
     "sliding_window",
     "sliding_window_pattern",
     "qk_norm",
+    "activation",
+    "norm",
+    "biases",
 }
 """Settings that this file supports: it refuses a folder with others, instead of computing something else."""
 
@@ -64,6 +67,9 @@ class Attention(nn.Module):
             nn.RMSNorm(self.head_size, eps=config["norm_epsilon"]) if config.get("qk_norm") else nn.Identity()
             for _ in range(2)
         )
+        biased = config.get("biases", "none") != "none"
+        self.query_bias, self.key_bias = _bias(queries, biased), _bias(keys, biased)
+        self.value_bias = _bias(keys, biased)
         self.output = nn.Linear(queries, config["width"], bias=False)
         self.filter = (
             LocalFilter(config["width"]) if config.get("attention") == "localized_filtering" else None
@@ -71,9 +77,11 @@ class Attention(nn.Module):
 
     def forward(self, x_BTD: Tensor, angles_TK: Tensor) -> Tensor:
         filtered_BTD = x_BTD if self.filter is None else self.filter(x_BTD)
-        q_BHTK = _rotate(self.query_norm(self._heads(self.query(filtered_BTD))), angles_TK)
-        k_BGTK = _rotate(self.key_norm(self._heads(self.key(filtered_BTD))), angles_TK)
-        v_BGTK = self._heads(self.value(x_BTD))
+        q_BTF = self.query_bias(self.query(filtered_BTD))
+        k_BTF = self.key_bias(self.key(filtered_BTD))
+        q_BHTK = _rotate(self.query_norm(self._heads(q_BTF)), angles_TK)
+        k_BGTK = _rotate(self.key_norm(self._heads(k_BTF)), angles_TK)
+        v_BGTK = self._heads(self.value_bias(self.value(x_BTD)))
         group = q_BHTK.shape[1] // k_BGTK.shape[1]
         k_BHTK, v_BHTK = (each.repeat_interleave(group, 1) for each in (k_BGTK, v_BGTK))
         mask_TT = self._mask(x_BTD.shape[1], x_BTD.device)
@@ -134,17 +142,50 @@ def _rotate(x_BHTK: Tensor, angles_TK: Tensor) -> Tensor:
     return rotated_BHTK.type_as(x_BHTK)
 
 
+class LayerNorm(nn.LayerNorm):
+    """LayerNorm whose bias, if any, is a layer."""
+
+    def __init__(self, width: int, epsilon: float, biased: bool) -> None:
+        super().__init__(width, eps=epsilon, bias=False)
+        self.shift = _bias(width, biased)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shifted: Tensor = self.shift(super().forward(x))
+        return shifted
+
+
+def _norm(config: dict[str, Any]) -> nn.Module:
+    kind = config.get("norm", "rms")
+    if kind == "rms":
+        return nn.RMSNorm(config["width"], eps=config["norm_epsilon"])
+    return LayerNorm(config["width"], config["norm_epsilon"], kind == "layer")
+
+
+def _bias(features: int, is_there: bool) -> nn.Module:
+    return Bias(features) if is_there else nn.Identity()
+
+
 class FeedForward(nn.Module):
-    """SwiGLU."""
+    """SwiGLU, GEGLU, or GELU without a gate. The block adds the last bias."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
-        self.gate = nn.Linear(config["width"], config["feed_forward"], bias=False)
-        self.up = nn.Linear(config["width"], config["feed_forward"], bias=False)
-        self.down = nn.Linear(config["feed_forward"], config["width"], bias=False)
+        hidden, biased = config["feed_forward"], config.get("biases") == "all"
+        self.activation = config.get("activation", "swiglu")
+        if self.activation != "gelu":
+            self.gate, self.gate_bias = nn.Linear(config["width"], hidden, bias=False), _bias(hidden, biased)
+        self.up, self.up_bias = nn.Linear(config["width"], hidden, bias=False), _bias(hidden, biased)
+        self.down = nn.Linear(hidden, config["width"], bias=False)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        out_BTD: Tensor = self.down(F.silu(self.gate(x_BTD)) * self.up(x_BTD))
+        up_BTF = self.up_bias(self.up(x_BTD))
+        if self.activation == "gelu":
+            hidden_BTF = F.gelu(up_BTF, approximate="tanh")
+        else:
+            gate_BTF = self.gate_bias(self.gate(x_BTD))
+            is_silu = self.activation == "swiglu"
+            hidden_BTF = (F.silu(gate_BTF) if is_silu else F.gelu(gate_BTF, approximate="tanh")) * up_BTF
+        out_BTD: Tensor = self.down(hidden_BTF)
         return out_BTD
 
 
@@ -153,14 +194,17 @@ class Block(nn.Module):
 
     def __init__(self, config: dict[str, Any], layer: int) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(config["width"], eps=config["norm_epsilon"])
+        self.attention_norm = _norm(config)
         self.attention = Attention(config, layer)
-        self.feed_forward_norm = nn.RMSNorm(config["width"], eps=config["norm_epsilon"])
+        self.feed_forward_norm = _norm(config)
         self.feed_forward = FeedForward(config)
+        biased = config.get("biases") == "all"
+        self.attention_bias, self.feed_forward_bias = (_bias(config["width"], biased) for _ in range(2))
 
     def forward(self, x_BTD: Tensor, angles_TK: Tensor) -> Tensor:
-        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), angles_TK)
-        out_BTD: Tensor = x_BTD + self.feed_forward(self.feed_forward_norm(x_BTD))
+        x_BTD = x_BTD + self.attention_bias(self.attention(self.attention_norm(x_BTD), angles_TK))
+        forwarded_BTD = self.feed_forward(self.feed_forward_norm(x_BTD))
+        out_BTD: Tensor = x_BTD + self.feed_forward_bias(forwarded_BTD)
         return out_BTD
 
 
@@ -169,13 +213,15 @@ class ParallelBlock(nn.Module):
 
     def __init__(self, config: dict[str, Any], layer: int) -> None:
         super().__init__()
-        self.norm = nn.RMSNorm(config["width"], eps=config["norm_epsilon"])
+        self.norm = _norm(config)
         self.attention = Attention(config, layer)
         self.feed_forward = FeedForward(config)
+        self.bias = _bias(config["width"], config.get("biases") == "all")
 
     def forward(self, x_BTD: Tensor, angles_TK: Tensor) -> Tensor:
         normed_BTD = self.norm(x_BTD)
-        out_BTD: Tensor = x_BTD + (self.attention(normed_BTD, angles_TK) + self.feed_forward(normed_BTD))
+        added_BTD = self.attention(normed_BTD, angles_TK) + self.feed_forward(normed_BTD)
+        out_BTD: Tensor = x_BTD + self.bias(added_BTD)
         return out_BTD
 
 
@@ -191,7 +237,7 @@ class Model(nn.Module):
         kind = ParallelBlock if config.get("block") == "parallel" else Block
         self.embedding = nn.Embedding(vocabulary, config["width"])
         self.layers = nn.ModuleDict({str(layer): kind(config, layer) for layer in range(config["layers"])})
-        self.norm = nn.RMSNorm(config["width"], eps=config["norm_epsilon"])
+        self.norm = _norm(config)
         self.head = nn.Linear(config["width"], vocabulary, bias=False)
         if config["tied_embeddings"]:
             self.head.weight = self.embedding.weight

@@ -85,7 +85,16 @@ def config_digest(spec: RunSpec) -> str:
     return digest_of(json.dumps(shaping, sort_keys=True).encode())
 
 
-_ADDED_OPTIONS = ("attention", "sliding_window", "sliding_window_pattern", "block", "qk_norm")
+_ADDED_OPTIONS = (
+    "attention",
+    "sliding_window",
+    "sliding_window_pattern",
+    "block",
+    "qk_norm",
+    "activation",
+    "norm",
+    "biases",
+)
 """Fields of ``ModelSpec`` that were added after the first checkpoints existed."""
 
 

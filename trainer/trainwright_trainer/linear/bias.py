@@ -16,3 +16,8 @@ class Bias(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.weight.to(x.dtype)
+
+
+def optional_bias(features: int, is_there: bool) -> nn.Module:
+    """A bias, or a layer that does nothing."""
+    return Bias(features) if is_there else nn.Identity()

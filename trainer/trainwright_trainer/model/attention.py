@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from trainwright.contracts.model_spec import ModelSpec
+from trainwright_trainer.linear.bias import optional_bias
 from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.masks import DenseMasks, Masks
 from trainwright_trainer.model.rotary import rotate
@@ -47,7 +48,7 @@ class AttentionTables(NamedTuple):
 
 
 class Attention(nn.Module):
-    """(B, T, D) → (B, T, D)."""
+    """(B, T, D) → (B, T, D), without the bias of the last layer, which the block adds."""
 
     costly_operators: tuple[str, ...] = (
         "aten::_scaled_dot_product_flash_attention",
@@ -74,6 +75,9 @@ class Attention(nn.Module):
         self.key = nn.Linear(spec.width, keys, bias=False)
         self.value = nn.Linear(spec.width, keys, bias=False)
         self.query_norm, self.key_norm = _head_norm(spec), _head_norm(spec)
+        biased = spec.biases != "none"
+        self.query_bias, self.key_bias = optional_bias(queries, biased), optional_bias(keys, biased)
+        self.value_bias = optional_bias(keys, biased)
         self.output = nn.Linear(queries, spec.width, bias=False)
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
@@ -81,9 +85,10 @@ class Attention(nn.Module):
         return mixed
 
     def mix(self, q_BTF: Tensor, k_BTF: Tensor, v_BTF: Tensor, tables: AttentionTables) -> Tensor:
-        """Attention between the projections, with the heads next to each other: (B, T, H·K), (B, T, G·K) and (B, T,
-        G·K) → (B, T, H·K).
+        """Attention between the projections, which have no biases yet, with the heads next to each other: (B, T, H·K),
+        (B, T, G·K) and (B, T, G·K) → (B, T, H·K).
         """
+        q_BTF, k_BTF, v_BTF = self.query_bias(q_BTF), self.key_bias(k_BTF), self.value_bias(v_BTF)
         q_BHTK = rotate(self.query_norm(self._heads(q_BTF)).type_as(q_BTF), tables.cosines, tables.sines)
         k_BGTK = rotate(self.key_norm(self._heads(k_BTF)).type_as(k_BTF), tables.cosines, tables.sines)
         mixed_BHTK = self._attend(q_BHTK, k_BGTK, self._heads(v_BTF), tables)

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from trainwright.contracts.block_parts import weight_in_block
+from trainwright.contracts.block_parts import is_bias, weight_in_block
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, Slice, unsharded_specs
 
@@ -33,8 +33,7 @@ def initialize(model: nn.Module, spec: ModelSpec, seed: int, shard_specs: ShardS
 def initial_weight(name: str, box: Slice, spec: ModelSpec, seed: int) -> Tensor:
     """A slice of weight ``name``, float32, on the CPU."""
     if len(box.full_shape) == 1:
-        declared = weight_in_block(name)
-        return torch.zeros(box.shape) if declared and declared.is_bias else torch.ones(box.shape)
+        return torch.zeros(box.shape) if is_bias(name) else torch.ones(box.shape)
     return _noise(name, box.full_shape, seed)[box.slices] * _deviation(name, spec)
 
 

@@ -44,19 +44,22 @@ class _JointAttention(JointProducts, Attention):
 
 
 class _JointFeedForward(JointProducts, FeedForward):
-    joint_names = ("gate", "up")
+    @property
+    def joint_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.first_names
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        gate_BTF, up_BTF = multiply_at_once(x_BTD, self)
-        out_BTD: Tensor = self.down(self.hidden(gate_BTF, up_BTF))
+        out_BTD: Tensor = self.down(self.hidden(*multiply_at_once(x_BTD, self)))
         return out_BTD
 
 
 class _JointParallelBlock(JointProducts, ParallelBlock):
-    joint_names = (
-        *(f"attention.{name}" for name in _JointAttention.joint_names),
-        *(f"feed_forward.{name}" for name in _JointFeedForward.joint_names),
-    )
+    @property
+    def joint_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (
+            *(f"attention.{name}" for name in _JointAttention.joint_names),
+            *(f"feed_forward.{name}" for name in self.feed_forward.first_names),
+        )
 
     def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
         q_BTF, k_BTF, v_BTF, *hidden_BTF = multiply_at_once(normed_BTD, self)

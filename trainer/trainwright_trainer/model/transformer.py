@@ -1,4 +1,4 @@
-"""A decoder of the Llama family, from token ids to logits. It contains nothing about how it is trained.
+"""A decoder, from token ids to logits. It contains nothing about how it is trained.
 
     x ← x + attention(norm(x));  x ← x + feed_forward(norm(x));   logits = head(norm(x))
 
@@ -18,12 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from trainwright.contracts.model_spec import ModelSpec
+from trainwright_trainer.linear.bias import optional_bias
 from trainwright_trainer.model.attention import AttentionTables
 from trainwright_trainer.model.attention_registry import build_attention
 from trainwright_trainer.model.documents import by_position, document_starts, is_first
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.masks import DenseMasks, Masks, Visible
+from trainwright_trainer.model.norm import build_norm
 from trainwright_trainer.model.rotary import rotary_table
 
 
@@ -32,14 +34,17 @@ class Block(nn.Module):
 
     def __init__(self, spec: ModelSpec, layer: int) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
+        self.attention_norm = build_norm(spec)
         self.attention = build_attention(spec, layer)
-        self.feed_forward_norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
+        self.feed_forward_norm = build_norm(spec)
         self.feed_forward = FeedForward(spec)
+        # Tensor ranks have added up what the parts return, and must add the biases of their last layers once.
+        self.attention_bias = optional_bias(spec.width, spec.biases == "all")
+        self.feed_forward_bias = optional_bias(spec.width, spec.biases == "all")
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
-        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), tables)
-        x_BTD = x_BTD + self.feed_forward(self.feed_forward_norm(x_BTD))
+        x_BTD = x_BTD + self.attention_bias(self.attention(self.attention_norm(x_BTD), tables))
+        x_BTD = x_BTD + self.feed_forward_bias(self.feed_forward(self.feed_forward_norm(x_BTD)))
         return x_BTD
 
 
@@ -52,15 +57,17 @@ class ParallelBlock(nn.Module):
 
     def __init__(self, spec: ModelSpec, layer: int) -> None:
         super().__init__()
-        self.norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
+        self.norm = build_norm(spec)
         self.attention = build_attention(spec, layer)
         self.feed_forward = FeedForward(spec)
+        self.bias = optional_bias(spec.width, spec.biases == "all")
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
-        return x_BTD + self.both(self.norm(x_BTD), tables)
+        added_BTD: Tensor = self.bias(self.both(self.norm(x_BTD), tables))
+        return x_BTD + added_BTD
 
     def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
-        """What the block adds to the stream."""
+        """What the block adds to the stream, but for its bias."""
         attended_BTD: Tensor = self.attention(normed_BTD, tables)
         forwarded_BTD: Tensor = self.feed_forward(normed_BTD)
         return attended_BTD + forwarded_BTD
@@ -87,7 +94,7 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleDict(
             {str(layer): _BLOCKS[spec.block](spec, layer) for layer in range(spec.layers)}
         )
-        self.norm = nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
+        self.norm = build_norm(spec)
         self.head = nn.Linear(spec.width, vocabulary, bias=False)
         if spec.tied_embeddings:
             self.head.weight = self.embedding.weight

@@ -55,3 +55,17 @@ class BF16Norm(WeightModule):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.stored_weight.handle.shape, self.weight, self.epsilon)
+
+
+class BF16LayerNorm(WeightModule):
+    """LayerNorm over the last dim, bfloat16 in and out."""
+
+    def __init__(self, stored_weight: Weight, epsilon: float, shift: nn.Module) -> None:
+        super().__init__(stored_weight)
+        self.epsilon = epsilon
+        self.shift = shift
+
+    def forward(self, x: Tensor) -> Tensor:
+        normed = F.layer_norm(x, self.stored_weight.handle.shape, self.weight, None, self.epsilon)
+        shifted: Tensor = self.shift(normed)
+        return shifted

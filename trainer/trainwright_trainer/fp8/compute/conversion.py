@@ -15,11 +15,18 @@ from torch import nn
 
 from trainwright.contracts.block_parts import BlockWeight, weight_in_block
 from trainwright.contracts.precision_spec import AccumulationKind, FP8Spec
-from trainwright_trainer.fp8.compute.bf16_layers import BF16Bias, BF16Embedding, BF16Linear, BF16Norm
+from trainwright_trainer.fp8.compute.bf16_layers import (
+    BF16Bias,
+    BF16Embedding,
+    BF16LayerNorm,
+    BF16Linear,
+    BF16Norm,
+)
 from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.fp8.compute.scaling import AmaxHistory, LayerScaling
 from trainwright_trainer.fp8.compute.weight import Weight
 from trainwright_trainer.linear.bias import Bias
+from trainwright_trainer.linear.layer_norm import LayerNorm
 
 _GRADIENT_DTYPES = {AccumulationKind.BF16: torch.bfloat16, AccumulationKind.FP32: torch.float32}
 
@@ -98,6 +105,8 @@ def _bf16_module(module: nn.Module, weight: Weight) -> nn.Module:
         return BF16Embedding(weight)
     if isinstance(module, nn.RMSNorm):
         return BF16Norm(weight, module.eps)
+    if isinstance(module, LayerNorm):
+        return BF16LayerNorm(weight, module.eps, module.shift)
     if isinstance(module, Bias):
         return BF16Bias(weight)
     if isinstance(module, nn.Linear) and module.bias is None:

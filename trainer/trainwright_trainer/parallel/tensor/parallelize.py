@@ -59,7 +59,7 @@ from trainwright_trainer.parallel.tensor.vocab_parallel import (
 )
 from trainwright_trainer.runtime.module_replacement import Replacements, recreate, replace_modules
 
-_OUTER_SHARD_DIM = {"embedding.weight": 0, "head.weight": 0, "norm.weight": None}
+_OUTER_SHARD_DIM = {"embedding.weight": 0, "head.weight": 0, "norm.weight": None, "norm.shift.weight": None}
 """The dim along which a weight outside of blocks is sharded; None if ranks replicate it."""
 
 
@@ -192,7 +192,7 @@ class _ParallelAttention(Attention):
 def _parallel_feed_forward(feed_forward: FeedForward, chunking: Chunking) -> _ParallelFeedForward:
     made = recreate(feed_forward, _ParallelFeedForward if chunking.chunks == 1 else _ChunkedFeedForward)
     made.chunking = chunking
-    _gather_input((made.gate, made.up), chunking.axis)
+    _gather_input(made.first_layers, chunking.axis)
     return made
 
 
@@ -201,7 +201,7 @@ class _ParallelFeedForward(FeedForward):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         axis = self.chunking.axis
-        return reduce_scatter(_with_all_tokens(x_BTD, axis, self.gate, super().forward), axis)
+        return reduce_scatter(_with_all_tokens(x_BTD, axis, self.up, super().forward), axis)
 
 
 class _ChunkedAttention(_ParallelAttention):
@@ -217,7 +217,7 @@ class _ChunkedFeedForward(_ParallelFeedForward):
     """``_ParallelFeedForward`` whose tokens are sent in chunks."""
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        hidden_BTF = self.hidden(*all_gather_matmul(x_BTD, (self.gate, self.up), self.chunking))
+        hidden_BTF = self.hidden(*all_gather_matmul(x_BTD, self.first_layers, self.chunking))
         return matmul_reduce_scatter(hidden_BTF, self.down, self.chunking)
 
 
@@ -240,7 +240,7 @@ class _ShardedParallelBlock(ParallelBlock):
     @property
     def first_layers(self) -> list[nn.Module]:
         attention, feed_forward = self.attention, self.feed_forward
-        return [attention.query, attention.key, attention.value, feed_forward.gate, feed_forward.up]
+        return [attention.query, attention.key, attention.value, *feed_forward.first_layers]
 
     def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
         compute = partial(super().both, tables=tables)
