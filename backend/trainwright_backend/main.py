@@ -26,6 +26,7 @@ from trainwright_backend.core.policy import Public, policies_of, require_policy_
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
 from trainwright_backend.nodes.policies import IsNode
+from trainwright_backend.teams.webhook_sender import WebhookSender
 from trainwright_backend.uploads.receiver import Receiver
 
 
@@ -130,12 +131,17 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.receiver = Receiver(app.state.database, app.state.store)
     loop = ControlLoop(app.state.database, settings, app.state.store) if settings.control_loop else None
     app.state.control = loop
+    sender = WebhookSender(app.state.database, settings) if settings.control_loop else None
     if loop is not None:
         loop.start()
+    if sender is not None:
+        sender.start()
     try:
         async with listen_for_notifications(app.state.database, app.state.topics):
             yield
     finally:
+        if sender is not None:
+            sender.stop()
         if loop is not None:
             loop.stop()
         app.state.receiver.close()

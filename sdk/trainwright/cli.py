@@ -30,6 +30,7 @@ from trainwright.commands import (
     teams,
     tokenizers,
     usage,
+    webhooks,
 )
 from trainwright.commands.terminal import out
 from trainwright.contracts.presets import PRESETS
@@ -50,6 +51,7 @@ app.add_typer(members.app, name="members")
 app.add_typer(invitations.app, name="invitations")
 app.add_typer(limits.app, name="limits")
 app.add_typer(audit.app, name="audit")
+app.add_typer(webhooks.app, name="webhooks")
 app.add_typer(account.app, name="account")
 app.add_typer(keys.app, name="keys")
 app.add_typer(sessions.app, name="sessions")

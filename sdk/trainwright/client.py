@@ -29,6 +29,7 @@ from trainwright.calls.people import PeopleCalls
 from trainwright.calls.planning import PlanningCalls
 from trainwright.calls.queue import QueueCalls
 from trainwright.calls.runs import RunCalls
+from trainwright.calls.webhooks import WebhookCalls
 from trainwright.contracts.api.actions import AllowedSlots
 from trainwright.contracts.api.envelopes import Health, SpecInfo
 from trainwright.contracts.api.nodes import JoinToken, Node
@@ -142,6 +143,7 @@ class TeamClient(
     PeopleCalls,
     LimitCalls,
     AuditCalls,
+    WebhookCalls,
 ):
     """Calls of one team. Get it from `Client.team`."""
 

@@ -26,6 +26,7 @@ from trainwright_backend.api import (
     uploads,
     usage,
     views,
+    webhooks,
 )
 
 RESOURCES = (
@@ -46,6 +47,7 @@ RESOURCES = (
     recipes,
     usage,
     audit,
+    webhooks,
     views,
     nodes,
     agent,

@@ -19,7 +19,21 @@ LARGEST_INTEGER = 2**31 - 1
 """The largest number that is compared with an INTEGER column: PostgreSQL refuses queries with larger ones."""
 
 Prefix = Literal[
-    "run", "ds", "key", "user", "node", "ckpt", "prep", "up", "tok", "recipe", "invite", "session", "view"
+    "run",
+    "ds",
+    "key",
+    "user",
+    "node",
+    "ckpt",
+    "prep",
+    "up",
+    "tok",
+    "recipe",
+    "invite",
+    "session",
+    "view",
+    "hook",
+    "msg",
 ]
 
 _KIND: dict[Prefix, str] = {
@@ -36,6 +50,8 @@ _KIND: dict[Prefix, str] = {
     "recipe": "recipe",
     "invite": "invitation",
     "session": "session",
+    "hook": "webhook",
+    "msg": "message",
 }
 
 

@@ -5,6 +5,7 @@ a single machine.
 """
 
 import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -85,6 +86,9 @@ class Settings(BaseSettings):
     mail_from: str | None = None
     """Sender address of mail. When empty, `trainwright@` and the host of `public_url`."""
 
+    webhook_networks: list[str] = []
+    """Networks, such as `10.0.0.0/8`, that webhooks may reach besides public addresses."""
+
     timers: Timers = Timers()
     """The intervals of leases and heartbeats."""
 
@@ -125,6 +129,18 @@ class Settings(BaseSettings):
         if given and not _BUCKET_URL.fullmatch(given):
             raise ValueError(f"{given!r} is not a bucket: write s3://bucket or s3://bucket/folder")
         return given or None
+
+    @field_validator("webhook_networks")
+    @classmethod
+    def _names_networks(cls, given: list[str]) -> list[str]:
+        for network in given:
+            ip_network(network)
+        return given
+
+    @property
+    def allowed_webhook_networks(self) -> list[IPv4Network | IPv6Network]:
+        """The networks that webhooks may reach besides public addresses."""
+        return [ip_network(network) for network in self.webhook_networks]
 
     @property
     def resolved_mail_from(self) -> str:

@@ -16,11 +16,14 @@ from sqlalchemy import delete, func, select
 from trainwright.contracts.agent_protocol import SelfTestReport
 from trainwright.contracts.api.nodes import NodeFailure as ShownFailure
 from trainwright.contracts.api.nodes import Quarantine, SelfTestResult
+from trainwright.contracts.api.webhooks import WebhookEvent
 from trainwright.contracts.end_codes import EndCode
 from trainwright_backend.core.db import Read, Write, now, storable
 from trainwright_backend.core.ids import new_id
 from trainwright_backend.nodes.tables import Node, NodeFailure
 from trainwright_backend.runs.notify import notify_control
+from trainwright_backend.runs.tables import Placement, Run
+from trainwright_backend.teams.webhooks import queue_message
 
 FAILURE_CODES = frozenset({EndCode.NODE_REBOOTED, EndCode.LEASE_EXPIRED, EndCode.HANG})
 MOST_FAILURES = 2
@@ -53,7 +56,17 @@ def quarantine(session: Write, node: Node, reason: str) -> None:
     if node.quarantined is None:
         node.quarantined, node.quarantine_reason = now(), storable(reason)
         session.flush()
+        _tell_teams(session, node)
         notify_control(session)  # it withdraws unclaimed placements
+
+
+def _tell_teams(session: Write, node: Node) -> None:
+    """Queue messages to the teams that had a run on the node in the last day. Its reason may name runs of others."""
+    since = now() - timedelta(days=1)
+    recent = select(Run.team_id).join(Placement, Placement.run_id == Run.id)
+    teams = recent.where(Placement.node_id == node.id, Placement.placed > since).distinct()
+    for team_id in session.scalars(teams).all():
+        queue_message(session, team_id, WebhookEvent.NODE_QUARANTINED, {"node": node.name})
 
 
 def release(session: Write, node: Node) -> None:

@@ -30,6 +30,7 @@ from trainwright_backend.core.db import Read, Write, now, storable
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.runs.metering import add_metered_time, metered_until_after
 from trainwright_backend.runs.notify import notify_control, notify_run
+from trainwright_backend.runs.run_webhooks import queue_run_message
 from trainwright_backend.runs.tables import Attempt, Placement, PlacementSlot, Run, RunEvent
 from trainwright_backend.teams.slot_quota import release
 
@@ -221,6 +222,7 @@ def _write(
     if run.metered_until is None:
         add_metered_time(session, run, counted_until, now())
     session.add(_state_event(run, written[0].event_sequence))
+    queue_run_message(session, run)
     _announce(session, run.id)
 
 

@@ -3,7 +3,7 @@
 from datetime import date, datetime
 from uuid import UUID
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, ForeignKeyConstraint, Index, String
+from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, ForeignKeyConstraint, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainwright_backend.core.db import Base, UtcDateTime, now
@@ -124,3 +124,35 @@ class LimitNotice(Base):
     percent: Mapped[int]
     limit: Mapped[float]
     time: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+
+
+class Webhook(Base):
+    """An address that gets messages about a team. Its secret is derived from its id, so it is not stored."""
+
+    __tablename__ = "webhook"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), index=True)
+    url: Mapped[str] = mapped_column(String(500))
+    events: Mapped[list[str]] = mapped_column(JSON)
+    """`WebhookEvent`s."""
+    created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    created_by_name: Mapped[str] = mapped_column(String(80))
+
+
+class WebhookDelivery(Base):
+    """A message to one webhook, stored in the transaction of what it tells."""
+
+    __tablename__ = "webhook_delivery"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    webhook_id: Mapped[UUID] = mapped_column(ForeignKey("webhook.id", ondelete="CASCADE"), index=True)
+    event: Mapped[str] = mapped_column(String(32))
+    body: Mapped[str]
+    created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    attempts: Mapped[int] = mapped_column(default=0)
+    next_attempt: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
+    """Empty once it was delivered or given up."""
+    delivered: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    status: Mapped[int | None]
+    error: Mapped[str] = mapped_column(default="")

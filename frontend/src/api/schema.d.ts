@@ -2132,6 +2132,71 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Webhooks
+         * @description The team's webhooks, oldest first, with their newest messages. For owners.
+         */
+        get: operations["list_webhooks"];
+        put?: never;
+        /**
+         * Create Webhook
+         * @description Have messages about the team posted to an address, in the Standard Webhooks format. The secret that checks their signatures is
+         *     shown only in this answer.
+         */
+        post: operations["create_webhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/webhooks/{webhook}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Webhook
+         * @description Delete a webhook, with the messages that were not delivered yet.
+         */
+        delete: operations["delete_webhook"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/webhooks/{webhook}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Test Webhook
+         * @description Send a test message.
+         */
+        post: operations["test_webhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2647,6 +2712,32 @@ export interface components {
              * @description The key itself. It is never shown again.
              */
             secret: string;
+        };
+        /** CreatedWebhook */
+        CreatedWebhook: {
+            /**
+             * Created
+             * Format: date-time
+             */
+            created: string;
+            /** Created By */
+            created_by: string;
+            /**
+             * Deliveries
+             * @description The newest ten.
+             */
+            deliveries: components["schemas"]["WebhookDelivery"][];
+            /** Events */
+            events: components["schemas"]["WebhookEvent"][];
+            /** Id */
+            id: string;
+            /**
+             * Secret
+             * @description `whsec_…`, with which the receiver checks signatures. It is shown only once.
+             */
+            secret: string;
+            /** Url */
+            url: string;
         };
         /**
          * CurationCounts
@@ -4322,6 +4413,24 @@ export interface components {
             /** Name */
             name: string;
             view: components["schemas"]["RunView"];
+        };
+        /** NewWebhook */
+        NewWebhook: {
+            /**
+             * Events
+             * @default [
+             *       "run.ended",
+             *       "run.failed",
+             *       "run.paused_by_limit",
+             *       "node.quarantined"
+             *     ]
+             */
+            events: components["schemas"]["WebhookEvent"][];
+            /**
+             * Url
+             * @description Where messages are posted. Its host must have a public address, unless the operator allows others.
+             */
+            url: string;
         };
         /** Node */
         Node: {
@@ -6968,6 +7077,68 @@ export interface components {
          * @enum {string}
          */
         VersionState: "waiting" | "reading" | "ready" | "failed";
+        /** Webhook */
+        Webhook: {
+            /**
+             * Created
+             * Format: date-time
+             */
+            created: string;
+            /** Created By */
+            created_by: string;
+            /**
+             * Deliveries
+             * @description The newest ten.
+             */
+            deliveries: components["schemas"]["WebhookDelivery"][];
+            /** Events */
+            events: components["schemas"]["WebhookEvent"][];
+            /** Id */
+            id: string;
+            /** Url */
+            url: string;
+        };
+        /**
+         * WebhookDelivery
+         * @description A message, and how far its delivery is.
+         */
+        WebhookDelivery: {
+            /** Attempts */
+            attempts: number;
+            /**
+             * Created
+             * Format: date-time
+             */
+            created: string;
+            /** Delivered */
+            delivered: string | null;
+            /**
+             * Error
+             * @description Why the last attempt failed; empty if it did not.
+             */
+            error: string;
+            event: components["schemas"]["WebhookEvent"];
+            /**
+             * Id
+             * @description Header `webhook-id`, equal in all attempts.
+             */
+            id: string;
+            /**
+             * Next Attempt
+             * @description Null if it was delivered or given up.
+             */
+            next_attempt: string | null;
+            /**
+             * Status
+             * @description HTTP status of the last answer.
+             */
+            status: number | null;
+        };
+        /**
+         * WebhookEvent
+         * @enum {string}
+         */
+        WebhookEvent: "run.ended" | "run.failed" | "run.paused_by_limit" | "node.quarantined" | "test";
         /**
          * WhatIf
          * @description The plan of a run on GPUs that need not exist on any node.
@@ -11212,6 +11383,134 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_webhooks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"][];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    create_webhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewWebhook"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedWebhook"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_webhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    test_webhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDelivery"];
+                };
             };
             /** @description Refused. */
             default: {

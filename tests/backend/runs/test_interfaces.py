@@ -242,6 +242,14 @@ ACTIONS: dict[str, Action] = {
         "members remove {member}",
         least="owner",
     ),
+    "webhooks": Action(f"GET {T}/webhooks", None, lambda t, *_: t.webhooks(), "webhooks list", least="owner"),
+    "export of the audit log": Action(
+        f"GET {T}/audit/export",
+        None,
+        lambda t, *_: t.export_audit(Path("log.jsonl")),
+        "audit export log.jsonl",
+        least="owner",
+    ),
     "delete team": Action(
         f"DELETE {T}",
         None,

@@ -20,6 +20,8 @@ import { InviteForm } from "@/features/teams/members/InviteForm";
 import { MemberTable } from "@/features/teams/members/MemberTable";
 import { TeamName } from "@/features/teams/members/TeamName";
 import { deleteTeam } from "@/features/teams/queries";
+import { NewWebhookForm } from "@/features/teams/webhooks/NewWebhookForm";
+import { WebhookTable } from "@/features/teams/webhooks/WebhookTable";
 import { QuotaForm } from "@/features/teams/usage/QuotaForm";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 
@@ -113,6 +115,16 @@ export function SettingsPage() {
           </div>
         </Section>
         {membership?.role === "owner" && (
+          <Section id="webhooks" help="Signed messages about the team's runs and their nodes, posted to an address in the Standard Webhooks format.">
+            <div className="flex flex-col gap-3">
+              <NewWebhookForm team={team} />
+              <Boundary>
+                <WebhookTable team={team} />
+              </Boundary>
+            </div>
+          </Section>
+        )}
+        {membership?.role === "owner" && (
           <Section id="audit" help="Who changed what in the team, and from where. Entries cannot be changed or deleted.">
             <AuditLog team={team} />
           </Section>
@@ -164,6 +176,7 @@ const SECTIONS: readonly SectionInfo[] = [
   { id: "invitations", title: "Invitations", ownerOnly: true },
   { id: "quota", title: "Quota" },
   { id: "limits", title: "Limits" },
+  { id: "webhooks", title: "Webhooks", ownerOnly: true },
   { id: "audit", title: "Audit log", ownerOnly: true },
   { id: "deletion", title: "Delete" },
 ];

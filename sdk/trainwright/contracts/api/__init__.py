@@ -81,6 +81,8 @@ POST    T/checkpoints/retention                     Retention → RetentionResul
 GET     T/usage?days                                Usage
 GET     T/usage/members?days                        list[DailyMemberUsage]
 GET     T/usage/runs?days                           list[DailyRunUsage]
+GET POST T/webhooks · DELETE T/webhooks/{webhook}   list[Webhook]; NewWebhook → CreatedWebhook, its secret shown once (owners)
+POST    T/webhooks/{webhook}/test                   202 WebhookDelivery
 GET     T/audit?q&limit&cursor                      Page[AuditEntry], newest first (owners); T/audit/export: JSON lines
 GET     /audit?q&limit&cursor                       Page[AuditEntry] of changes outside of teams (site admins)
 GET     /spec                                       SpecInfo: JSON Schema of RunSpec and the presets

@@ -1,4 +1,4 @@
-"""The audit log by command: of owners, and of the operator."""
+"""Commands of owners and operators: the audit log and webhooks."""
 
 import json
 from pathlib import Path
@@ -38,3 +38,16 @@ def test_the_operator_verifies_the_chains(scene: Scene) -> None:
         session.execute(text("UPDATE audit_head SET sequence = sequence + 1"))
     broken = CliRunner().invoke(cli.app, ["audit", "verify"], env=environment)
     assert broken.exit_code == 1 and "is broken at entry" in broken.output
+
+
+def test_owners_manage_webhooks_by_command(scene: Scene, served: Served) -> None:
+    key = scene.site.admin.headers["Authorization"].removeprefix("Bearer ")
+    made = served.command(key, "webhooks create https://example.org/hook --event run.failed")
+    assert made.exit_code == 0 and made.output.startswith("whsec_")
+    [line] = [line for line in served.command(key, "webhooks list").output.splitlines() if "hook_" in line]
+    hook = line.split()[0]
+    assert "https://example.org/hook" in line and "run.failed" in line
+    assert served.command(key, f"webhooks test {hook}").output.startswith("msg_")
+    assert "test, not delivered" in served.command(key, "webhooks list").output
+    assert served.command(key, f"webhooks delete {hook}").exit_code == 0
+    assert hook not in served.command(key, "webhooks list").output

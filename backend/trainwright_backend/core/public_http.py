@@ -1,0 +1,76 @@
+"""Posting to an address that a user chose, without letting it reach the server's own network.
+
+The host is resolved once, its addresses are checked, and the connection is made to exactly the checked address: a name that
+resolves differently the second time gains nothing. Redirects are not followed, proxies not used, and the body of the answer is not
+read.
+"""
+
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from urllib.parse import urlsplit
+
+TIMEOUT_SECONDS = 10.0
+Network = IPv4Network | IPv6Network
+
+
+class RefusedAddressError(OSError):
+    """The host has no address that may be reached."""
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Network]) -> int:
+    """POST ``body`` and return the status of the answer.
+
+    Args:
+        url: http or https.
+        body: sent as it is.
+        headers: besides Host and Content-Length.
+        allowed: networks that may be reached besides public addresses.
+
+    Raises:
+        OSError: the host cannot be reached, or must not be.
+        HTTPException: the answer is not HTTP.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    secure = parts.scheme == "https"
+    port = parts.port or (443 if secure else 80)
+    connection = HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+    if secure:
+        connection = HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS)
+    plain = _connect(host, port, allowed)
+    try:
+        connection.sock = _encrypted(plain, host) if secure else plain
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request("POST", target, body, dict(headers))
+        return connection.getresponse().status
+    finally:
+        connection.close()
+        plain.close()
+
+
+def is_reachable(address: str, allowed: Sequence[Network]) -> bool:
+    """Whether an IP address is public or in one of the allowed networks."""
+    found: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    public = found.is_global and not (found.is_multicast or found.is_reserved or found.is_unspecified)
+    return public or any(found in network for network in allowed)
+
+
+def _connect(host: str, port: int, allowed: Sequence[Network]) -> socket.socket:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(entry[4][0]) for entry in found]
+    permitted = [address for address in addresses if is_reachable(address, allowed)]
+    if not permitted:
+        raise RefusedAddressError(f"{host} has no public address")
+    return socket.create_connection((permitted[0], port), timeout=TIMEOUT_SECONDS)
+
+
+def _encrypted(plain: socket.socket, host: str) -> ssl.SSLSocket:
+    return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
+
+
+__all__ = ["HTTPException", "RefusedAddressError", "is_reachable", "post"]

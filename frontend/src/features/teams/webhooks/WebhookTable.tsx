@@ -1,0 +1,84 @@
+import { useMutation, useQueryClient, useSuspenseQuery } from "@tanstack/react-query";
+import type { components } from "@/api/schema";
+import { Button } from "@/components/Button";
+import { ErrorNote } from "@/components/ErrorNote";
+import { rowClass, Table } from "@/components/Table";
+import { Td } from "@/components/Td";
+import { Th } from "@/components/Th";
+import { Time } from "@/components/Time";
+import { deleteWebhook, testWebhook, webhooksQuery } from "@/features/teams/webhooks/webhookQueries";
+import { plural } from "@/lib/format";
+
+type Delivery = components["schemas"]["WebhookDelivery"];
+
+/** The team's webhooks, and how their newest messages went; for owners. */
+export function WebhookTable({ team }: { team: string }) {
+  const { data } = useSuspenseQuery(webhooksQuery(team));
+  const client = useQueryClient();
+  const refresh = () => client.invalidateQueries({ queryKey: ["team", team, "webhooks"] });
+  const test = useMutation({ mutationFn: (webhook: string) => testWebhook(team, webhook), onSuccess: refresh });
+  const deletion = useMutation({ mutationFn: (webhook: string) => deleteWebhook(team, webhook), onSuccess: refresh });
+  const error = test.error ?? deletion.error;
+  if (data.length === 0) return <p className="text-soft">No webhooks.</p>;
+  return (
+    <div className="flex flex-col gap-3">
+      {error !== null && <ErrorNote error={error} />}
+      <Table
+        label="Webhooks"
+        head={
+          <>
+            <Th>address</Th>
+            <Th>newest messages</Th>
+            <Th>
+              <span className="sr-only">actions</span>
+            </Th>
+          </>
+        }
+      >
+        {data.map(({ id, url, events, deliveries }) => (
+          <tr key={id} className={`${rowClass} align-top`}>
+            <Td className="break-all">
+              {url}
+              <span className="block text-small text-soft">{events.join(", ")}</span>
+            </Td>
+            <Td className="text-soft">
+              {deliveries.length === 0 && "none yet"}
+              {deliveries.slice(0, 3).map((delivery) => (
+                <span key={delivery.id} className="block">
+                  {delivery.event} <Time at={delivery.created} />, <span className={delivery.error === "" ? "" : "text-bad"}>{deliveryText(delivery)}</span>
+                </span>
+              ))}
+            </Td>
+            <Td className="text-right whitespace-nowrap">
+              <Button
+                variant="quiet"
+                aria-label={`Send a test to ${url}`}
+                onClick={() => {
+                  test.mutate(id);
+                }}
+              >
+                Send test
+              </Button>
+              <Button
+                variant="quiet"
+                aria-label={`Delete the webhook to ${url}`}
+                onClick={() => {
+                  deletion.mutate(id);
+                }}
+              >
+                Delete
+              </Button>
+            </Td>
+          </tr>
+        ))}
+      </Table>
+    </div>
+  );
+}
+
+/** "delivered", "waiting", or why not, and whether it is tried again. */
+export function deliveryText({ delivered, attempts, error, next_attempt: next }: Delivery): string {
+  if (delivered != null) return "delivered";
+  if (attempts === 0) return "waiting";
+  return `${error} ${next == null ? `Given up after ${plural(attempts, "attempt")}.` : "It will be tried again."}`;
+}

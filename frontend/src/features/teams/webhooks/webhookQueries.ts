@@ -1,0 +1,34 @@
+import { queryOptions } from "@tanstack/react-query";
+import { api, body } from "@/api/client";
+import type { components } from "@/api/schema";
+
+export type WebhookEvent = components["schemas"]["WebhookEvent"];
+
+/** What can be told, in the order of the form. */
+export const EVENT_LABELS: Record<Exclude<WebhookEvent, "test">, string> = {
+  "run.ended": "A run succeeded or was cancelled",
+  "run.failed": "A run failed",
+  "run.paused_by_limit": "A run was paused at a limit",
+  "node.quarantined": "A node that ran something of the team went into quarantine",
+};
+
+/** For owners. */
+export function webhooksQuery(team: string) {
+  return queryOptions({
+    queryKey: ["team", team, "webhooks"],
+    queryFn: async ({ signal }) => body(await api.GET("/api/v1/teams/{team}/webhooks", { params: { path: { team } }, signal })),
+    refetchInterval: 10_000,
+  });
+}
+
+export async function createWebhook(team: string, url: string, events: WebhookEvent[]) {
+  return body(await api.POST("/api/v1/teams/{team}/webhooks", { params: { path: { team } }, body: { url, events } }));
+}
+
+export async function deleteWebhook(team: string, webhook: string): Promise<void> {
+  await api.DELETE("/api/v1/teams/{team}/webhooks/{webhook}", { params: { path: { team, webhook } } });
+}
+
+export async function testWebhook(team: string, webhook: string) {
+  return body(await api.POST("/api/v1/teams/{team}/webhooks/{webhook}/test", { params: { path: { team, webhook } } }));
+}

@@ -1,0 +1,60 @@
+import { screen, waitFor } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { expect, it } from "vitest";
+import { Boundary } from "@/components/Boundary";
+import { NewWebhookForm } from "@/features/teams/webhooks/NewWebhookForm";
+import { deliveryText, WebhookTable } from "@/features/teams/webhooks/WebhookTable";
+import { renderRoute } from "@tests/support/renderRoute";
+import { server } from "@tests/support/server";
+
+const FAILED = { id: "msg_1", event: "test", created: "2026-11-20T10:00:00Z", attempts: 1, delivered: null, next_attempt: "2026-11-20T10:00:05Z", status: 500, error: "The address answered 500." } as const;
+
+it("creates a webhook for the chosen events, and shows its secret", async () => {
+  const sent: unknown[] = [];
+  server.use(
+    http.post("*/api/v1/teams/lab/webhooks", async ({ request }) => {
+      sent.push(await request.json());
+      return HttpResponse.json({ id: "hook_1", secret: "whsec_abc" }, { status: 201 });
+    }),
+  );
+  renderRoute(<NewWebhookForm team="lab" />);
+  await userEvent.type(await screen.findByLabelText("Address of the new webhook"), "https://example.org/hook");
+  await userEvent.click(screen.getByLabelText("A run succeeded or was cancelled"));
+  await userEvent.click(screen.getByRole("button", { name: "Create webhook" }));
+  expect(await screen.findByText("whsec_abc")).toBeDefined();
+  expect(sent).toEqual([{ url: "https://example.org/hook", events: ["run.failed", "run.paused_by_limit", "node.quarantined"] }]);
+});
+
+it("shows how messages went, sends a test, and deletes", async () => {
+  const calls: string[] = [];
+  const hook = { id: "hook_1", url: "https://example.org/hook", events: ["run.failed"], created: "2026-11-20T09:00:00Z", created_by: "Ana", deliveries: [FAILED] };
+  server.use(
+    http.get("*/api/v1/teams/lab/webhooks", () => HttpResponse.json([hook])),
+    http.post("*/api/v1/teams/lab/webhooks/hook_1/test", () => {
+      calls.push("test");
+      return HttpResponse.json(FAILED, { status: 202 });
+    }),
+    http.delete("*/api/v1/teams/lab/webhooks/hook_1", () => {
+      calls.push("delete");
+      return new HttpResponse(null, { status: 204 });
+    }),
+  );
+  renderRoute(
+    <Boundary>
+      <WebhookTable team="lab" />
+    </Boundary>,
+  );
+  expect(await screen.findByText("The address answered 500. It will be tried again.")).toBeDefined();
+  await userEvent.click(screen.getByRole("button", { name: "Send a test to https://example.org/hook" }));
+  await userEvent.click(screen.getByRole("button", { name: "Delete the webhook to https://example.org/hook" }));
+  await waitFor(() => {
+    expect(calls).toEqual(["test", "delete"]);
+  });
+});
+
+it("says in words how far a message is", () => {
+  expect(deliveryText({ ...FAILED, delivered: FAILED.created })).toBe("delivered");
+  expect(deliveryText({ ...FAILED, attempts: 0, error: "" })).toBe("waiting");
+  expect(deliveryText({ ...FAILED, attempts: 8, next_attempt: null })).toBe("The address answered 500. Given up after 8 attempts.");
+});

@@ -1,0 +1,59 @@
+"""Commands about the webhooks of a team."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, open_team, out, table_of
+from trainwright.contracts.api.webhooks import SUBSCRIBABLE, WebhookEvent
+
+app = typer.Typer(
+    no_args_is_help=True, help="Have signed messages about the team posted to an address. For owners."
+)
+
+
+@app.command("list")
+def list_webhooks(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """List the webhooks and how their last message went."""
+    with open_team(server, key, team) as api:
+        table = table_of("address", "events", "last message", "")
+        for hook in api.webhooks():
+            last = next(iter(hook.deliveries), None)
+            state = (
+                "–" if last is None else f"{last.event}, {'delivered' if last.delivered else 'not delivered'}"
+            )
+            table.add_row(
+                hook.id, hook.url, ", ".join(hook.events), state, "" if last is None else last.error
+            )
+        out.print(table)
+
+
+@app.command("create")
+def create(
+    url: str,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    events: Annotated[
+        list[WebhookEvent] | None, typer.Option("--event", help="Repeat for several; all without it.")
+    ] = None,
+) -> None:
+    """Create a webhook and print its secret. It is not shown again."""
+    with open_team(server, key, team) as api:
+        typer.echo(api.create_webhook(url, events or SUBSCRIBABLE).secret)
+
+
+@app.command("delete")
+def delete(webhook_id: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Delete a webhook, with the messages that were not delivered yet."""
+    with open_team(server, key, team) as api:
+        api.delete_webhook(webhook_id)
+
+
+@app.command("test")
+def test(webhook_id: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Send a test message."""
+    with open_team(server, key, team) as api:
+        typer.echo(api.test_webhook(webhook_id).id)

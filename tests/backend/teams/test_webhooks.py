@@ -1,0 +1,255 @@
+"""Webhooks: signed as a stock receiver expects, repeated with back-off, and never posted into the server's own network."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from standardwebhooks import Webhook
+from standardwebhooks.webhooks import WebhookVerificationError
+
+from tests.backend.scripted_agent import Scene, scene
+from tests.backend.scripted_agent import patient_settings as settings
+from trainwright.contracts.api.webhooks import WebhookEvent
+from trainwright.contracts.end_codes import EndCode
+from trainwright_backend.core import public_http
+from trainwright_backend.core.db import now
+from trainwright_backend.core.ids import parse_id
+from trainwright_backend.core.public_http import RefusedAddressError, is_reachable, post
+from trainwright_backend.core.settings import Settings
+from trainwright_backend.nodes.quarantine import quarantine
+from trainwright_backend.nodes.tables import Node
+from trainwright_backend.runs.quota_pause import pause_for
+from trainwright_backend.runs.transitions import lock_run
+from trainwright_backend.teams.tables import WebhookDelivery
+from trainwright_backend.teams.webhook_sender import PAUSES, deliver_due
+
+__all__ = ["scene", "settings"]
+
+LOOPBACK = ["127.0.0.0/8"]
+
+
+@dataclass
+class Receiver:
+    """A web server on the loopback interface, with the answers that it gives next."""
+
+    url: str
+    answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    received: list[tuple[dict[str, str], str]] = field(default_factory=list)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    found = Receiver("")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            found.received.append(({key.lower(): value for key, value in self.headers.items()}, body))
+            status, headers = found.answers.pop(0) if found.answers else (204, {})
+            self.send_response(status)
+            for name, value in {"Content-Length": "0", **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    found.url = f"http://127.0.0.1:{server.server_address[1]}/hook?x=1"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield found
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def create(scene: Scene, url: str, *events: WebhookEvent) -> dict[str, Any]:
+    new = {"url": url} | ({"events": list(events)} if events else {})
+    made = scene.site.admin.post(f"{scene.site.path}/webhooks", json=new)
+    assert made.status_code == 201, made.text
+    found: dict[str, Any] = made.json()
+    return found
+
+
+def deliver(scene: Scene, networks: list[str] = LOOPBACK) -> int:
+    state = scene.site.app.state
+    allowed: Settings = state.settings.model_copy(update={"webhook_networks": networks})
+    return deliver_due(state.database, allowed)
+
+
+def last(scene: Scene) -> dict[str, Any]:
+    [hook] = scene.site.admin.get(f"{scene.site.path}/webhooks").json()
+    found: dict[str, Any] = hook["deliveries"][0]
+    return found
+
+
+def make_due(scene: Scene) -> None:
+    with scene.database.write() as session:
+        pending = WebhookDelivery.next_attempt.is_not(None)
+        session.execute(update(WebhookDelivery).where(pending).values(next_attempt=now()))
+
+
+@pytest.mark.both_databases
+def test_a_stock_receiver_verifies_what_happens_to_runs_and_nodes(scene: Scene, receiver: Receiver) -> None:
+    hook = create(scene, receiver.url)
+    failed = scene.running()
+    assert failed.ended("out_of_memory") == "failed"
+    scene.cancel(scene.submit())
+    paused = scene.running()
+    with scene.database.write() as session:
+        run = lock_run(session, parse_id("run", paused.run_id))
+        assert run is not None
+        pause_for(session, run, EndCode.QUOTA_HOURS, "your team used 2 of 2 GPU-hours")
+    assert paused.order("running") == "save"
+    assert paused.ended("saved", step=3) == "paused"
+    with scene.database.write() as session:
+        quarantine(session, session.scalars(select(Node)).one(), "a reason that names another team's run")
+    assert deliver(scene) == 4
+    stock = Webhook(hook["secret"])
+    told = [stock.verify(body, headers) for headers, body in receiver.received]
+    assert [one["type"] for one in told] == [
+        "run.failed",
+        "run.ended",
+        "run.paused_by_limit",
+        "node.quarantined",
+    ]
+    assert told[0]["data"]["run"] == failed.run_id and told[0]["data"]["reason"] == "out_of_memory"
+    assert told[2]["data"]["reason"] == "quota_hours" and told[3]["data"] == {"node": "node-a"}
+    headers, body = receiver.received[0]
+    with pytest.raises(WebhookVerificationError):
+        stock.verify(body.replace("failed", "ended"), headers)
+    assert deliver(scene) == 0 and last(scene)["delivered"] is not None
+
+
+def test_only_wanted_events_are_sent_and_a_person_s_pause_is_none(scene: Scene, receiver: Receiver) -> None:
+    create(scene, receiver.url, WebhookEvent.RUN_FAILED, WebhookEvent.RUN_PAUSED_BY_LIMIT)
+    run_id = scene.submit()
+    assert scene.site.admin.post(f"{scene.runs}/{run_id}/pause").status_code == 202
+    assert scene.cancel(run_id).status_code == 202
+    assert deliver(scene) == 0
+
+
+@pytest.mark.both_databases
+def test_failures_are_repeated_with_back_off_under_the_same_id_and_then_given_up(
+    scene: Scene, receiver: Receiver
+) -> None:
+    hook = create(scene, receiver.url)
+    scene.site.admin.post(f"{scene.site.path}/webhooks/{hook['id']}/test")
+    receiver.answers = [(500, {})] * (len(PAUSES) + 1)
+    for attempt in range(1, len(PAUSES) + 2):
+        before = now()
+        assert deliver(scene) == 1
+        shown = last(scene)
+        assert (shown["attempts"], shown["status"], shown["delivered"]) == (attempt, 500, None)
+        if attempt <= len(PAUSES):
+            assert shown["next_attempt"] >= (before + PAUSES[attempt - 1]).isoformat()[:19]
+            assert deliver(scene) == 0
+        make_due(scene)
+    assert last(scene)["next_attempt"] is None
+    assert len({headers["webhook-id"] for headers, _ in receiver.received}) == 1
+
+
+@pytest.mark.parametrize("status", [301, 307])
+def test_a_redirect_is_not_followed(scene: Scene, receiver: Receiver, status: int) -> None:
+    hook = create(scene, receiver.url)
+    scene.site.admin.post(f"{scene.site.path}/webhooks/{hook['id']}/test")
+    receiver.answers = [(status, {"Location": receiver.url})]
+    assert deliver(scene) == 1
+    assert len(receiver.received) == 1 and "not followed" in last(scene)["error"]
+
+
+def test_an_address_that_is_gone_gets_no_more_attempts(scene: Scene, receiver: Receiver) -> None:
+    hook = create(scene, receiver.url)
+    scene.site.admin.post(f"{scene.site.path}/webhooks/{hook['id']}/test")
+    receiver.answers = [(410, {})]
+    deliver(scene)
+    assert last(scene)["next_attempt"] is None and last(scene)["status"] == 410
+
+
+@pytest.mark.both_databases
+def test_two_senders_send_a_message_once(scene: Scene, receiver: Receiver) -> None:
+    hook = create(scene, receiver.url)
+    for _ in range(4):
+        scene.site.admin.post(f"{scene.site.path}/webhooks/{hook['id']}/test")
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: deliver(scene), range(2)))
+    ids = [headers["webhook-id"] for headers, _ in receiver.received]
+    assert len(ids) == len(set(ids)) == 4
+
+
+def test_the_server_s_own_network_is_not_reached(scene: Scene, receiver: Receiver) -> None:
+    hook = create(scene, receiver.url)
+    scene.site.admin.post(f"{scene.site.path}/webhooks/{hook['id']}/test")
+    assert deliver(scene, networks=[]) == 1
+    assert receiver.received == [] and "no public address" in last(scene)["error"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "10.1.2.3",
+        "192.168.0.1",
+        "169.254.169.254",
+        "0.0.0.0",
+        "224.0.0.1",
+        "::1",
+        "fe80::1%eth0",
+        "fd00::1",
+        "::ffff:127.0.0.1",
+        "::",
+        "100.64.0.1",
+    ],
+)
+def test_private_and_special_addresses_are_refused(address: str) -> None:
+    assert not is_reachable(address, [])
+
+
+def test_public_and_allowed_addresses_are_reached() -> None:
+    assert is_reachable("93.184.216.34", []) and is_reachable("2606:4700::1111", [])
+    assert is_reachable("10.1.2.3", [ip_network("10.0.0.0/8")])
+
+
+def test_a_name_that_resolves_differently_the_second_time_gains_nothing(
+    monkeypatch: pytest.MonkeyPatch, receiver: Receiver
+) -> None:
+    answers = [["93.184.216.34"], ["127.0.0.1"]]
+    connected: list[Any] = []
+
+    def resolve(host: str, port: int, **_: object) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in answers.pop(0)]
+
+    def connect(address: Any, timeout: float) -> socket.socket:
+        connected.append(address)
+        raise ConnectionRefusedError("nobody listens")
+
+    monkeypatch.setattr(public_http.socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(public_http.socket, "create_connection", connect)
+    with pytest.raises(ConnectionRefusedError):
+        post("http://rebinding.example/", b"{}", {}, [])
+    assert connected == [("93.184.216.34", 80)]
+    with pytest.raises(RefusedAddressError):
+        post("http://rebinding.example/", b"{}", {}, [])
+
+
+def test_webhooks_are_of_their_team_and_their_secret_is_shown_once(scene: Scene) -> None:
+    hook = create(scene, "https://example.org/hook")
+    stranger, editor = scene.site.other_team("globex"), scene.site.member("editor")
+    path = f"{scene.site.path}/webhooks"
+    assert "secret" not in json.dumps(scene.site.admin.get(path).json())
+    assert editor.get(path).status_code == 403
+    assert stranger.delete(f"/api/v1/teams/globex/webhooks/{hook['id']}").status_code == 404
+    for url in ("ftp://example.org", "https://user@example.org/", "example.org"):
+        refused = scene.site.admin.post(path, json={"url": url})
+        assert refused.status_code == 422 and refused.json()["errors"][0]["field"] == "url"
+    assert scene.site.admin.delete(f"{path}/{hook['id']}").status_code == 204
+    assert scene.site.admin.get(path).json() == []
