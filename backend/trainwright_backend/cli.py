@@ -20,9 +20,25 @@ from trainwright_backend.core.broker import BrokerError
 from trainwright_backend.core.db import Database, open_database
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.http_protocol import raise_file_limit
+from trainwright_backend.core.open_store import open_store
 from trainwright_backend.core.settings import ENVIRONMENT_PREFIX, Settings
-from trainwright_backend.local.data_folder import FolderInUseError, PlatformError, folder_settings
+from trainwright_backend.local.data_folder import (
+    SECRETS_FILE,
+    DataFolder,
+    FolderInUseError,
+    PlatformError,
+    folder_settings,
+    write_private_file,
+)
 from trainwright_backend.local.up import run_until_interrupted
+from trainwright_backend.maintenance.backup import (
+    SECRETS,
+    BackupError,
+    create_backup,
+    open_place,
+    restore_backup,
+    verify_backup,
+)
 from trainwright_backend.maintenance.move_objects import NoBucketError, Place, move_objects
 from trainwright_backend.migrations.run import is_migrated
 from trainwright_backend.migrations.run import migrate as migrate_database
@@ -52,6 +68,8 @@ UpFolder = Annotated[
         show_default=False,
     ),
 ]
+
+BACKUP_PLACE = "Folder of the backup, or s3://bucket/folder in the store of the TRAINWRIGHT_S3 settings."
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 objects_app = typer.Typer(
@@ -177,11 +195,10 @@ def move(
     Objects that were copied before are skipped, so the command can be repeated after an interruption, and once more after
     the servers have been stopped."""
     try:
-        moved = move_objects(_settings_of(data, bucket=True), to, remove=remove, tell=_show_count)
+        with _reported():
+            moved = move_objects(_settings_of(data, bucket=True), to, remove=remove, tell=_show_count)
     except NoBucketError as error:
         _refuse(str(error))
-    except AppError as error:
-        _refuse(error.detail)
     done = moved.transfer
     typer.echo(f"{done.copied} objects copied ({done.copied_bytes:,} bytes), {done.present} were there.")
     if moved.unfinished_uploads:
@@ -262,6 +279,64 @@ def _opened(settings: Settings) -> Iterator[Database]:
         _refuse(error.detail)
     finally:
         database.dispose()
+
+
+@app.command()
+def backup(
+    target: Annotated[str, typer.Argument(help=BACKUP_PLACE)],
+    data: UpFolder = None,
+) -> None:
+    """Back up database and objects while the platform works. Repeated to the same place, it copies what is new."""
+    settings = _settings_of(data)
+    secrets = None if _in_environment(data) else (settings.data_dir / SECRETS_FILE).read_bytes()
+    with _database(settings) as database, _reported():
+        place = open_place(settings, target, create=True)
+        create_backup(database, open_store(settings), place, settings.secret_key, _tell, secrets)
+
+
+@app.command()
+def restore(
+    source: Annotated[str, typer.Argument(help=BACKUP_PLACE)],
+    data: Annotated[
+        Path | None, typer.Option("--data", help="New data folder for `up`, with the backup's secret key.")
+    ] = None,
+) -> None:
+    """Restore a backup into an empty database and an empty object store, and verify all of it. No server may run."""
+    with _reported():
+        if data is not None:
+            folder = DataFolder.acquire(data)
+            if not (folder.path / SECRETS_FILE).exists():
+                kept = open_place(None, source).read(SECRETS).decode()
+                write_private_file(folder.path / SECRETS_FILE, kept)
+        settings = _settings() if data is None else _settings_of(data)
+        with _opened(settings) as database:
+            place = open_place(settings, source)
+            restore_backup(place, database, open_store(settings), settings.secret_key, _tell)
+
+
+@app.command()
+def verify(source: Annotated[str, typer.Argument(help=BACKUP_PLACE)]) -> None:
+    """Read an entire backup, and name what is missing or damaged."""
+    with _reported():
+        problems = list(verify_backup(open_place(None, source)))
+    if problems:
+        _refuse("\n".join(problems))
+    typer.echo("The backup is complete and undamaged.")
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Report what prevents a command as a sentence."""
+    try:
+        yield
+    except AppError as error:
+        _refuse(error.detail)
+    except (BackupError, FolderInUseError) as error:
+        _refuse(str(error))
+
+
+def _tell(message: str) -> None:
+    typer.echo(message, err=True)
 
 
 def _show_count(done: int) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import delete, select
 
 from trainwright_backend.control.steps import run_step
 from trainwright_backend.core.db import Database, now
-from trainwright_backend.core.deletion_queue import QueuedDeletion
+from trainwright_backend.core.deletion_queue import QueuedDeletion, is_held
 from trainwright_backend.core.object_store import ObjectStore
 
 REPEAT_SECONDS = 300.0
@@ -17,6 +17,8 @@ REPEAT_SECONDS = 300.0
 def delete_queued_bytes(database: Database, store: ObjectStore) -> None:
     """Delete the folders that are due, repeatedly until no signed link to them is valid any more."""
     with database.read() as session:
+        if is_held(session):
+            return
         due = session.scalars(select(QueuedDeletion).where(QueuedDeletion.delete_at <= now())).all()
         folders = [(row.prefix, row.final_delete_at) for row in due]
     for prefix, final_delete_at in folders:

@@ -6,6 +6,7 @@ rows. The control loop deletes the folders. A crash in between causes a delay, b
 """
 
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Mapped, mapped_column
@@ -31,6 +32,20 @@ class QueuedDeletion(Base):
 
     links_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """Nothing is deleted before this time, because valid links may be in use."""
+
+
+class DeletionHold(Base):
+    """Nothing that is queued is deleted before ``until``: a backup is copying the objects of its rows."""
+
+    __tablename__ = "deletion_hold"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    until: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+def is_held(session: Read) -> bool:
+    """Whether a backup needs what is queued for deletion."""
+    return session.scalar(select(DeletionHold.id).where(DeletionHold.until > now()).limit(1)) is not None
 
 
 def queue_deletion(session: Write, prefix: str, links_until: datetime | None = None) -> None:

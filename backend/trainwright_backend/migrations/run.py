@@ -7,7 +7,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from trainwright_backend.core.db import Database
+from trainwright_backend.core.db import Database, Read
 
 FOLDER = Path(__file__).parent
 
@@ -16,6 +16,23 @@ def migrate(database: Database) -> None:
     """Apply all migrations that ``database`` lacks."""
     with database.write() as session:
         command.upgrade(config(session.connection()), "head")
+
+
+def upgrade_to(database: Database, revision: str) -> None:
+    """Give an empty database the tables of an older version."""
+    with database.write() as session:
+        command.upgrade(config(session.connection()), revision)
+
+
+def revision_of(session: Read) -> str | None:
+    """The revision of a database's tables; None without tables."""
+    return MigrationContext.configure(session.connection()).get_current_revision()
+
+
+def is_known(revision: str) -> bool:
+    """Whether this version has the migrations up to ``revision``."""
+    known = ScriptDirectory(str(FOLDER)).walk_revisions()
+    return any(script.revision == revision for script in known)
 
 
 def is_migrated(database: Database) -> bool:
