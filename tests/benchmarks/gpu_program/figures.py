@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from tests.benchmarks.gpu_program.traced_step import Graph, TracedStep
+from tests.benchmarks.gpu_program.traced_step import EagerOperator, Graph, TracedStep
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.flops import flops_per_token
 
@@ -41,6 +41,8 @@ RATES = {
 """FLOP/s on an H200: products in bfloat16 (769–798 measured); those in FP8 by their scaling, from published measurements on
 GPUs of this generation; attention's, causal, by kernel (Shah et al. 2024, arXiv 2407.08608, figures 5 and 6)."""
 
+_ATTENTION = {"cudnn", "cudnn, backward", "flash", "flash, backward"}
+
 _SHARED = (("query", "key", "value"), ("gate", "up"))
 _PRODUCTS = ("query", "key", "value", "output", "gate", "up", "down")
 """Of a block, in the order of its forward pass."""
@@ -55,6 +57,9 @@ class ProgramFigures:
 
     block_elementwise_mb: float
     """Read and written by its kernels apart from products and attention, 10⁶ bytes."""
+
+    block_scattered_mb: float
+    """Of these, bytes stored far apart, one element at a time; the estimate moves them as fast as others."""
 
     saved_bytes: float
     """Kept from forward for backward, per token and layer, the residual stream included."""
@@ -82,6 +87,14 @@ class ProgramFigures:
 
     attention: str
     step_ms: float
+    products_ms: float
+    """Of ``step_ms``: matrix products, of blocks and head."""
+
+    attention_ms: float
+    block_elementwise_ms: float
+    other_ms: float
+    """The rest: loss, embedding, casts of weights, sums and casts of gradients, optimizer."""
+
     mfu_percent: float
     """Of the bfloat16 peak, for both precisions."""
 
@@ -92,11 +105,14 @@ def figures(step: TracedStep, spec: RunSpec, parameters: int) -> dict[str, Any]:
     block = [*forward.kernels, *backward.kernels]
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
     seconds = _step_seconds(step)
+    products, attention = _product_seconds(step, False), _product_seconds(step, True)
+    elementwise = sum(graph.runs * _elementwise(graph) for graph in (forward, backward)) / BANDWIDTH
     flops = flops_per_token(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     return asdict(
         ProgramFigures(
             block_launches=len(block),
             block_elementwise_mb=_elementwise(forward, backward) / 1e6,
+            block_scattered_mb=sum(kernel.scattered_bytes for kernel in block) / 1e6,
             saved_bytes=_saved(forward.graph) / tokens,
             shared_input_casts=shared_input_casts(forward.graph),
             weight_casts=_weight_casts(forward.graph),
@@ -110,6 +126,10 @@ def figures(step: TracedStep, spec: RunSpec, parameters: int) -> dict[str, Any]:
             optimizer_bytes=_optimizer(step) / parameters,
             attention=_attention(forward.graph),
             step_ms=seconds * 1e3,
+            products_ms=products * 1e3,
+            attention_ms=attention * 1e3,
+            block_elementwise_ms=elementwise * 1e3,
+            other_ms=(seconds - products - attention - elementwise) * 1e3,
             mfu_percent=100 * flops * spec.tokens_per_step / seconds / BF16_PEAK,
         )
     )
@@ -189,16 +209,25 @@ def _optimizer(step: TracedStep) -> int:
 
 
 def _step_seconds(step: TracedStep) -> float:
+    elementwise = sum(graph.runs * _elementwise(graph) for graph in step.graphs)
+    elementwise += sum(one.bytes for one in step.eager.values() if not one.flops)
+    return elementwise / BANDWIDTH + _product_seconds(step, False) + _product_seconds(step, True)
+
+
+def _product_seconds(step: TracedStep, attention: bool) -> float:
+    """Of matrix products, or of attention."""
     graphs = sum(
-        graph.runs * (_elementwise(graph) / BANDWIDTH + _product_seconds(graph.graph))
+        graph.runs * flops / RATES[kind]
         for graph in step.graphs
+        for kind, flops in _products(graph.graph)
+        if (kind in _ATTENTION) is attention
     )
-    eager = sum(max(one.flops / RATES["bf16"], one.bytes / BANDWIDTH) for one in step.eager.values())
+    eager = 0.0 if attention else sum(map(_eager_product_seconds, step.eager.values()))
     return graphs + eager
 
 
-def _product_seconds(graph: GraphModule) -> float:
-    return sum(flops / RATES[kind] for kind, flops in _products(graph))
+def _eager_product_seconds(one: EagerOperator) -> float:
+    return max(one.flops / RATES["bf16"], one.bytes / BANDWIDTH) if one.flops else 0.0
 
 
 def _products(graph: GraphModule) -> Iterator[tuple[str, int]]:

@@ -6,11 +6,14 @@ indices reach. A second pass of a reduction is assumed to find its row in the ca
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch._inductor.dependencies import MemoryDep
 from torch._inductor.graph import GraphLowering
 from torch.fx import GraphModule
 
@@ -32,6 +35,10 @@ class Kernel:
     library: bool
     """A product or attention, in contrast to element-wise kernels, whether Inductor's or ours."""
 
+    scattered_bytes: int = 0
+    """Of ``bytes``, those that are stored far apart, one element at a time: in a kernel that reduces rows, the transpose of
+    what it computes."""
+
 
 class _Lowered(BaseException):
     """Ends a compilation once its program is written; no exception, so that torch does not handle it."""
@@ -47,7 +54,7 @@ def lower(compile_inner: Any, gm: GraphModule, inputs: list[Any], how: dict[str,
 
     def stop(graph: GraphLowering) -> Any:
         graph.codegen()
-        raise _Lowered([_kernel(node) for node in graph.scheduler.nodes if _is_launch(node)])
+        raise _Lowered([_kernel(node, graph) for node in graph.scheduler.nodes if _is_launch(node)])
 
     try:
         with patch.object(GraphLowering, "compile_to_module", stop):
@@ -65,7 +72,7 @@ def _is_launch(node: Any) -> bool:
     return not (node.is_extern() and type(node.node).__name__ == "MultiOutput")
 
 
-def _kernel(node: Any) -> Kernel:
+def _kernel(node: Any, graph: GraphLowering) -> Kernel:
     if node.is_extern():
         name = getattr(node.node, "python_kernel_name", None) or str(
             getattr(node.node, "op_overload", node.node)
@@ -74,4 +81,30 @@ def _kernel(node: Any) -> Kernel:
             name, node.get_read_write_buffers_sizes(), library=not any(one in name for one in _OURS)
         )
     name = torch._inductor.utils.get_fused_kernel_name(node.get_nodes(), "original_aten")
-    return Kernel(name, node.get_read_write_buffers_sizes(), library=False)
+    return Kernel(name, node.get_read_write_buffers_sizes(), False, _scattered_bytes(node, graph))
+
+
+def _scattered_bytes(node: Any, graph: GraphLowering) -> int:
+    """A kernel without a reduction is not counted: Inductor gives it tiles, and stores them along either dim."""
+    if not node.is_reduction():
+        return 0
+    parts = [part.read_writes for part in node.get_nodes() if not part.is_reduction()]
+    return sum(
+        math.prod(map(int, dep.size)) * graph.get_dtype(dep.name).itemsize
+        for part in parts
+        for dep in part.writes
+        if _is_scattered(dep, part.reads)
+    )
+
+
+def _is_scattered(store: Any, loads: Iterable[Any]) -> bool:
+    """Whether the loop that loads neighbors stores them apart."""
+    along = _loops_along(store)
+    return bool(along) and not along & {loop for load in loads for loop in _loops_along(load)}
+
+
+def _loops_along(dep: Any) -> set[Any]:
+    """The loops that step from an element to its neighbor in memory."""
+    if not isinstance(dep, MemoryDep):
+        return set()
+    return {loop for loop in dep.index.free_symbols if dep.index.coeff(loop) == 1}

@@ -70,7 +70,8 @@ def _list_kernels(step: TracedStep) -> None:
     for graph in step.graphs:
         print(f"{graph.function}{', backward' * graph.backward}: {graph.runs} runs")
         for kernel in graph.kernels:
-            print(f"  {kernel.bytes / 1e6:9.1f} MB  {'library ' * kernel.library}{kernel.name}")
+            scattered = f", {kernel.scattered_bytes / 1e6:.1f} MB scattered" if kernel.scattered_bytes else ""
+            print(f"  {kernel.bytes / 1e6:9.1f} MB  {'library ' * kernel.library}{kernel.name}{scattered}")
     for name, one in sorted(step.eager.items(), key=lambda item: -item[1].bytes)[:20]:
         print(f"  {one.bytes / 1e9:9.2f} GB  eager {name}, {one.calls} calls")
 
