@@ -77,10 +77,8 @@ def main() -> int:
             "make demo needs Linux, because node agents do: use WSL2 on Windows or a Linux VM. SDK and CLI work here."
         )
         return 2
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # SIGINT too: a shell's background jobs start with it ignored
+    # SIGINT too: a shell's background jobs start with it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     options.json.unlink(missing_ok=True)
     try:
@@ -106,10 +104,10 @@ def _demonstrate(platform: Platform, options: argparse.Namespace) -> int:
             console.print(
                 f"Sign in    {_sign_in_link(platform)}   (works once, for 15 minutes)\n", soft_wrap=True
             )
-            run = _follow(team, run)
+            team, run = _follow(platform, team, run)
         except KeyboardInterrupt:
             console.print("\nStopping: cancelling the run and waiting for its end.")
-            _end_leftovers(team)
+            _end_leftovers(_sign_up(platform).team(TEAM))
             raise
         _write_result(options, _result(platform, team, run))
         code = 0 if run.state is RunState.SUCCEEDED else 1
@@ -119,7 +117,7 @@ def _demonstrate(platform: Platform, options: argparse.Namespace) -> int:
             f"\nServing at {platform.url} until Ctrl-C. Another sign-in link: {_sign_in_link(platform)}",
             soft_wrap=True,
         )
-        _serve(platform, team)
+        _serve(platform)
         return code
 
 
@@ -172,21 +170,29 @@ def _folders(parent: Path) -> Iterator[Path]:
 
 
 def _sign_up(platform: Platform) -> Client:
-    """A client with the demo's API key. The first time, the account is created with the first owner's link."""
+    """A client with the demo's API key. The first time, the account is created with the first owner's link.
+    A person who signs in by link and sets a password revokes all keys: then the demo creates another one."""
     file = platform.folder.path / "demo-key"
     if not file.exists():
         link = platform.command("link", "first-owner").strip()
-        with Client(platform.url) as newcomer:
-            account = OneTimeLink(
-                token=link.rsplit("/", 1)[-1],
-                name="Demo",
-                email=EMAIL,
-                password=secrets.token_urlsafe(24),  # not needed: people sign in by link
-                team=TEAM,
-            )
-            newcomer.use_link(account)
-            write_private_file(file, newcomer.create_key("demo").secret)
+        password = secrets.token_urlsafe(24)  # not needed: people sign in by link
+        account = {"name": "Demo", "email": EMAIL, "password": password, "team": TEAM}
+        _create_key(platform.url, file, OneTimeLink(token=link.rsplit("/", 1)[-1], **account))
+    client = Client(platform.url, file.read_text())
+    try:
+        client.me()
+        return client
+    except ApiError as error:
+        if error.status != 401:
+            raise
+    _create_key(platform.url, file, OneTimeLink(token=_sign_in_link(platform).rsplit("/", 1)[-1]))
     return Client(platform.url, file.read_text())
+
+
+def _create_key(url: str, file: Path, link: OneTimeLink) -> None:
+    with Client(url) as person:
+        person.use_link(link)
+        write_private_file(file, person.create_key("demo").secret)
 
 
 def _sign_in_link(platform: Platform) -> str:
@@ -204,9 +210,8 @@ def _end_leftovers(team: TeamClient) -> None:
         time.sleep(0.2)
         leftovers = [run for run in leftovers if team.run(run.id).state not in FINAL]
     for run in leftovers:
-        console.print(
-            f"{run.name} has not ended within {CANCEL_TIMEOUT_SECONDS} s; its supervisor continues to stop it."
-        )
+        late = f"has not ended within {CANCEL_TIMEOUT_SECONDS} s; its supervisor continues to stop it."
+        console.print(f"{run.name} {late}")
 
 
 def _upload(team: TeamClient, folder: Path) -> Dataset:
@@ -218,10 +223,8 @@ def _upload(team: TeamClient, folder: Path) -> Dataset:
         if dataset.name == DATASET and [f.digest for f in dataset.versions[0].files] == [digest]:
             console.print(f"Dataset    {DATASET} is there already ({documents:,} documents)")
             return dataset
-    megabytes = file.stat().st_size / 1e6
-    console.print(
-        f"Dataset    uploading {documents:,} files of Python's standard library, {megabytes:.1f} MB"
-    )
+    size = f"{file.stat().st_size / 1e6:.1f} MB"
+    console.print(f"Dataset    uploading {documents:,} files of Python's standard library, {size}")
     return team.upload(DATASET, [file])
 
 
@@ -254,9 +257,8 @@ def _wait_for_slots(client: Client, team: TeamClient) -> tuple[Device, int]:
                 quota = next(item for item in team.show().quota if item.device == device)
                 return device, min(node.slots[device], quota.limit - quota.used)
         time.sleep(0.2)
-    raise DemoError(
-        f"The node agent did not join within {NODE_TIMEOUT_SECONDS} s: read logs/agent.log in the folder."
-    )
+    late = f"The node agent did not join within {NODE_TIMEOUT_SECONDS} s"
+    raise DemoError(f"{late}: read logs/agent.log in the folder.")
 
 
 def _spec(dataset: Dataset, slots: tuple[Device, int], options: argparse.Namespace) -> RunSpec:
@@ -291,8 +293,18 @@ def _precision(wish: str, device: Device, slots: int) -> PrecisionSpec:
     return PrecisionSpec(kind=kind, fp8=FP8Spec(level=level))
 
 
-def _follow(team: TeamClient, run: Run) -> Run:
-    """Show the run in the terminal until it has ended."""
+def _follow(platform: Platform, team: TeamClient, run: Run) -> tuple[TeamClient, Run]:
+    """Show the run in the terminal until it has ended. Returns its last state, with a client whose key is valid."""
+    while True:
+        try:
+            return team, _show(team, run)
+        except ApiError as error:
+            if error.status != 401:
+                raise
+            team = _sign_up(platform).team(TEAM)
+
+
+def _show(team: TeamClient, run: Run) -> Run:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -302,10 +314,8 @@ def _follow(team: TeamClient, run: Run) -> Run:
         task = progress.add_task(run.sentence, total=run.spec.schedule.steps, numbers="")
 
         def show(current: Run) -> None:
-            words = f"{current.state:<10}"
-            progress.update(
-                task, completed=current.summary.step, description=words, numbers=_numbers(current)
-            )
+            step, words = current.summary.step, f"{current.state:<10}"
+            progress.update(task, completed=step, description=words, numbers=_numbers(current))
 
         return team.wait(run.id, show, poll_seconds=0.5)
 
@@ -373,7 +383,7 @@ def _median(values: list[float]) -> float | None:
     return sorted(values)[len(values) // 2] if values else None
 
 
-def _serve(platform: Platform, team: TeamClient) -> None:
+def _serve(platform: Platform) -> None:
     """Serve until Ctrl-C, then end what still runs."""
     restarts = Restarts(platform, print_status)
     try:
@@ -382,7 +392,7 @@ def _serve(platform: Platform, team: TeamClient) -> None:
             time.sleep(0.5)
     except KeyboardInterrupt:
         console.print("\nStopping.")
-        _end_leftovers(team)
+        _end_leftovers(_sign_up(platform).team(TEAM))
 
 
 if __name__ == "__main__":
