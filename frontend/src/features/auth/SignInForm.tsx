@@ -38,7 +38,7 @@ export function SignInForm({ onSignedIn }: { onSignedIn: (me: Me) => void }) {
           />
         )}
       </Field>
-      <Field label="Password" help="No password, or forgotten it? Sign in with a one-time link.">
+      <Field label="Password" help={`No password, or forgotten it? ${health?.sends_mail === false ? "Ask the operator for a sign-in link." : "Sign in with a one-time link."}`}>
         {(control) => (
           <TextInput
             {...control}
@@ -58,7 +58,6 @@ export function SignInForm({ onSignedIn }: { onSignedIn: (me: Me) => void }) {
         Sign in
       </Button>
       {health?.sends_mail === true && <MailLinkButton email={email} sent="If this address has an account, a link is on its way." />}
-      {health?.sends_mail === false && <p className="text-small text-soft">Forgot your password? Ask the operator of this installation for a sign-in link.</p>}
     </form>
   );
 }
