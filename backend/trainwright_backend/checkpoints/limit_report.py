@@ -4,13 +4,16 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from trainwright.contracts.api.limits import LimitedResource, LimitUse, MemberLimitUse, RunLimits
+from trainwright.contracts.api.webhooks import WebhookEvent
+from trainwright_backend.auth.tables import Account
 from trainwright_backend.checkpoints.total_storage import total_storage
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.runs.limit_use import RunUse, measure_use, month_start, monthly_hours
-from trainwright_backend.teams.limit_notices import Level, add_notices, list_notices
+from trainwright_backend.teams.limit_notices import Level, add_notices, list_notices, show_notice
 from trainwright_backend.teams.limits import all_member_limits, member_limits, names_of_members, team_limits
 from trainwright_backend.teams.tables import LimitNotice
+from trainwright_backend.teams.webhooks import queue_message
 
 HOURS = {"cuda": LimitedResource.GPU_HOURS, "cpu": LimitedResource.CPU_HOURS}
 
@@ -51,8 +54,13 @@ def list_member_limits(session: Read, team_id: UUID) -> list[MemberLimitUse]:
 
 
 def note_levels(session: Write, team_id: UUID) -> list[LimitNotice]:
-    """Store the notices of a team that are due, and return them."""
-    return add_notices(session, team_id, month_start(now().date()), list(_levels(session, team_id)))
+    """Store the notices of a team that are due, with messages to its webhooks, and return them."""
+    added = add_notices(session, team_id, month_start(now().date()), list(_levels(session, team_id)))
+    for notice in added:
+        account = None if notice.user_id is None else session.get(Account, notice.user_id)
+        shown = show_notice(notice, None if account is None else account.name)
+        queue_message(session, team_id, WebhookEvent.LIMIT_REACHED, shown.model_dump(mode="json"))
+    return added
 
 
 def _levels(session: Read, team_id: UUID) -> Iterator[Level]:

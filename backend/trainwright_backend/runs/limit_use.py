@@ -12,12 +12,13 @@ from uuid import UUID
 from sqlalchemy import Select, func, select
 
 from trainwright.contracts.api.limits import MonthlyHours, RunLimits
+from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, Write, now
-from trainwright_backend.core.errors import AppError
+from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
-from trainwright_backend.teams.limits import lock_team, member_limits, team_limits
-from trainwright_backend.teams.slot_quota import DEVICES
+from trainwright_backend.teams.limits import lock_team, member_limits, team_limits, why_never_fits_member
+from trainwright_backend.teams.slot_quota import DEVICES, why_never_fits
 from trainwright_backend.teams.tables import SlotTime
 from trainwright_backend.teams.usage import SECONDS_AN_HOUR
 
@@ -104,6 +105,22 @@ def check_hours(session: Read, run: Run) -> None:
     why = why_out_of_hours(session, run)
     if why is not None:
         raise AppError("quota_exceeded", 403, f"The run stays paused: {why}. Ask for a higher limit.")
+
+
+def check_slots(session: Read, team_id: UUID, user_id: UUID | None, spec: RunSpec) -> None:
+    """Refuse more slots than the team, or its member, may use at once.
+
+    Raises:
+        Invalid: at ``resources.slots_per_node`` or ``resources.nodes``.
+    """
+    resources = spec.resources
+    device = resources.device.value
+    why = why_never_fits(session, team_id, device, resources.ranks)
+    if why is None and user_id is not None:
+        why = why_never_fits_member(session, team_id, user_id, device, resources.ranks)
+    if why is not None:
+        field = "slots_per_node" if resources.nodes == 1 else "nodes"
+        raise Invalid.at(f"resources.{field}", why, getattr(resources, field))
 
 
 def check_queued_runs(session: Write, team_id: UUID, user_id: UUID) -> None:

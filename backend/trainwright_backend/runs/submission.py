@@ -45,12 +45,10 @@ from trainwright_backend.runs.joined_nodes import (
     named,
     nodes_for,
 )
-from trainwright_backend.runs.limit_use import check_queued_runs
+from trainwright_backend.runs.limit_use import check_queued_runs, check_slots
 from trainwright_backend.runs.precision_choice import choose_precision
 from trainwright_backend.runs.tables import IdempotencyKey, NodeSize, Run, RunSummary
 from trainwright_backend.runs.transitions import add_event, add_run
-from trainwright_backend.teams.limits import why_never_fits_member
-from trainwright_backend.teams.slot_quota import why_never_fits
 from trainwright_backend.teams.usage import SECONDS_AN_HOUR
 
 NO_NODE = "no node has joined yet"
@@ -122,7 +120,7 @@ def create_run(
         Invalid: the spec does not fit the installation, or can never fit the team's limit.
     """
     resolved = resolve_spec(session, spec)
-    _check_limit(session, team_id, submitter.user_id, resolved)
+    check_slots(session, team_id, submitter.user_id, resolved)
     check_queued_runs(session, team_id, submitter.user_id)
     if prepared is None:
         data, preparation = resolve_data(session, team_id, resolved.data)
@@ -202,18 +200,6 @@ def _check_nodes(session: Read, spec: RunSpec) -> None:
         )
 
 
-def _check_limit(session: Read, team_id: UUID, user_id: UUID | None, spec: RunSpec) -> None:
-    """Refuse more slots than the team, or its member, may use at once."""
-    resources = spec.resources
-    device = resources.device.value
-    why = why_never_fits(session, team_id, device, resources.ranks)
-    if why is None and user_id is not None:
-        why = why_never_fits_member(session, team_id, user_id, device, resources.ranks)
-    if why is not None:
-        field = "slots_per_node" if resources.nodes == 1 else "nodes"
-        raise Invalid.at(f"resources.{field}", why, getattr(resources, field))
-
-
 def _unreachable_nodes(able: Sequence[JoinedNode], has_other_network: bool) -> str:
     """Why other nodes of the same size do not qualify, and the remedy."""
     text = ""
@@ -252,7 +238,7 @@ def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> SpecCheck:
         Invalid: it would be refused.
     """
     resolved = resolve_spec(session, spec)
-    _check_limit(session, team_id, None, resolved)
+    check_slots(session, team_id, None, resolved)
     data, preparation = check_data(session, team_id, resolved.data)
     if preparation is not None:
         _check_length(preparation, resolved)

@@ -4422,6 +4422,7 @@ export interface components {
              *       "run.ended",
              *       "run.failed",
              *       "run.paused_by_limit",
+             *       "limit.reached",
              *       "node.quarantined"
              *     ]
              */
@@ -7138,7 +7139,7 @@ export interface components {
          * WebhookEvent
          * @enum {string}
          */
-        WebhookEvent: "run.ended" | "run.failed" | "run.paused_by_limit" | "node.quarantined" | "test";
+        WebhookEvent: "run.ended" | "run.failed" | "run.paused_by_limit" | "limit.reached" | "node.quarantined" | "test";
         /**
          * WhatIf
          * @description The plan of a run on GPUs that need not exist on any node.

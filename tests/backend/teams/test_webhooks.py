@@ -130,6 +130,17 @@ def test_a_stock_receiver_verifies_what_happens_to_runs_and_nodes(scene: Scene, 
     assert deliver(scene) == 0 and last(scene)["delivered"] is not None
 
 
+def test_a_share_of_a_limit_is_told_once(scene: Scene, receiver: Receiver) -> None:
+    hook = create(scene, receiver.url, WebhookEvent.LIMIT_REACHED)
+    limits = {"cpu_hours_per_month": 0}
+    assert scene.site.admin.put(f"{scene.site.path}/limits", json=limits).status_code == 200
+    for _ in range(2):
+        scene.control.sweep()
+    assert deliver(scene) == 2
+    told = [Webhook(hook["secret"]).verify(body, headers)["data"] for headers, body in receiver.received]
+    assert [one["percent"] for one in told] == [80, 100] and told[0]["resource"] == "cpu_hours"
+
+
 def test_only_wanted_events_are_sent_and_a_person_s_pause_is_none(scene: Scene, receiver: Receiver) -> None:
     create(scene, receiver.url, WebhookEvent.RUN_FAILED, WebhookEvent.RUN_PAUSED_BY_LIMIT)
     run_id = scene.submit()

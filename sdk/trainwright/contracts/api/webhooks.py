@@ -15,6 +15,8 @@ class WebhookEvent(StrEnum):
     RUN_FAILED = "run.failed"
     RUN_PAUSED_BY_LIMIT = "run.paused_by_limit"
     """A run was paused because hours, storage or its maximum run time were reached."""
+    LIMIT_REACHED = "limit.reached"
+    """80 or 100 % of a limit of the team, or of a member, is used."""
     NODE_QUARANTINED = "node.quarantined"
     """A node on which the team had a run in the last day gets no runs until it passes a self-test."""
     TEST = "test"

@@ -9,6 +9,7 @@ export const EVENT_LABELS: Record<Exclude<WebhookEvent, "test">, string> = {
   "run.ended": "A run succeeded or was cancelled",
   "run.failed": "A run failed",
   "run.paused_by_limit": "A run was paused at a limit",
+  "limit.reached": "80 or 100 % of a limit is used",
   "node.quarantined": "A node that ran something of the team went into quarantine",
 };
 

@@ -23,7 +23,7 @@ it("creates a webhook for the chosen events, and shows its secret", async () => 
   await userEvent.click(screen.getByLabelText("A run succeeded or was cancelled"));
   await userEvent.click(screen.getByRole("button", { name: "Create webhook" }));
   expect(await screen.findByText("whsec_abc")).toBeDefined();
-  expect(sent).toEqual([{ url: "https://example.org/hook", events: ["run.failed", "run.paused_by_limit", "node.quarantined"] }]);
+  expect(sent).toEqual([{ url: "https://example.org/hook", events: ["run.failed", "run.paused_by_limit", "limit.reached", "node.quarantined"] }]);
 });
 
 it("shows how messages went, sends a test, and deletes", async () => {
