@@ -39,6 +39,7 @@ from trainwright_backend.maintenance.backup import (
     restore_backup,
     verify_backup,
 )
+from trainwright_backend.maintenance.env_file import EnvFileError, write_env_file
 from trainwright_backend.maintenance.move_objects import NoBucketError, Place, move_objects
 from trainwright_backend.migrations.run import is_migrated
 from trainwright_backend.migrations.run import migrate as migrate_database
@@ -134,6 +135,32 @@ def worker() -> None:
         run_worker(settings)
     except ValueError as error:
         _refuse(str(error))
+
+
+@app.command()
+def init(
+    public_url: Annotated[
+        str,
+        typer.Option(
+            help="Address at which users and nodes open the platform, such as https://train.example.org."
+        ),
+    ],
+    file: Annotated[Path, typer.Argument(help="File to write; it must not exist.")] = Path(".env"),
+    hints_host: Annotated[
+        str | None,
+        typer.Option(
+            help="Host name at which nodes reach the broker of hints. The default is that of the address."
+        ),
+    ] = None,
+) -> None:
+    """Write the file .env of docker-compose.yml, with new random secrets."""
+    try:
+        write_env_file(file, public_url, hints_host)
+    except EnvFileError as error:
+        _refuse(str(error))
+    typer.echo(
+        f"{file} is written. Keep a copy: without its secrets a backup is useless. Next: docker compose up --detach"
+    )
 
 
 @app.command()

@@ -1,12 +1,18 @@
-"""The deployment for a fleet: no secret has a default, and the commands it runs exist."""
+"""The deployment for a fleet: no secret has a default, services are confined, and the commands they run exist."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 from typer.testing import CliRunner
 
 from trainwright_backend.cli import app
+from trainwright_backend.core.settings import Settings
+
+UNITS = ["trainwright-api", "trainwright-worker", "trainwright-agent"]
 
 
 def test_compose_refuses_to_start_without_the_required_settings(repository: Path) -> None:
@@ -29,3 +35,79 @@ def test_the_commands_of_the_containers_exist(repository: Path) -> None:
     for command in commands:
         shown = CliRunner().invoke(app, [command, "--help"])
         assert shown.exit_code == 0, f"trainwright-server {command}: {shown.output}"
+
+
+def variables(text: str) -> dict[str, str]:
+    return dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
+
+
+def init(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["init", *words])
+    return done.exit_code, done.output
+
+
+def test_init_writes_all_that_compose_requires_once(repository: Path, tmp_path: Path) -> None:
+    file, other = tmp_path / ".env", tmp_path / "other"
+    assert init(str(file), "--public-url", "https://train.example.org/")[0] == 0
+    written = variables(file.read_text())
+    assert set(written) == set(variables((repository / ".env.example").read_text()))
+    assert written["TRAINWRIGHT_PUBLIC_URL"] == "https://train.example.org"
+    assert written["HINTS_HOST"] == "train.example.org"
+    secret = {name: value for name, value in written.items() if name.endswith(("_KEY", "_PASSWORD"))}
+    assert len(set(secret.values())) == 4 and all(
+        re.fullmatch(r"[\w-]{64}", value) for value in secret.values()
+    )
+    Settings(secret_key=written["TRAINWRIGHT_SECRET_KEY"])
+    assert file.stat().st_mode & 0o777 == 0o600
+
+    before = file.read_text()
+    code, said = init(str(file), "--public-url", "https://train.example.org")
+    assert code == 1 and "exists" in said and file.read_text() == before
+    assert init(str(other), "--public-url", "http://localhost:8000", "--hints-host", "10.0.0.7")[0] == 0
+    assert not set(secret.values()) & set(variables(other.read_text()).values())
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("train.example.org", "not the address of a server"),
+        ("https://", "not the address of a server"),
+        ("https://train.example.org:port", "not the address of a server"),
+        ("https://train.example.org/path", "not the address of a server"),
+        ("http://train.example.org", "plain http"),
+    ],
+)
+def test_init_refuses_an_address_that_cannot_work(tmp_path: Path, address: str, words: str) -> None:
+    code, said = init(str(tmp_path / ".env"), "--public-url", address)
+    assert code == 1 and words in said.replace("\n", " ")
+    assert not (tmp_path / ".env").exists()
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_the_commands_of_the_units_exist(repository: Path, name: str) -> None:
+    unit = (repository / "infra" / "systemd" / f"{name}.service").read_text()
+    commands = re.findall(r"^ExecStart(?:Pre)?=/opt/trainwright/bin/(\S+) (\S+)(.*)$", unit, re.MULTILINE)
+    assert commands
+    for program, command, options in commands:
+        shown = subprocess.run(
+            [Path(sys.executable).with_name(program), command, "--help"],
+            capture_output=True,
+            text=True,
+            env={"COLUMNS": "200"},
+        )
+        assert shown.returncode == 0, shown.stderr
+        assert all(option in shown.stdout for option in re.findall(r"--\S+", options))
+
+
+if shutil.which("systemd-analyze"):  # Linux without systemd has nothing that understands units
+
+    @pytest.mark.parametrize("name", UNITS)
+    def test_systemd_accepts_the_units_and_finds_them_confined(
+        repository: Path, tmp_path: Path, name: str
+    ) -> None:
+        unit = (repository / "infra" / "systemd" / f"{name}.service").read_text()
+        file = tmp_path / f"{name}.service"
+        file.write_text(re.sub(r"/opt/trainwright/bin/\S+", sys.executable, unit))
+        for check in (["verify"], ["security", "--offline=true", "--threshold=30"]):
+            done = subprocess.run(["systemd-analyze", *check, file], capture_output=True, text=True)
+            assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr

@@ -123,6 +123,11 @@ class Settings(BaseSettings):
             )
         return given
 
+    @field_validator("s3_endpoint", "s3_public_endpoint", "s3_access_key", "s3_secret_key", mode="before")
+    @classmethod
+    def _empty_is_none(cls, given: object) -> object:
+        return None if given == "" else given
+
     @field_validator("object_store_url")
     @classmethod
     def _names_a_bucket(cls, given: str | None) -> str | None:

@@ -1,0 +1,72 @@
+"""The file `.env` of an installation with docker-compose.yml: its secrets, and the addresses that only the operator knows."""
+
+import os
+import secrets
+from pathlib import Path
+from urllib.parse import urlsplit
+
+HEADER = """\
+# Settings of docker-compose.yml, which refuses to start without them. Keep this file secret, and keep a copy of it.
+"""
+SECRETS = {
+    "TRAINWRIGHT_SECRET_KEY": "Signs links, and is the key of the hashes of sessions and API keys. Never change it.",
+    "POSTGRES_PASSWORD": "",
+    "HINTS_PASSWORD": "Two brokers, so that nodes, which know the first password, cannot queue work for the backend.",
+    "TASKS_PASSWORD": "",
+}
+"""What each is for."""
+
+
+class EnvFileError(Exception):
+    """The file cannot be written; the message says why."""
+
+
+def write_env_file(file: Path, public_url: str, hints_host: str | None) -> None:
+    """Write new random secrets and these addresses to a file that only its owner can read.
+
+    Args:
+        public_url: at which users and nodes open the platform.
+        hints_host: at which nodes reach the broker of hints; the host of ``public_url`` when None.
+
+    Raises:
+        EnvFileError: an address is not usable, or the file exists: its secrets must not be lost.
+    """
+    host = _checked_host(public_url)
+    if hints_host is not None and (
+        not hints_host or not all(part.isalnum() or part in ".-:[]" for part in hints_host)
+    ):
+        raise EnvFileError(f"{hints_host!r} is not a host name. Write it without scheme, port and path.")
+    lines = [HEADER]
+    for name, purpose in SECRETS.items():
+        lines += [f"\n# {purpose}" if purpose else "", f"{name}={secrets.token_urlsafe(48)}"]
+    lines += [
+        "\n# The address of the API for people and nodes, and the host name of the hints broker for nodes.",
+        f"TRAINWRIGHT_PUBLIC_URL={public_url.rstrip('/')}",
+        f"HINTS_HOST={hints_host or host}",
+    ]
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise EnvFileError(
+            f"{file} exists. Its secrets would be lost: nobody could sign in, and the database would not open. Name another file."
+        ) from None
+    with os.fdopen(descriptor, "w") as out:
+        out.write("\n".join(lines) + "\n")
+
+
+def _checked_host(public_url: str) -> str:
+    parts = urlsplit(public_url)
+    try:
+        is_address = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+    except ValueError:
+        is_address = False
+    if not is_address or parts.path.strip("/") or parts.query or parts.fragment or parts.username:
+        raise EnvFileError(
+            f"{public_url!r} is not the address of a server. Write it as in https://train.example.org"
+        )
+    assert parts.hostname is not None
+    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise EnvFileError(
+            f"{public_url!r} is plain http, over which passwords can be read. Use https, with a proxy that terminates TLS."
+        )
+    return parts.hostname
