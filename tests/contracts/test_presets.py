@@ -37,6 +37,8 @@ CLASSES = {
     "Llama 2": "LlamaForCausalLM",
     "Llama 3": "LlamaForCausalLM",
     "Qwen3": "Qwen3ForCausalLM",
+    "Gemma": "GemmaForCausalLM",
+    "Yuan 2.0": "TrainwrightForCausalLM",
 }
 
 

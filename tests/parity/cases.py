@@ -235,6 +235,7 @@ MODEL_OPTIONS: dict[str, dict[str, Any]] = {
     "localized filtering": {"model": {"attention": "localized_filtering", "sliding_window": 12}},
     "norms of queries and keys": {"model": {"qk_norm": True, "head_size": 32}},
     "GPT": {"model": {"activation": "gelu", "norm": "layer", "biases": "all"}},
+    "multipliers": {"model": {"embedding_multiplier": 4.0, "residual_multiplier": 0.5}},
     "document masks": {"batch": {"document_mask": True}},
 }
 """Options of the model, each trained on every axis and in every kind of precision."""

@@ -4143,6 +4143,12 @@ export interface components {
              */
             block: "serial" | "parallel";
             /**
+             * Embedding Multiplier
+             * @description What embedded tokens are multiplied by: √width in Gemma, a number of its own in Granite.
+             * @default 1
+             */
+            embedding_multiplier: number;
+            /**
              * Feed Forward
              * @description Hidden size of the feed-forward network. Empty: 8/3 · width with a gate, 4 · width without, rounded up to a multiple of 32.
              */
@@ -4194,6 +4200,12 @@ export interface components {
              * @default false
              */
             qk_norm: boolean;
+            /**
+             * Residual Multiplier
+             * @description What attention and feed-forward network are multiplied by before they are added to the residual stream (Granite).
+             * @default 1
+             */
+            residual_multiplier: number;
             /**
              * Rope Theta
              * @description Base of the rotary position frequencies.
@@ -6077,12 +6089,14 @@ export interface components {
              *       "attention": "full",
              *       "biases": "none",
              *       "block": "serial",
+             *       "embedding_multiplier": 1,
              *       "heads": 6,
              *       "initializer_std": 0.02,
              *       "layers": 6,
              *       "norm": "rms",
              *       "norm_epsilon": 0.00001,
              *       "qk_norm": false,
+             *       "residual_multiplier": 1,
              *       "rope_theta": 10000,
              *       "tied_embeddings": true,
              *       "width": 192

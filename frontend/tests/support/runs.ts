@@ -15,6 +15,8 @@ const SPEC: Run["spec"] = {
     activation: "swiglu",
     norm: "rms",
     biases: "none",
+    embedding_multiplier: 1,
+    residual_multiplier: 1,
     kv_heads: 2,
     head_size: null,
     feed_forward: null,

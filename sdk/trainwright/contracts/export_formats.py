@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trainwright.contracts.block_parts import HuggingFace, attention_of
+from trainwright.contracts.block_parts import HuggingFace, attention_of, has_multipliers
 from trainwright.contracts.model_spec import ModelSpec
 
 PLAIN = HuggingFace("TrainwrightForCausalLM", "trainwright")
@@ -25,6 +25,14 @@ _UNKNOWN_TO_TRANSFORMERS: tuple[tuple[Callable[[ModelSpec], bool], str], ...] = 
     (
         lambda m: m.qk_norm and (m.sliding_window is not None or m.biases != "none"),
         "no class has norms of queries and keys together with biases, or sliding windows like these",
+    ),
+    (
+        lambda m: has_multipliers(m) and (m.qk_norm or m.sliding_window is not None),
+        "no class has multipliers together with norms of queries and keys, or sliding windows",
+    ),
+    (
+        lambda m: has_multipliers(m) and m.biases == "query_key_value",
+        "no class has multipliers together with biases of queries, keys and values only",
     ),
     (
         lambda m: m.biases != "none" and m.sliding_window is not None,

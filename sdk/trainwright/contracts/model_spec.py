@@ -60,6 +60,12 @@ class ModelSpec(Strict):
     norm_epsilon: float = Field(default=1e-5, gt=0.0, le=1e-2)
     """Small number that norms add to the mean square, or to the variance."""
 
+    embedding_multiplier: float = Field(default=1.0, gt=0.0, le=1_000.0)
+    """What embedded tokens are multiplied by: √width in Gemma, a number of its own in Granite."""
+
+    residual_multiplier: float = Field(default=1.0, gt=0.0, le=10.0)
+    """What attention and feed-forward network are multiplied by before they are added to the residual stream (Granite)."""
+
     tied_embeddings: bool = True
     """Use the token embedding as the output projection as well."""
 
@@ -127,6 +133,11 @@ class ModelSpec(Strict):
     @property
     def features_per_head(self) -> int:
         return self.head_size or self.width // self.heads
+
+    @property
+    def attention_scale(self) -> float:
+        """What products of queries and keys are multiplied by."""
+        return float(self.features_per_head**-0.5)
 
     @property
     def query_features(self) -> int:

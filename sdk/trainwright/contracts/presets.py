@@ -6,6 +6,7 @@ trainer computes exactly are here: every option that they need exists.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -96,6 +97,42 @@ PUBLISHED |= {
     "qwen3-32b": _QWEN3_OF(
         _QWEN3(layers=64, width=5_120, heads=64, feed_forward=25_600, tied_embeddings=False),
         parameters=32_762_123_264,
+    ),
+}
+
+
+def _gemma(width: int, **sizes: int) -> ModelSpec:
+    return ModelSpec(
+        width=width,
+        activation="geglu",
+        embedding_multiplier=math.sqrt(width),
+        norm_epsilon=1e-6,
+        **sizes,
+    )
+
+
+_GEMMA_OF = partial(Published, "Gemma", source="arXiv 2403.08295", vocabulary=256_000)
+_YUAN_2 = partial(ModelSpec, attention="localized_filtering", norm_epsilon=1e-6)
+_YUAN_2_OF = partial(Published, "Yuan 2.0", source="arXiv 2311.15786", vocabulary=135_040)
+
+PUBLISHED |= {
+    "gemma-tiny": _GEMMA_OF(_gemma(128, layers=2, heads=4, kv_heads=1, head_size=64, feed_forward=512)),
+    "gemma-2b": _GEMMA_OF(
+        _gemma(2_048, layers=18, heads=8, kv_heads=1, head_size=256, feed_forward=16_384),
+        parameters=2_506_172_416,
+    ),
+    "gemma-7b": _GEMMA_OF(
+        _gemma(3_072, layers=28, heads=16, head_size=256, feed_forward=24_576), parameters=8_537_680_896
+    ),
+    "yuan-2-tiny": _YUAN_2_OF(_YUAN_2(layers=2, width=128, heads=4, feed_forward=512)),
+    "yuan-2-2.1b": _YUAN_2_OF(
+        _YUAN_2(layers=24, width=2_048, heads=32, feed_forward=8_192), parameters=2_090_000_000
+    ),
+    "yuan-2-51b": _YUAN_2_OF(
+        _YUAN_2(layers=42, width=8_192, heads=64, feed_forward=32_768), parameters=51_800_000_000
+    ),
+    "yuan-2-102b": _YUAN_2_OF(
+        _YUAN_2(layers=84, width=8_192, heads=64, feed_forward=32_768), parameters=102_600_000_000
     ),
 }
 

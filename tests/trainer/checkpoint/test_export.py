@@ -42,6 +42,15 @@ SHAPES = {
     "norms of heads": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "head_size": 16, "qk_norm": True},
     "biases of queries, keys and values": {"biases": "query_key_value", "kv_heads": 2},
     "all biases, geglu": {"biases": "all", "activation": "geglu"},
+    "Gemma": {
+        "width": 32,
+        "heads": 4,
+        "kv_heads": 1,
+        "head_size": 16,
+        "activation": "geglu",
+        "embedding_multiplier": 32**0.5,
+    },
+    "multipliers": {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "biases": "all"},
     "odd sizes": {
         "layers": 2,
         "width": 42,
@@ -60,6 +69,8 @@ CLASSES = {
     "windows in some layers": "MinistralForCausalLM",
     "norms of heads": "Qwen3ForCausalLM",
     "biases of queries, keys and values": "Qwen2ForCausalLM",
+    "Gemma": "GemmaForCausalLM",
+    "multipliers": "GraniteForCausalLM",
 }
 
 
@@ -128,7 +139,14 @@ UNKNOWN: tuple[dict[str, Any], ...] = (
     {"block": "parallel", "sliding_window": 6, "sliding_window_pattern": 2},
     {"attention": "localized_filtering", "qk_norm": True},
     {"activation": "gelu", "norm": "layer", "biases": "all"},
-    {"activation": "geglu", "norm": "layer_without_bias", "biases": "all", "block": "parallel"},
+    {
+        "activation": "geglu",
+        "norm": "layer_without_bias",
+        "biases": "all",
+        "block": "parallel",
+        "embedding_multiplier": 3.0,
+        "residual_multiplier": 0.5,
+    },
 )
 
 

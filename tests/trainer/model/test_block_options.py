@@ -104,6 +104,25 @@ def test_biases_of_queries_keys_and_values_are_those_of_linear_layers(biases: st
         assert not torch.equal(got, attention.mix(*products, tables))
 
 
+@pytest.mark.parametrize("block", ["serial", "parallel"])
+def test_multipliers_scale_what_is_embedded_and_what_is_added(block: str) -> None:
+    options = {"block": block, "embedding_multiplier": 4.0, "residual_multiplier": 0.5}
+    plain, scaled = build(spec_of(block=block)), build(spec_of(**options))
+    tokens = torch.randint(0, 64, (2, 16), generator=torch.Generator().manual_seed(0))
+    x = torch.randn(2, 16, 32, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert torch.equal(scaled.embed(tokens), 4 * plain.embed(tokens))
+        tables = plain.tables(16, torch.float32)
+        first, second = plain.layers["0"], scaled.layers["0"]
+        if block == "parallel":
+            wanted = x + (first(x, tables) - x) / 2
+        else:
+            middle = x + first.attention(first.attention_norm(x), tables) / 2
+            wanted = middle + first.feed_forward(first.feed_forward_norm(middle)) / 2
+        assert (second(x, tables) - wanted).abs().max() <= 32 * 2.0**-20
+        assert (second(x, tables) - first(x, tables)).abs().max() > 1e-2
+
+
 def test_only_biases_start_at_zero() -> None:
     for name, weight in build(spec_of(**GPT)).named_parameters():
         if weight.ndim == 1:
@@ -111,7 +130,8 @@ def test_only_biases_start_at_zero() -> None:
             assert bool((weight == (0 if is_bias else 1)).all()), name
 
 
-MODEL = {"layers": 2, "tied_embeddings": False, "initializer_std": 0.2} | GPT
+SCALED = {"embedding_multiplier": 4.0, "residual_multiplier": 0.5}
+MODEL = {"layers": 2, "tied_embeddings": False, "initializer_std": 0.2} | GPT | SCALED
 
 
 @pytest.mark.parametrize("block", ["serial", "parallel"])
@@ -157,6 +177,9 @@ def test_the_planner_counts_what_options_add() -> None:
         ({"biases": "query_key_value"}, "Qwen2ForCausalLM"),
         ({"biases": "all"}, "LlamaForCausalLM"),
         ({"activation": "geglu"}, "LlamaForCausalLM"),
+        ({"embedding_multiplier": 32**0.5, "activation": "geglu"}, "GemmaForCausalLM"),
+        ({"embedding_multiplier": 32**0.5}, "GraniteForCausalLM"),
+        ({"residual_multiplier": 0.5, "qk_norm": True}, "TrainwrightForCausalLM"),
         ({"activation": "gelu"}, "TrainwrightForCausalLM"),
         ({"norm": "layer_without_bias"}, "TrainwrightForCausalLM"),
         ({"biases": "all", "qk_norm": True}, "TrainwrightForCausalLM"),

@@ -82,14 +82,21 @@ def export(
 def load_export(folder: Path) -> tuple[Transformer, Tokenizer]:
     """Build the model and the tokenizer of an export."""
     config = json.loads((folder / "config.json").read_bytes())
-    model = Transformer(_model_spec(config), config["vocab_size"], config["max_position_embeddings"])
+    spec = _model_spec(config)
+    model = Transformer(spec, config["vocab_size"], config["max_position_embeddings"])
     weights = {
         name: weight
         for path in sorted(folder.glob("*.safetensors"))
         for name, weight in load_file(path).items()
     }
-    named = str if config["model_type"] == PLAIN.model_type else hugging_face_name
-    model.load_state_dict({name: weights[named(name)] for name, _ in model.named_parameters()}, strict=False)
+    is_plain = config["model_type"] == PLAIN.model_type
+    named = str if is_plain else hugging_face_name
+    offset = 0.0 if is_plain else format_of(spec).norm_offset
+    own = {name: weights[named(name)] for name, _ in model.named_parameters()}
+    model.load_state_dict(
+        {name: weight.float() + offset if weight.ndim == 1 else weight for name, weight in own.items()},
+        strict=False,
+    )
     return model, Tokenizer.from_file(str(folder / TOKENIZER_NAME))
 
 
@@ -129,14 +136,16 @@ def _write_weights(
     with torch.device("meta"):
         model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     dtype = DTYPES[spec.checkpoint.export_dtype]
-    renamed = str if format_of(spec.model) is PLAIN else hugging_face_name
+    theirs = format_of(spec.model)
+    renamed, offset = str if theirs is PLAIN else hugging_face_name, theirs.norm_offset
     ours = {renamed(name): name for name, _ in model.named_parameters()}
     shapes = {
         renamed(name): TensorShape(dtype, tuple(weight.shape)) for name, weight in model.named_parameters()
     }
 
     def read(name: str) -> Tensor:
-        return read_tensor(checkpoint, manifest, f"model.{ours[name]}", shapes[name].shape).to(dtype)
+        weight = read_tensor(checkpoint, manifest, f"model.{ours[name]}", shapes[name].shape)
+        return (weight - offset if weight.ndim == 1 else weight).to(dtype)
 
     groups = list(_groups(shapes, FILE_BYTES))
     if len(groups) == 1:

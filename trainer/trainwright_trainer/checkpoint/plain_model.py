@@ -44,6 +44,8 @@ _FIELDS = {
     "activation",
     "norm",
     "biases",
+    "embedding_multiplier",
+    "residual_multiplier",
 }
 """Settings that this file supports: it refuses a folder with others, instead of computing something else."""
 
@@ -199,12 +201,14 @@ class Block(nn.Module):
         self.feed_forward_norm = _norm(config)
         self.feed_forward = FeedForward(config)
         biased = config.get("biases") == "all"
+        self.multiplier = config.get("residual_multiplier", 1.0)
         self.attention_bias, self.feed_forward_bias = (_bias(config["width"], biased) for _ in range(2))
 
     def forward(self, x_BTD: Tensor, angles_TK: Tensor) -> Tensor:
-        x_BTD = x_BTD + self.attention_bias(self.attention(self.attention_norm(x_BTD), angles_TK))
-        forwarded_BTD = self.feed_forward(self.feed_forward_norm(x_BTD))
-        out_BTD: Tensor = x_BTD + self.feed_forward_bias(forwarded_BTD)
+        attended_BTD = self.attention_bias(self.attention(self.attention_norm(x_BTD), angles_TK))
+        x_BTD = x_BTD + attended_BTD * self.multiplier
+        forwarded_BTD = self.feed_forward_bias(self.feed_forward(self.feed_forward_norm(x_BTD)))
+        out_BTD: Tensor = x_BTD + forwarded_BTD * self.multiplier
         return out_BTD
 
 
@@ -216,12 +220,13 @@ class ParallelBlock(nn.Module):
         self.norm = _norm(config)
         self.attention = Attention(config, layer)
         self.feed_forward = FeedForward(config)
+        self.multiplier = config.get("residual_multiplier", 1.0)
         self.bias = _bias(config["width"], config.get("biases") == "all")
 
     def forward(self, x_BTD: Tensor, angles_TK: Tensor) -> Tensor:
         normed_BTD = self.norm(x_BTD)
         added_BTD = self.attention(normed_BTD, angles_TK) + self.feed_forward(normed_BTD)
-        out_BTD: Tensor = x_BTD + self.bias(added_BTD)
+        out_BTD: Tensor = x_BTD + self.bias(added_BTD) * self.multiplier
         return out_BTD
 
 
@@ -234,6 +239,7 @@ class Model(nn.Module):
         if unknown:
             raise ValueError(f"config.json: this file does not know {', '.join(unknown)}")
         self.positions, self.head_size, self.theta = positions, config["head_size"], config["rope_theta"]
+        self.multiplier = config.get("embedding_multiplier", 1.0)
         kind = ParallelBlock if config.get("block") == "parallel" else Block
         self.embedding = nn.Embedding(vocabulary, config["width"])
         self.layers = nn.ModuleDict({str(layer): kind(config, layer) for layer in range(config["layers"])})
@@ -244,7 +250,7 @@ class Model(nn.Module):
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         angles_TK = self._angles(tokens_BT.shape[1], tokens_BT.device)
-        x_BTD = self.embedding(tokens_BT)
+        x_BTD = self.embedding(tokens_BT) * self.multiplier
         for block in self.layers.values():
             x_BTD = block(x_BTD, angles_TK)
         logits_BTV: Tensor = self.head(self.norm(x_BTD))

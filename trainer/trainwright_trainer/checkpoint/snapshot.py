@@ -94,6 +94,8 @@ _ADDED_OPTIONS = (
     "activation",
     "norm",
     "biases",
+    "embedding_multiplier",
+    "residual_multiplier",
 )
 """Fields of ``ModelSpec`` that were added after the first checkpoints existed."""
 

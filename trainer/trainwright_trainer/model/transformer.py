@@ -29,6 +29,11 @@ from trainwright_trainer.model.norm import build_norm
 from trainwright_trainer.model.rotary import rotary_table
 
 
+def multiplied(x_BTD: Tensor, multiplier: float) -> Tensor:
+    """``x_BTD`` itself if there is nothing to multiply by."""
+    return x_BTD if multiplier == 1 else x_BTD * multiplier
+
+
 class Block(nn.Module):
     """One layer. (B, T, D) → (B, T, D)."""
 
@@ -39,13 +44,15 @@ class Block(nn.Module):
         self.feed_forward_norm = build_norm(spec)
         self.feed_forward = FeedForward(spec)
         # Tensor ranks have added up what the parts return, and must add the biases of their last layers once.
+        self.multiplier = spec.residual_multiplier
         self.attention_bias = optional_bias(spec.width, spec.biases == "all")
         self.feed_forward_bias = optional_bias(spec.width, spec.biases == "all")
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
-        x_BTD = x_BTD + self.attention_bias(self.attention(self.attention_norm(x_BTD), tables))
-        x_BTD = x_BTD + self.feed_forward_bias(self.feed_forward(self.feed_forward_norm(x_BTD)))
-        return x_BTD
+        attended_BTD = self.attention_bias(self.attention(self.attention_norm(x_BTD), tables))
+        x_BTD = x_BTD + multiplied(attended_BTD, self.multiplier)
+        forwarded_BTD = self.feed_forward_bias(self.feed_forward(self.feed_forward_norm(x_BTD)))
+        return x_BTD + multiplied(forwarded_BTD, self.multiplier)
 
 
 class ParallelBlock(nn.Module):
@@ -60,11 +67,12 @@ class ParallelBlock(nn.Module):
         self.norm = build_norm(spec)
         self.attention = build_attention(spec, layer)
         self.feed_forward = FeedForward(spec)
+        self.multiplier = spec.residual_multiplier
         self.bias = optional_bias(spec.width, spec.biases == "all")
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
         added_BTD: Tensor = self.bias(self.both(self.norm(x_BTD), tables))
-        return x_BTD + added_BTD
+        return x_BTD + multiplied(added_BTD, self.multiplier)
 
     def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
         """What the block adds to the stream, but for its bias."""
@@ -91,6 +99,7 @@ class Transformer(nn.Module):
         self.positions = positions
         self.end_of_text = end_of_text
         self.embedding = nn.Embedding(vocabulary, spec.width)
+        self._embedding_multiplier = spec.embedding_multiplier
         self.layers = nn.ModuleDict(
             {str(layer): _BLOCKS[spec.block](spec, layer) for layer in range(spec.layers)}
         )
@@ -149,13 +158,17 @@ class Transformer(nn.Module):
         logits_BTV: Tensor = self.head(self.features(tokens_BT))
         return logits_BTV
 
+    def embed(self, tokens_BT: Tensor) -> Tensor:
+        """The residual stream before the first block: (B, T, D)."""
+        return multiplied(self.embedding(tokens_BT), self._embedding_multiplier)
+
     def features(self, tokens_BT: Tensor, cache: KeyValueCache | None = None) -> Tensor:
         """The head's input: (B, T, D), normed. A loss may apply the head in chunks (``model.loss``).
 
         Args:
             cache: of texts of which ``tokens_BT`` are the first tokens or the next ones.
         """
-        x_BTD = self.embedding(tokens_BT)
+        x_BTD = self.embed(tokens_BT)
         tables = self.tables(tokens_BT.shape[1], x_BTD.dtype, self.starts(tokens_BT, cache), cache)
         for block in self.layers.values():
             x_BTD = block(x_BTD, tables)

@@ -79,7 +79,7 @@ class StageModule(nn.Module):
         model = self.model
         with autocast(self.precision, x.device):
             if self.stage.first:
-                x = model.embedding(x)
+                x = model.embed(x)
             tables = model.tables(x.shape[1], x.dtype, starts_BT, cache)
             for layer in self.stage.layers:
                 x = model.layers[str(layer)](x, tables)
