@@ -90,8 +90,11 @@ def load_database(database: Database, copied: DatabaseCopy, folder: Path) -> Non
     else:
         upgrade_to(database, copied.revision)
         with database.write() as session:
-            for table in reversed(copied.tables):  # migrations may have added rows
-                session.execute(text(f'DELETE FROM "{table.name}"'))
+            for table in reversed(
+                copied.tables
+            ):  # migrations may have added rows, though never to the audit log
+                if session.scalar(text(f'SELECT EXISTS (SELECT FROM "{table.name}")')):
+                    session.execute(text(f'DELETE FROM "{table.name}"'))
             with _cursor(session.connection()) as cursor:
                 for table in copied.tables:
                     with (

@@ -40,9 +40,9 @@ from trainwright_backend.nodes import (
     fencing,
     moving,
     placement,
-    planning,
     renewals,
     retry_policy,
+    scheduling,
 )
 from trainwright_backend.nodes import quarantine as quarantines
 from trainwright_backend.nodes.tables import Node
@@ -247,7 +247,7 @@ class Platform:
         attempt_end.expire_lease(session, row.id, row.renewal, TIMERS)
 
     def _on_place(self, session: Write) -> None:
-        planned = planning.plan(session, TIMERS)
+        planned = scheduling.plan(session, TIMERS)
         for run_id, nodes in planned.placements.items():
             placement.place(session, run_id, nodes, TIMERS)
 
