@@ -7,7 +7,7 @@ import { Field } from "@/components/Field";
 import { TextInput } from "@/components/TextInput";
 import { MailLinkButton } from "@/features/auth/MailLinkButton";
 import { signIn } from "@/features/auth/queries";
-import { healthQuery } from "@/features/platform/queries";
+import { healthQuery } from "@/lib/healthQuery";
 
 export function SignInForm({ onSignedIn }: { onSignedIn: (me: Me) => void }) {
   const [email, setEmail] = useState("");

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { healthQuery } from "@/features/platform/queries";
+import { healthQuery } from "@/lib/healthQuery";
 
 /** Names the parts of the platform that do not work; nothing while all do. */
 export function PlatformProblems() {

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { healthQuery } from "@/features/platform/queries";
+import { healthQuery } from "@/lib/healthQuery";
 
 /** The version of the server, for a report of a problem; nothing until it is known. */
 export function PlatformVersion() {
