@@ -26,9 +26,9 @@ DURATIONS = ROOT / "tests" / "durations.json"
 LONG_FILE_SECONDS = 5.0
 
 CPU_BUDGETS: dict[str, float] = {
-    "tests/agent": 120,
-    "tests/architecture": 45,
-    "tests/backend": 840,
+    "tests/agent": 200,
+    "tests/architecture": 100,
+    "tests/backend": 1_100,
     "tests/benchmarks": 40,
     "tests/e2e": 190,
     "tests/integration": 190,
@@ -40,8 +40,8 @@ CPU_BUDGETS: dict[str, float] = {
 }
 """CPU seconds of ``make test`` by folder. A folder that uses half as much again fails the session.
 
-They are 2.5 times those of a machine at rest: where cores share their units and caches with other machines, the same work
-was seen to take that many.
+They are about twice those of a machine at rest: where cores share their units and caches with other machines, the same work
+was seen to take up to 2.5 times as many.
 """
 
 CPU_TIME = pytest.StashKey[CpuTime]()

@@ -1,8 +1,9 @@
 """The agent protocol over HTTP, with the API's refusals as exception types.
 
 It uses the standard library, because a supervisor lives as long as its run and should need little memory. It follows
-no redirects but those of downloads, which an object store may hand out itself, and does not retry: every message is idempotent by design (claim ids, offsets, digests), and the loops
-that send them decide when to try again, with `Backoff` for the waiting time.
+redirects only for downloads, which an object store may serve itself. It does not retry: every message is idempotent by
+design (claim ids, offsets, digests), and the loops that send them decide when to try again, with `Backoff` for the
+waiting time.
 
 A 404 means that the run was deleted, and makes the agent delete its folder, only if the body is the API's own error.
 Any other 404, such as a proxy's, counts as unreachable.
@@ -190,10 +191,10 @@ class Client:
                 address = urljoin(f"{self._base}/", url)
                 response = _open(address, opened)
                 if response.status in _REDIRECTS:
-                    response = _open(urljoin(address, response.getheader("Location", "")), opened)
+                    response = _follow(address, response, opened)
                 if response.status != 200:
                     _raise_for_status(response.status, response.read(_ANSWER_LIMIT_BYTES))
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except (OSError, http.client.HTTPException) as error:
                 raise UnreachableError(f"GET of a file: {error!r}") from error
             while block := _read_block(response):
                 write(block)
@@ -269,6 +270,14 @@ def _open(address: str, opened: ExitStack) -> http.client.HTTPResponse:
     opened.callback(connection.close)
     connection.request("GET", target)
     return connection.getresponse()
+
+
+def _follow(address: str, response: http.client.HTTPResponse, opened: ExitStack) -> http.client.HTTPResponse:
+    location = response.getheader("Location", "")
+    try:
+        return _open(urljoin(address, location), opened)
+    except ValueError as error:
+        raise UnreachableError(f"GET of a file: redirected to {location!r}: {error}") from error
 
 
 def _read_block(response: http.client.HTTPResponse) -> bytes:

@@ -81,8 +81,8 @@ def test_a_step_stays_on_the_device_and_casts_what_layers_share_once(library: Pa
 
 
 LEFT_TO_AUTOGRAD = """
-from trainwright_trainer.training import passes
-passes.sums_in_products = lambda spec: False
+from trainwright_trainer.training import model_passes
+model_passes.sums_in_products = lambda spec: False
 """
 
 

@@ -24,7 +24,7 @@ from trainwright_trainer.observe.step_timer import StepTimer
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.runtime.module_replacement import replace_modules
-from trainwright_trainer.training import materialize, passes
+from trainwright_trainer.training import materialize, model_passes
 
 CPU = torch.device("cpu")
 SPEC = ModelSpec(layers=1, width=32, heads=4, kv_heads=2)
@@ -162,7 +162,7 @@ def test_a_training_has_the_bits_of_one_that_leaves_all_to_autograd(
     with monkeypatch.context() as patch:
         patch.setattr(materialize, "keeps_weight_casts", lambda spec, layer: False)
         assert torch.equal(state_after_steps(tmp_path / "cast", data), learned)
-        patch.setattr(passes, "sums_in_products", lambda spec: False)
+        patch.setattr(model_passes, "sums_in_products", lambda spec: False)
         assert torch.equal(state_after_steps(tmp_path / "autograd", data), learned)
 
 

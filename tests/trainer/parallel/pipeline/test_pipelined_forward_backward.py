@@ -34,7 +34,7 @@ from trainwright_trainer.model import loss as loss_module
 from trainwright_trainer.model.transformer import Block
 from trainwright_trainer.parallel.pipeline.schedules import TrainingStage
 from trainwright_trainer.process.job_file import read_job
-from trainwright_trainer.training import passes
+from trainwright_trainer.training import model_passes
 from trainwright_trainer.training.build import build
 
 
@@ -95,7 +95,7 @@ class _Same(torch.autograd.Function):
 
 def _split_by_torch() -> None:
     """Let torch find the two halves of a backward pass in the graph."""
-    passes.defer_weight_gradients = lambda model, deferred: None
+    model_passes.defer_weight_gradients = lambda model, deferred: None
     nn.Linear.forward = lambda self, x: _Product.apply(x, self.weight)
     made = TrainingStage.__init__
 

@@ -221,7 +221,7 @@ class PipelineForwardBackward:
             if not stage.first and not self._is_here(stage.number - 1):
                 x = received.empty(self._device)
                 self._axis.receive(x, self._stages.rank_of(stage.number - 1))
-            x = layers(x, starts_BT, cache)
+            x = layers(x, starts_BT, positions, cache)
             if not stage.last and not self._is_here(stage.number + 1):
                 self._axis.send(x, self._stages.rank_of(stage.number + 1))
         return x

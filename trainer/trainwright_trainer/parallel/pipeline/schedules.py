@@ -73,14 +73,21 @@ class StageModule(nn.Module):
         self.precision = precision
 
     def forward(
-        self, x: Tensor, starts_BT: Tensor | None = None, cache: KeyValueCache | None = None
+        self,
+        x: Tensor,
+        starts_BT: Tensor | None = None,
+        positions: int | None = None,
+        cache: KeyValueCache | None = None,
     ) -> Tensor:
-        """``starts_BT``: where the document of each token starts, if documents must not see each other."""
+        """Args:
+        starts_BT: where the document of each token starts, if documents are masked.
+        positions: of each sequence in this pass, if not those of training. Tensor ranks may have a part of them in ``x``.
+        """
         model = self.model
         with autocast(self.precision, x.device):
             if self.stage.first:
                 x = model.embed(x)
-            tables = model.tables(x.shape[1], x.dtype, starts_BT, cache)
+            tables = model.tables(positions or model.positions, x.dtype, starts_BT, cache)
             for layer in self.stage.layers:
                 x = model.layers[str(layer)](x, tables)
             return x
