@@ -64,9 +64,12 @@ class _Part:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._module, name)
-        if not isinstance(found, nn.Linear):
-            return found
-        return partial(linear, weight=found.weight.chunk(self._ranks, int(name in _CUT_COLUMNS))[self._rank])
+        if name == "first_layers":
+            return [self._part_of(layer, 0) for layer in found]
+        return self._part_of(found, int(name in _CUT_COLUMNS)) if isinstance(found, nn.Linear) else found
+
+    def _part_of(self, layer: nn.Linear, dimension: int) -> Callable[[Tensor], Tensor]:
+        return partial(linear, weight=layer.weight.chunk(self._ranks, dimension)[self._rank])
 
 
 def _head_loss(features_BTD: Tensor, weight_VD: Tensor, targets_BT: Tensor, ranks: int, **_: Any) -> Tensor:

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+import torch
 
 from trainwright_trainer.main import main
 
@@ -31,6 +32,12 @@ WORDS = [
     "at",
     "all",
 ]
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler() -> None:
+    """Forget what earlier tests compiled: torch limits the number of compilations of one function in a process."""
+    torch._dynamo.reset()
 
 
 @pytest.fixture(scope="session")
