@@ -21,7 +21,7 @@ def show_limits(access: Viewer, session: ReadSession) -> LimitUse:
 @router.put("")
 def set_limits(team: str, new: TeamLimits, admin: SiteAdmin, session: WriteSession) -> TeamLimits:
     """Replace the team's limits; a field that is left out has none. For site admins. Runs that a limit of hours or storage holds
-    up are paused, and go on when somebody resumes them after the limit was raised."""
+    up are paused, and can be resumed once the limit has been raised."""
     limits.set_team_limits(session, service.team_id_of(session, team), new)
     return new
 

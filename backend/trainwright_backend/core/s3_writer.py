@@ -119,7 +119,7 @@ class S3Writer:
             try:
                 return self._parts.put(part, timeout=0.2)
             except Full:
-                if self._sending.done():  # it failed and takes no more parts
+                if self._sending.done():  # it failed, and nobody reads the queue
                     with writing_to_store():
                         self._sending.result()
 

@@ -30,7 +30,7 @@ Owner = tuple[UUID, UUID | None]
 
 @dataclass
 class RunUse:
-    """What somebody's runs use."""
+    """The use of a team's or a member's runs."""
 
     hours: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DEVICES, 0.0))
     """Slot-hours of this month, by device."""

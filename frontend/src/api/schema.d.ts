@@ -1022,7 +1022,7 @@ export interface paths {
         /**
          * Set Limits
          * @description Replace the team's limits; a field that is left out has none. For site admins. Runs that a limit of hours or storage holds
-         *     up are paused, and go on when somebody resumes them after the limit was raised.
+         *     up are paused, and can be resumed once the limit has been raised.
          */
         put: operations["set_limits"];
         post?: never;
@@ -6205,7 +6205,7 @@ export interface components {
             attempt: number;
             /**
              * Bf16 Peak Name
-             * @description In an FP8 run, the peak of which `bf16_mfu` is a fraction.
+             * @description In an FP8 run, the peak that `bf16_mfu` is measured against.
              */
             bf16_peak_name?: string | null;
             /**
@@ -6215,7 +6215,7 @@ export interface components {
             mfu_unknown?: string | null;
             /**
              * Peak Name
-             * @description The peak of which MFU is a fraction.
+             * @description The peak that MFU is measured against.
              */
             peak_name?: string | null;
             /**

@@ -6,6 +6,7 @@ the same, except for the rounding of the input's gradient: sums over several mat
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 
@@ -19,6 +20,8 @@ from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.model.transformer import ParallelBlock
 from trainwright_trainer.runtime.module_replacement import Replacements, recreate, replace_modules
 
+_PROJECTIONS = ("query", "key", "value")
+
 
 class JointProducts(nn.Module):
     """Mixin of a module that multiplies its input with several matrices at once."""
@@ -26,7 +29,10 @@ class JointProducts(nn.Module):
     joint_cast: Tensor | None = None
     """(N, K): the casts of the weights of ``joint_layers``, stacked by rows; None if none are kept."""
 
-    joint_names: tuple[str, ...]
+    @property
+    @abstractmethod
+    def joint_names(self) -> tuple[str, ...]:
+        """Names of the layers that read the input."""
 
     @property
     def joint_layers(self) -> list[DenseLinear]:
@@ -35,7 +41,9 @@ class JointProducts(nn.Module):
 
 
 class _JointAttention(JointProducts, Attention):
-    joint_names = ("query", "key", "value")
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        return _PROJECTIONS
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
         q_BTF, k_BTF, v_BTF = multiply_at_once(x_BTD, self)
@@ -45,7 +53,7 @@ class _JointAttention(JointProducts, Attention):
 
 class _JointFeedForward(JointProducts, FeedForward):
     @property
-    def joint_names(self) -> tuple[str, ...]:  # type: ignore[override]
+    def joint_names(self) -> tuple[str, ...]:
         return self.first_names
 
     def forward(self, x_BTD: Tensor) -> Tensor:
@@ -55,9 +63,9 @@ class _JointFeedForward(JointProducts, FeedForward):
 
 class _JointParallelBlock(JointProducts, ParallelBlock):
     @property
-    def joint_names(self) -> tuple[str, ...]:  # type: ignore[override]
+    def joint_names(self) -> tuple[str, ...]:
         return (
-            *(f"attention.{name}" for name in _JointAttention.joint_names),
+            *(f"attention.{name}" for name in _PROJECTIONS),
             *(f"feed_forward.{name}" for name in self.feed_forward.first_names),
         )
 

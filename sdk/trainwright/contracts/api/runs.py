@@ -28,10 +28,10 @@ class RunSummary(Envelope):
     """Up to 32 values of the loss over the entire run, oldest first."""
 
     peak_name: str | None = None
-    """The peak of which MFU is a fraction."""
+    """The peak that MFU is measured against."""
 
     bf16_peak_name: str | None = None
-    """In an FP8 run, the peak of which `bf16_mfu` is a fraction."""
+    """In an FP8 run, the peak that `bf16_mfu` is measured against."""
 
     mfu_unknown: str | None = None
     """Why there is no MFU, such as `peak not known`; empty before the first step, and if there is one."""
