@@ -155,13 +155,17 @@ the differences may add up in either direction."""
 def control(precision: str, alone: dict[str, Learned], recut: dict[str, Learned]) -> Apart:
     """How far rounding of ``precision`` moves one process:
     in other micro batches, or from the next precision."""
-    finer = {"fp32": "fp32", "bf16": "fp32"}.get(precision, "bf16")
-    one, two = (apart(other, alone[precision]) for other in (recut[precision], alone[finer]))
+    one, two = (apart(other, alone[precision]) for other in (recut[precision], alone[finer(precision)]))
     return Apart(
         np.maximum.accumulate(np.maximum(one.losses, two.losses)),
         np.maximum.accumulate(np.maximum(one.norms, two.norms)),
         {step: _larger(errors, two.gradients[step]) for step, errors in one.gradients.items()},
     )
+
+
+def finer(precision: str) -> str:
+    """The next finer precision."""
+    return {"fp32": "fp32", "bf16": "fp32"}.get(precision, "bf16")
 
 
 def _larger(one: Errors, other: Errors) -> Errors:

@@ -6,7 +6,7 @@ Cells with equally many ranks run one after the other in the same processes, a f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tests.parity.compare import (
     apart,
     bound,
     control,
+    finer,
     judged,
     same_bits,
     together,
@@ -98,7 +99,7 @@ class Matrix:
         """By precision, the weights whose gradient could be zero in the last step without being detected."""
         kinds = list(precisions)
         self._train_alone([Cell(1, {}, kind) for kind in kinds])
-        return {kind: unmissed(*self._of_precision(kind)) for kind in kinds}
+        return {kind: unmissed(*self._bound_of(Cell(1, {}, kind))) for kind in kinds}
 
     def _seen(self, cell: Cell, of_ranks: list[RankResult | str]) -> list[str]:
         failures = [result for result in of_ranks if isinstance(result, str)]
@@ -126,30 +127,31 @@ class Matrix:
         return self._alone[_key(cell.precision, cell, False)]
 
     def _allowed(self, cell: Cell) -> Apart:
-        """Bounds follow from how far rounding moves the plain model."""
-        return self._of_precision(cell.precision)[1]
+        return self._bound_of(_control_of(cell))[1]
 
-    def _of_precision(self, precision: str) -> tuple[Learned, Apart]:
-        """The plain model in one process, and how far others may be from it."""
+    def _bound_of(self, control_cell: Cell) -> tuple[Learned, Apart]:
+        """A model in one process, and how far others may be from it: bounds follow from how far rounding moves it."""
         alone, recut = (
             {
                 kind: self._alone[key]
                 for kind in PRECISIONS
-                if (key := _key(kind, Cell(1), cut)) in self._alone
+                if (key := _key(kind, control_cell, cut)) in self._alone
             }
             for cut in (False, True)
         )
-        one = alone[precision]
-        return one, bound(control(precision, alone, recut), one.losses[0])
+        one = alone[control_cell.precision]
+        return one, bound(control(control_cell.precision, alone, recut), one.losses[0])
 
     def _train_alone(self, cells: list[Cell]) -> None:
         """Train the one process of each cell and the controls."""
         needed: dict[str, Task] = {}
-        kinds = {cell.precision for cell in cells}
-        finer = {"fp32"} | ({"bf16"} if kinds - {"fp32", "bf16"} else set())
+        controls = [_control_of(cell) for cell in cells]
         for cell, recut in [
-            *((Cell(1, {}, kind), False) for kind in sorted(kinds | finer)),
-            *((Cell(1, {}, kind), True) for kind in sorted(kinds)),
+            *(
+                (replace(control_cell, precision=finer(control_cell.precision)), False)
+                for control_cell in controls
+            ),
+            *((control_cell, recut) for recut in (False, True) for control_cell in controls),
             *((cell, False) for cell in cells),
         ]:
             key = _key(cell.precision, cell, recut)
@@ -174,6 +176,12 @@ class Matrix:
 
     def _write(self, cell: Cell, **more: dict[str, int]) -> Path:
         return write_cell(self.folder / f"{next(self._numbers)}", self.data, cell, **more)
+
+
+def _control_of(cell: Cell) -> Cell:
+    """The model of ``cell`` in one process, without its settings of the optimizer."""
+    sections = {name: section for name, section in cell.sections.items() if name != "optimizer"}
+    return Cell(1, {}, cell.precision, sections)
 
 
 def _key(precision: str, cell: Cell, recut: bool) -> str:
