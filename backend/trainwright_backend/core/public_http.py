@@ -2,18 +2,23 @@
 
 The host is resolved once, its addresses are checked, and the connection is made to exactly the checked address: a name that
 resolves differently the second time gains nothing. Redirects are not followed, proxies not used, and the body of the answer is not
-read.
+read. An answer that arrives slowly is given up, so one address cannot delay the messages to others.
 """
 
 import socket
 import ssl
+import threading
 from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
 TIMEOUT_SECONDS = 10.0
+"""For each step of a request: the connection, the handshake of TLS, and the status and headers of the answer."""
+
 Network = IPv4Network | IPv6Network
+NAT64 = ip_network("64:ff9b::/96")
+"""IPv6 addresses that gateways translate to the IPv4 address in their last 32 bits (RFC 6052, section 2.1)."""
 
 
 class RefusedAddressError(OSError):
@@ -44,8 +49,20 @@ def post(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Ne
     try:
         connection.sock = _encrypted(plain, host) if secure else plain
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.request("POST", target, body, dict(headers))
-        return connection.getresponse().status
+        deadline = threading.Timer(
+            TIMEOUT_SECONDS, socket.socket.shutdown, (connection.sock, socket.SHUT_RDWR)
+        )
+        deadline.start()
+        try:
+            connection.request("POST", target, body, dict(headers))
+            return connection.getresponse().status
+        except (OSError, HTTPException) as error:
+            if deadline.is_alive():
+                raise
+            raise TimeoutError(f"no complete answer within {TIMEOUT_SECONDS:g} s") from error
+        finally:
+            deadline.cancel()
+            deadline.join()
     finally:
         connection.close()
         plain.close()
@@ -54,10 +71,16 @@ def post(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Ne
 def is_reachable(address: str, allowed: Sequence[Network]) -> bool:
     """Whether an IP address is public or in one of the allowed networks."""
     found: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
+    if isinstance(found, IPv6Address):
+        found = _embedded(found) or found
     public = found.is_global and not (found.is_multicast or found.is_reserved or found.is_unspecified)
     return public or any(found in network for network in allowed)
+
+
+def _embedded(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address that packets to an IPv6 address reach in the end, if it is one of those."""
+    translated = IPv4Address(int(address) & 0xFFFFFFFF) if address in NAT64 else None
+    return address.ipv4_mapped or address.sixtofour or translated
 
 
 def _connect(host: str, port: int, allowed: Sequence[Network]) -> socket.socket:

@@ -3,9 +3,12 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
 from typing import Any
@@ -219,6 +222,8 @@ def test_the_server_s_own_network_is_not_reached(scene: Scene, receiver: Receive
         "::ffff:127.0.0.1",
         "::",
         "100.64.0.1",
+        "64:ff9b::10.1.2.3",
+        "2002:7f00:1::1",
     ],
 )
 def test_private_and_special_addresses_are_refused(address: str) -> None:
@@ -227,6 +232,7 @@ def test_private_and_special_addresses_are_refused(address: str) -> None:
 
 def test_public_and_allowed_addresses_are_reached() -> None:
     assert is_reachable("93.184.216.34", []) and is_reachable("2606:4700::1111", [])
+    assert is_reachable("64:ff9b::93.184.216.34", [])
     assert is_reachable("10.1.2.3", [ip_network("10.0.0.0/8")])
 
 
@@ -250,6 +256,23 @@ def test_a_name_that_resolves_differently_the_second_time_gains_nothing(
     assert connected == [("93.184.216.34", 80)]
     with pytest.raises(RefusedAddressError):
         post("http://rebinding.example/", b"{}", {}, [])
+
+
+def test_an_answer_that_arrives_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(public_http, "TIMEOUT_SECONDS", 0.5)
+
+    def answer_slowly(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n":
+                time.sleep(0.1)
+                connection.sendall(bytes([byte]))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        pool.submit(answer_slowly, listener)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        with pytest.raises((OSError, HTTPException)):
+            post(url, b"{}", {}, [ip_network("127.0.0.0/8")])
 
 
 def test_webhooks_are_of_their_team_and_their_secret_is_shown_once(scene: Scene) -> None:
