@@ -1,5 +1,7 @@
 """Objects of the store, by signed links."""
 
+import time
+
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, RedirectResponse
 
@@ -15,8 +17,8 @@ router = APIRouter(
 )
 
 
-DIRECT_LINK_SECONDS = 3_600.0
-"""How long a redirected client can repeat its request, for example for ranges."""
+LEAST_DIRECT_SECONDS = 60.0
+"""How long a link to the bucket is valid at least, because the clocks of the two servers may differ."""
 
 
 class BlobResponse(FileResponse):
@@ -31,7 +33,7 @@ def get_blob(signed: str, store: Store) -> Response:
     right = store.verify(signed, "GET")
     if store.stat(right.k) is None:
         raise NotFound("The object of this link does not exist any more.")
-    if (address := store.direct_link(right.k, DIRECT_LINK_SECONDS)) is not None:
+    if (address := store.direct_link(right.k, max(right.e - time.time(), LEAST_DIRECT_SECONDS))) is not None:
         return RedirectResponse(address)
     name = right.k.rpartition("/")[2]
     return BlobResponse(store.local_file(right.k), media_type="application/octet-stream", filename=name)

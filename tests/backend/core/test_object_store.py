@@ -16,7 +16,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from tests.backend.conftest import both_stores, new_bucket
+from tests.backend.conftest import Site, both_stores, new_bucket
+from trainwright_backend.api.blobs import LEAST_DIRECT_SECONDS
 from trainwright_backend.core.file_cache import FileCache
 from trainwright_backend.core.local_store import LocalStore
 from trainwright_backend.core.object_store import INCOMING, ObjectDamagedError, ObjectStore, StoredObject
@@ -259,3 +260,21 @@ def test_a_link_permits_its_method_until_it_expires_and_cannot_be_changed(
         answer = anonymous.request(method, link)
         assert (answer.status_code, answer.json()["code"]) == (403, code)
     assert anonymous.get(store.sign("GET", "t/gone.bin", 60)).status_code == 404
+
+
+def test_a_link_to_the_bucket_expires_with_the_signed_link(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = site.app.state.store
+    store.write("team/file", b"content")
+    lifetimes: list[float] = []
+
+    def direct_link(key: str, expires_seconds: float) -> str:
+        lifetimes.append(expires_seconds)
+        return f"https://bucket.example/{key}"
+
+    monkeypatch.setattr(store, "direct_link", direct_link)
+    for seconds in (600, 1):
+        answer = site.anonymous().get(store.sign("GET", "team/file", seconds), follow_redirects=False)
+        assert answer.headers["Location"] == "https://bucket.example/team/file"
+    assert lifetimes[0] <= 600 and lifetimes[1] == LEAST_DIRECT_SECONDS
