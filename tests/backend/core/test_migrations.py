@@ -5,6 +5,7 @@ import sqlite3
 import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -400,3 +401,30 @@ def test_an_old_run_shows_no_fraction_above_one(empty_url: str, mfu: list[float]
         assert session.scalars(sa.select(Run.mfu)).all() == [mfu[-1] if kept else None]
         names = session.scalars(sa.select(MetricSeries.name).order_by(MetricSeries.id)).all()
         assert names == (["loss", "mfu", "hfu"] if kept else ["loss"])
+
+
+def test_the_size_of_older_prepared_data_is_that_of_its_manifest_and_shards(empty_url: str) -> None:
+    rows = old_dataset(1, 2)
+    team, _, *versions = (values for _, values in rows)
+    sizes = {
+        "train": {"shards": [{"bytes": 5_000_000_000}, {"bytes": 7}]},
+        "validation": {"shards": [{"bytes": 2}]},
+    }
+    ready = old_preparation(versions[0]["id"], team["id"], manifest=sizes, manifest_bytes=30)
+    failed = old_preparation(versions[1]["id"], team["id"], manifest=None, state="failed")
+    with upgraded(empty_url, [*rows, ready, failed]) as database, database.read() as session:
+        found = {row.id: row.stored_bytes for row in session.scalars(sa.select(Preparation))}
+        assert found == {ready[1]["id"]: 5_000_000_039, failed[1]["id"]: 0}
+
+
+def test_a_paused_run_is_paused_since_its_last_attempt_ended(empty_url: str) -> None:
+    team, run, attempt = (values for name, values in old_run() if name in ("team", "run", "attempt"))
+    first, last = now(), now() + timedelta(hours=1)
+    rows = [
+        ("team", team),
+        ("run", run | {"state": "paused"}),
+        ("attempt", attempt | {"ended": first}),
+        ("attempt", attempt | {"number": 2, "ended": last}),
+    ]
+    with upgraded(empty_url, rows, "0008") as database, database.read() as session:
+        assert session.scalars(sa.select(Run.paused)).all() == [last]
