@@ -20,8 +20,8 @@ def show_limits(access: Viewer, session: ReadSession) -> LimitUse:
 
 @router.put("")
 def set_limits(team: str, new: TeamLimits, admin: SiteAdmin, session: WriteSession) -> TeamLimits:
-    """Replace the team's limits; a field that is left out has none. For site admins. Runs that a limit of hours or storage holds
-    up are paused, and can be resumed once the limit has been raised."""
+    """Replace the team's limits; a field that is left out has none. For site admins. Runs that reach a limit of
+    hours or storage are paused. Once the limit has been raised, they can be resumed."""
     limits.set_team_limits(session, service.team_id_of(session, team), new)
     return new
 

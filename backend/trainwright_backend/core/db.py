@@ -10,10 +10,9 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
 import psycopg
-from fastapi import Depends, Request
 from sqlalchemy import (
     Connection,
     CursorResult,
@@ -170,23 +169,6 @@ def busy_when_unavailable() -> Iterator[None]:
         if error.connection_invalidated or _is_unavailable(error.orig):
             raise _busy() from error
         raise
-
-
-def read_session(request: Request) -> Iterator[Read]:
-    with request.app.state.database.read() as session:
-        yield session
-
-
-def write_session(request: Request) -> Iterator[Write]:
-    with request.app.state.database.write() as session:
-        yield session
-
-
-ReadSession = Annotated[Read, Depends(read_session, scope="function")]
-"""A route's snapshot."""
-
-WriteSession = Annotated[Write, Depends(write_session, scope="function")]
-"""A route's transaction. ``scope="function"``: FastAPI would otherwise commit after sending the response."""
 
 
 def _busy() -> Busy:

@@ -134,7 +134,7 @@ class ObjectStore(ABC):
         """A file on this machine with the object's bytes, for reading in the next hour.
 
         Raises:
-            FileNotFoundError: there is no such object. A local store does not check; opening the file raises the error.
+            FileNotFoundError: there is no such object. A local store does not check this: opening the file fails.
         """
 
     @abstractmethod
@@ -185,7 +185,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def list_partials(self) -> list[UUID]:
-        """The unfinished uploads with stored bytes."""
+        """The unfinished uploads that have stored bytes."""
 
     @abstractmethod
     def drop_partial(self, upload_id: UUID) -> None:

@@ -119,7 +119,7 @@ class S3Writer:
             try:
                 return self._parts.put(part, timeout=0.2)
             except Full:
-                if self._sending.done():  # it failed, and nobody reads the queue
+                if self._sending.done():  # it has failed and will read no more parts
                     with writing_to_store():
                         self._sending.result()
 

@@ -35,7 +35,7 @@ def move_objects(settings: Settings, to: Place, *, remove: bool, tell: Callable[
         remove: delete them at their old place after all have been copied.
 
     Raises:
-        NoBucketError: see there.
+        NoBucketError: ``TRAINWRIGHT_OBJECT_STORE_URL`` is not set.
     """
     if settings.object_store_url is None:
         raise NoBucketError("TRAINWRIGHT_OBJECT_STORE_URL is not set: name the bucket, as in s3://bucket")
