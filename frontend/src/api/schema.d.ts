@@ -1021,8 +1021,8 @@ export interface paths {
         get: operations["show_limits"];
         /**
          * Set Limits
-         * @description Replace the team's limits; a field that is left out has none. For site admins. Runs that a limit of hours or storage holds
-         *     up are paused, and can be resumed once the limit has been raised.
+         * @description Replace the team's limits; a field that is left out has none. For site admins. Runs that reach a limit of
+         *     hours or storage are paused. Once the limit has been raised, they can be resumed.
          */
         put: operations["set_limits"];
         post?: never;
@@ -6205,7 +6205,7 @@ export interface components {
             attempt: number;
             /**
              * Bf16 Peak Name
-             * @description In an FP8 run, the peak that `bf16_mfu` is measured against.
+             * @description In an FP8 run, the peak of which `bf16_mfu` is a fraction.
              */
             bf16_peak_name?: string | null;
             /**
@@ -6215,7 +6215,7 @@ export interface components {
             mfu_unknown?: string | null;
             /**
              * Peak Name
-             * @description The peak that MFU is measured against.
+             * @description The peak of which MFU is a fraction.
              */
             peak_name?: string | null;
             /**
