@@ -102,7 +102,6 @@ export function SettingsPage() {
             {me.site_admin && <QuotaForm team={team} />}
           </Boundary>
         </Section>
-        <PlatformVersion />
         <Section id="limits" help="Hours a month, storage, runs and priorities. An empty field is no limit. Site admins limit the team, owners its members.">
           <div className="flex flex-col gap-4">
             <Boundary>
@@ -157,6 +156,7 @@ export function SettingsPage() {
             )}
           </div>
         </Section>
+        <PlatformVersion />
       </div>
     </>
   );

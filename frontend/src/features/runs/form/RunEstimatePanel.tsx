@@ -119,12 +119,12 @@ function TimeSource({ estimate: { measured }, team }: { estimate: RunEstimate; t
   );
 }
 
-/** Storage at the end, compared with the team's current use; it has no limit. */
+/** Storage at the end, compared with the team's current use. */
 function StorageNote({ estimate }: { estimate: RunEstimate }) {
   return (
     <>
-      <Bytes value={estimate.checkpoint_bytes} /> each; the team has <Bytes value={estimate.team_checkpoint_bytes} /> of checkpoints now. Only the disk limits
-      them; the storage limit applies to uploaded files.
+      <Bytes value={estimate.checkpoint_bytes} /> each; the team has <Bytes value={estimate.team_checkpoint_bytes} /> of checkpoints now. They count
+      toward its limit of storage in total, if it has one.
     </>
   );
 }

@@ -60,7 +60,12 @@ export function AuditLog({ team }: { team: string }) {
               <Td>
                 {action.replaceAll("_", " ")}
                 <span className="block text-small break-all text-soft">{path.replace("/api/v1", "")}</span>
-                {details !== "" && <span className="block max-h-24 overflow-auto text-small break-all text-soft">{details}</span>}
+                {details !== "" && (
+                  <details className="text-small text-soft">
+                    <summary className="w-fit cursor-pointer">details</summary>
+                    <span className="break-all">{details}</span>
+                  </details>
+                )}
               </Td>
               <Td className="text-soft max-tablet:hidden">{address}</Td>
             </tr>

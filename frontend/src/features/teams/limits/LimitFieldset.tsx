@@ -13,7 +13,7 @@ export function LimitFieldset<Name extends string>({ fields, typed, onType }: Pr
   return (
     <>
       {fields.map(({ name, label, unit }) => (
-        <Field key={name} label={label} error={parseLimit(typed[name], unit) === undefined ? "Write a number, or leave it empty." : undefined}>
+        <Field key={name} label={label} error={parseLimit(typed[name], unit) === undefined ? "Write a number, 0 or more, or leave it empty." : undefined}>
           {(control) => (
             <TextInput
               {...control}
