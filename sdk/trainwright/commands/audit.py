@@ -13,6 +13,10 @@ from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, o
 app = typer.Typer(no_args_is_help=True, help="Show who changed what in the team. For owners.")
 
 
+SHOWN_CHARACTERS = 80
+"""Of the details of an entry in a table."""
+
+
 @app.command("list")
 def list_audit(
     key: Key,
@@ -22,7 +26,7 @@ def list_audit(
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Number of entries.")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the newest entries."""
+    """List the newest entries. Long details are cut; --json prints all of them."""
     with open_team(server, key, team) as api:
         page = api.audit(words, limit)
         if as_json:
@@ -32,6 +36,8 @@ def list_audit(
         for item in page.items:
             time, who = f"{item.time.astimezone():%Y-%m-%d %H:%M:%S}", printable(item.name)
             details = printable(item.details)
+            if len(details) > SHOWN_CHARACTERS:
+                details = details[:SHOWN_CHARACTERS] + "…"
             table.add_row(time, who, item.via, item.address, item.action, printable(item.path), details)
         out.print(table)
 

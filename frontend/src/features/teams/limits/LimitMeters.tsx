@@ -41,7 +41,7 @@ interface RowProps {
 function Row({ label, used, limit, text, note }: RowProps) {
   return (
     <div className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
-      <dt className="w-56">{label}</dt>
+      <dt className="w-56 max-tablet:w-full">{label}</dt>
       <dd className="flex flex-1 items-center gap-4">
         {limit != null && <Meter fraction={limit === 0 ? 1 : used / limit} label={label} className="max-w-48 min-w-16 flex-1" />}
         <span>
