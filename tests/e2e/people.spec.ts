@@ -23,7 +23,7 @@ test("people join, change, get other roles, and go", async ({ page, browser }) =
     await bob.goto(`/${TEAM}/settings`);
     await bob.getByLabel("Your name").fill("Robert");
     await bob.getByRole("button", { name: /^Save ?your name$/ }).click();
-    await expect(bob.getByRole("region", { name: "Members" })).toContainText("Robert (you)");
+    await expect(bob.getByRole("region", { name: "Members", exact: true })).toContainText("Robert (you)");
     await bob.getByRole("button", { name: "Change password…" }).click();
     const dialog = bob.getByRole("dialog");
     await dialog.getByLabel("Current password").fill("not his password");
