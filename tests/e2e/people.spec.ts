@@ -50,6 +50,31 @@ test("people join, change, get other roles, and go", async ({ page, browser }) =
     await auditSizes(page, "people-settings");
   });
 
+  await test.step("an owner limits the team, creates a webhook, and finds both in the audit log", async () => {
+    const limits = page.locator("#limits");
+    const hours = limits.getByLabel("CPU slot-hours a month");
+    await hours.fill("-1");
+    await expect(limits.getByText("Write a number, 0 or more, or leave it empty.")).toBeVisible();
+    await expect(limits.getByRole("button", { name: "Save limits" })).toBeDisabled();
+    await hours.fill("12.5");
+    await limits.getByRole("button", { name: "Save limits" }).click();
+    await expect(limits.getByText(/of 12\.5/)).toBeVisible();
+    const webhooks = page.locator("#webhooks");
+    await webhooks.getByLabel("Address of the new webhook").fill("https://example.org/hook");
+    await webhooks.getByRole("button", { name: "Create webhook" }).click();
+    await expect(webhooks.getByText("it will not be shown again")).toBeVisible();
+    await page.reload();
+    const log = page.getByRole("region", { name: "Audit log" });
+    await expect(log.getByText("create webhook")).toBeVisible();
+    await log.getByText("details", { exact: true }).first().click();
+    await expect(log.getByText("https://example.org/hook")).toBeVisible();
+    await auditSizes(page, "people-limits");
+    await page.goto(`/${TEAM}/usage`);
+    await expect(page.getByText(/of 12\.5/)).toBeVisible();
+    await auditSizes(page, "people-usage");
+    await page.goto(`/${TEAM}/settings`);
+  });
+
   await test.step("an owner leaves the rest to the other, who then is removed", async () => {
     await page.getByRole("button", { name: /^Remove ?Robert$/ }).click();
     await page.getByRole("button", { name: "Remove", exact: true }).click();

@@ -3975,7 +3975,7 @@ export interface components {
             highest_priority?: components["schemas"]["Priority"] | null;
             /**
              * Queued Runs
-             * @description Waiting runs. Further submissions are refused.
+             * @description Queued runs. Further submissions are refused.
              */
             queued_runs?: number | null;
         };
@@ -6205,7 +6205,7 @@ export interface components {
             attempt: number;
             /**
              * Bf16 Peak Name
-             * @description In an FP8 run, the peak of which `bf16_mfu` is a fraction.
+             * @description In an FP8 run, the peak that `bf16_mfu` is measured against.
              */
             bf16_peak_name?: string | null;
             /**
@@ -6215,7 +6215,7 @@ export interface components {
             mfu_unknown?: string | null;
             /**
              * Peak Name
-             * @description The peak of which MFU is a fraction.
+             * @description The peak that MFU is measured against.
              */
             peak_name?: string | null;
             /**
@@ -6764,7 +6764,7 @@ export interface components {
             owner_priority: components["schemas"]["Priority"];
             /**
              * Queued Runs
-             * @description Waiting runs. Further submissions are refused.
+             * @description Queued runs. Further submissions are refused.
              */
             queued_runs?: number | null;
             /**

@@ -35,7 +35,7 @@ class RunLimits(Strict):
     """Runs on nodes at the same time. Further ones wait."""
 
     queued_runs: int | None = Field(default=None, ge=0, le=MOST_RUNS)
-    """Waiting runs. Further submissions are refused."""
+    """Queued runs. Further submissions are refused."""
 
     def hours_of(self, device: str) -> float | None:
         """The limit of hours a month of a device."""

@@ -21,7 +21,7 @@ export function LimitMeters({ team }: { team: string }) {
           ))}
         <Row label="Storage in total" used={usedBytes(storage)} limit={storage.limit_bytes} text={storageOf(storage)} note={partsOf(storage)} />
         <Row label="Runs at once" used={data.running} limit={limits.concurrent_runs} text={runsOf(data.running, limits.concurrent_runs)} />
-        <Row label="Waiting runs" used={data.queued} limit={limits.queued_runs} text={runsOf(data.queued, limits.queued_runs)} />
+        <Row label="Queued runs" used={data.queued} limit={limits.queued_runs} text={runsOf(data.queued, limits.queued_runs)} />
       </dl>
       <p className="mt-2 text-small text-soft">
         Months begin on the first day at 00:00 UTC. The forecast continues with the mean of the last seven days.
@@ -54,7 +54,7 @@ function Row({ label, used, limit, text, note }: RowProps) {
 }
 
 function hoursOf({ used, limit }: MonthlyHours): string {
-  return limit == null ? `${hoursText(used)}, no limit` : `${hoursText(used)} of ${hoursText(limit)}`;
+  return limit == null ? `${hoursText(used)}, no limit` : `${hoursText(used)} of ${limit.toLocaleString("en-US")}`;
 }
 
 function forecastOf({ forecast, limit }: MonthlyHours): string {

@@ -35,7 +35,7 @@ export function MemberLimitTable({ team, isOwner }: { team: string; isOwner: boo
             <Td className="text-soft">{limitText(member.limits)}</Td>
             <Td className="text-soft max-tablet:hidden">{usedText(member)}</Td>
             <Td className="text-right text-soft max-tablet:hidden">
-              {count(member.running)} on nodes, {count(member.queued)} waiting
+              {count(member.running)} on nodes, {count(member.queued)} queued
             </Td>
             <Td className="text-right">
               {isOwner && (
@@ -67,7 +67,7 @@ export function MemberLimitTable({ team, isOwner }: { team: string; isOwner: boo
   );
 }
 
-/** "GPUs at once 2, waiting runs 5". */
+/** "GPUs at once 2, queued runs 5". */
 export function limitText(limits: MemberLimits): string {
   const parts = MEMBER_FIELDS.flatMap(({ name, label, unit }) => (limits[name] == null ? [] : [`${label} ${typedLimit(limits[name], unit)}`]));
   if (limits.highest_priority != null) parts.push(`priority up to ${limits.highest_priority}`);

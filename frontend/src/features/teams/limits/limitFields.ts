@@ -17,7 +17,7 @@ export const TEAM_FIELDS: readonly LimitField<NumberField<TeamLimits>>[] = [
   { name: "cpu_hours_per_month", label: "CPU slot-hours a month" },
   { name: "storage_bytes", label: "Storage in total, GiB", unit: GIB },
   { name: "concurrent_runs", label: "Runs at once" },
-  { name: "queued_runs", label: "Waiting runs" },
+  { name: "queued_runs", label: "Queued runs" },
 ];
 
 export const MEMBER_FIELDS: readonly LimitField<NumberField<MemberLimits>>[] = [
@@ -26,7 +26,7 @@ export const MEMBER_FIELDS: readonly LimitField<NumberField<MemberLimits>>[] = [
   { name: "gpu_hours_per_month", label: "GPU-hours a month" },
   { name: "cpu_hours_per_month", label: "CPU slot-hours a month" },
   { name: "concurrent_runs", label: "Runs at once" },
-  { name: "queued_runs", label: "Waiting runs" },
+  { name: "queued_runs", label: "Queued runs" },
 ];
 
 /** What a limit is typed as; empty for none. */

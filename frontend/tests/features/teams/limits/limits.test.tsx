@@ -69,7 +69,7 @@ it("replaces the team's limits, with storage in GiB, and sends nothing that is n
   expect(save.disabled).toBe(true);
   await userEvent.clear(screen.getByLabelText("GPU-hours a month"));
   await userEvent.type(screen.getByLabelText("GPU-hours a month"), "500");
-  await userEvent.clear(screen.getByLabelText("Waiting runs"));
+  await userEvent.clear(screen.getByLabelText("Queued runs"));
   await userEvent.clear(storage);
   await userEvent.type(storage, "0.5");
   await userEvent.selectOptions(screen.getByLabelText("Highest priority of owners"), "normal");
@@ -99,7 +99,7 @@ it("lets owners change a member's limits, and nobody else", async () => {
   await userEvent.click(await screen.findByRole("button", { name: "Change limits of Ana" }));
   const dialog = within(screen.getByRole("dialog", { name: "Limits of Ana", hidden: true }));
   await userEvent.clear(dialog.getByLabelText("GPUs at once"));
-  await userEvent.type(dialog.getByLabelText("Waiting runs"), "5");
+  await userEvent.type(dialog.getByLabelText("Queued runs"), "5");
   await userEvent.selectOptions(dialog.getByLabelText("Highest priority"), "low");
   await userEvent.click(dialog.getByRole("button", { name: "Save", hidden: true }));
   await waitFor(() => {
@@ -121,5 +121,5 @@ it("shows members their limits without a way to change them", async () => {
 
 it("reads a limit as a number, none, or neither", () => {
   expect([parseLimit(""), parseLimit(" 12 "), parseLimit("1.5", GIB), parseLimit("-1"), parseLimit("1e9")]).toEqual([null, 12, 1.5 * GIB, undefined, undefined]);
-  expect(limitText({ ...NONE, queued_runs: 5, highest_priority: "low" })).toBe("Waiting runs 5, priority up to low");
+  expect(limitText({ ...NONE, queued_runs: 5, highest_priority: "low" })).toBe("Queued runs 5, priority up to low");
 });
