@@ -3,10 +3,12 @@ one small preparation, run once per session by the trainer's own command."""
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+import torch._functorch.config
 
 from trainwright_trainer.main import main
 
@@ -35,9 +37,13 @@ WORDS = [
 
 
 @pytest.fixture(autouse=True)
-def fresh_compiler() -> None:
-    """Forget what earlier tests compiled: torch limits the number of compilations of one function in a process."""
+def fresh_compiler() -> Iterator[None]:
+    """Forget what earlier tests compiled, since torch limits the number of compilations of one function in a process,
+    and what this one changes for FP8 (``recompute_operands``).
+    """
     torch._dynamo.reset()
+    with torch._functorch.config.patch(ban_recompute_used_far_apart=True, ban_recompute_materialized_backward=True):
+        yield
 
 
 @pytest.fixture(scope="session")
