@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from trainwright.contracts.agent_protocol import MetricBlock, Timers
 from trainwright.contracts.events import TRAINER_EVENT, Step
-from trainwright.contracts.shards import TokenType
+from trainwright.contracts.token_shards import TokenType
 from trainwright.transport.sse import Message, parse_messages
 
 

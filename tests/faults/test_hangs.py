@@ -24,7 +24,7 @@ from tests.live import (
     write_letters,
 )
 from trainwright.contracts.api.datasets import Dataset
-from trainwright.contracts.rank_position import RankActivity, RankPosition, read_position
+from trainwright.contracts.rank_progress import RankActivity, RankProgress, read_progress
 from trainwright.contracts.run_state import RunState
 
 # Each of ten stops costs an attempt, a self-test of the node, and the training up to the next checkpoint.
@@ -64,7 +64,7 @@ def start(live: Live, dataset: Dataset, every_steps: int) -> str:
 
 
 class Stopped:
-    """A stopped rank and its position."""
+    """A stopped rank and its progress."""
 
     def __init__(self, live: Live, other: LiveAgent, rank: int) -> None:
         """Stop ``rank``."""
@@ -79,9 +79,9 @@ class Stopped:
         status = Path(f"/proc/{self.pid}/stat")
         eventually(lambda: status.read_text().rpartition(")")[2].split()[0] == "T", "the rank is stopped")
         newest = max(folder.rglob(f"out/positions/rank-{rank}"), key=lambda file: file.stat().st_ctime)
-        position = read_position(newest.read_bytes())
-        assert position is not None
-        self.position: RankPosition = position
+        progress = read_progress(newest.read_bytes())
+        assert progress is not None
+        self.progress: RankProgress = progress
 
     def check(self, message: str) -> None:
         """Check that the message names the rank, its node, and the collective that it has not entered or is in."""
@@ -90,7 +90,7 @@ class Stopped:
         named = re.findall(r"(\w+) ([\d,]+) of the (\w+) axis", message)
         assert named, message
         for operation, number, axis in named:
-            count = next((one for one in self.position.axes if one.axis == axis), None)
+            count = next((one for one in self.progress.axes if one.axis == axis), None)
             entered, left = (count.entered, count.left) if count else (0, 0)
             assert int(number.replace(",", "")) in (entered + 1, left + 1), message
             assert operation in ("all_reduce", "all_gather", "reduce_scatter", "broadcast"), message
@@ -138,7 +138,7 @@ def test_ranks_that_are_stopped_at_random_places_are_named(
         limit = limit_of(message)
         assert limit <= LARGEST_LIMIT_SECONDS, "steps of less than a second"
         delays.append(found_at - stopped.at - limit)
-        step = stopped.position.step + 8  # a checkpoint later, so that the ends do not count together
+        step = stopped.progress.step + 8  # a checkpoint later, so that the ends do not count together
     end_runs(live.team)
     print(f"\nfound {', '.join(f'{delay:.1f}' for delay in delays)} s after the limit")
     # During some of the ten stops, the tests' own processes occupy the cores.
@@ -153,13 +153,13 @@ def test_a_rank_that_is_stopped_inside_a_save_is_named(
     wait_for_training(live, run_id, 1, 3)
     for _ in range(200):
         stopped = Stopped(live, other, 3)
-        if stopped.position.activity is RankActivity.SAVING:
+        if stopped.progress.activity is RankActivity.SAVING:
             break
         os.kill(stopped.pid, signal.SIGCONT)
         time.sleep(0.02)
-    assert stopped.position.activity is RankActivity.SAVING
+    assert stopped.progress.activity is RankActivity.SAVING
     message, found_at = wait_for_the_hang(live, run_id, 1)
     end_runs(live.team)
     stopped.check(message)
-    assert f"saving the checkpoint of step {stopped.position.step:,}" in message
+    assert f"saving the checkpoint of step {stopped.progress.step:,}" in message
     assert found_at - stopped.at <= limit_of(message) + 10

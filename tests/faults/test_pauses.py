@@ -156,7 +156,11 @@ def test_a_run_paused_at_any_moment_saves_frees_everything_and_learns_the_same(
 
 
 @pytest.mark.parametrize(
-    ("fault", "complaint"), [("deaf", "continued to its last step"), ("unsaved", "no checkpoint of step")]
+    ("fault", "complaint"),
+    [
+        ("trainer_ignoring_stop", "continued to its last step"),
+        ("trainer_saving_late", "no checkpoint of step"),
+    ],
 )
 def test_a_trainer_that_does_not_save_on_request_is_caught(
     live: Live, dataset: Dataset, fault: str, complaint: str

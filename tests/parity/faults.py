@@ -21,7 +21,7 @@ from trainwright_trainer.optim.replicated_updater import ReplicatedUpdater
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
 from trainwright_trainer.parallel.data.owned_parameters import OwnedParameters
 from trainwright_trainer.parallel.pipeline.pipelined_forward_backward import PipelineForwardBackward
-from trainwright_trainer.parallel.pipeline.schedules import TrainingStage
+from trainwright_trainer.parallel.pipeline.torch_schedules import TrainingStage
 from trainwright_trainer.parallel.tensor import sequence_parallel, vocab_parallel
 
 Plant = Callable[[], AbstractContextManager[object]]

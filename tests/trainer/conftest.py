@@ -42,7 +42,9 @@ def fresh_compiler() -> Iterator[None]:
     and what this one changes for FP8 (``recompute_operands``).
     """
     torch._dynamo.reset()
-    with torch._functorch.config.patch(ban_recompute_used_far_apart=True, ban_recompute_materialized_backward=True):
+    with torch._functorch.config.patch(
+        ban_recompute_used_far_apart=True, ban_recompute_materialized_backward=True
+    ):
         yield
 
 

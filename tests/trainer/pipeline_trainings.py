@@ -16,7 +16,7 @@ from tests.trainer.jobs import events, losses, write_job
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.job_spec import output_folder
 from trainwright.contracts.parallelism_spec import Degrees
-from trainwright_trainer.data.shards import TokenStream
+from trainwright_trainer.data.token_shards import TokenStream
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.observe.step_timer import StepTimer
 from trainwright_trainer.process.job_file import read_job

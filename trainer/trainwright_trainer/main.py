@@ -81,7 +81,7 @@ def _prepare(options: argparse.Namespace) -> int:
     from trainwright.contracts.curation import CurationSpec
     from trainwright.contracts.data_spec import DataSpec, TokenizerSpec
     from trainwright.prepare.documents import Source
-    from trainwright.prepare.shards import prepare_folder
+    from trainwright.prepare.token_shards import prepare_folder
 
     data = DataSpec(
         dataset="local",

@@ -44,7 +44,7 @@ from trainwright_backend.api.dependencies import (
     WriteSession,
 )
 from trainwright_backend.auth.policies import Access, Editor, Viewer
-from trainwright_backend.checkpoints import bulk, deletion, fork, layout_change
+from trainwright_backend.checkpoints import bulk_run_actions, deletion, fork, layout_change
 from trainwright_backend.checkpoints.resume import resume_with_room
 from trainwright_backend.core.ids import LARGEST_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
@@ -225,7 +225,7 @@ def plan_elsewhere(
 @router.post("/bulk", dependencies=[Recorded])
 def act_on_runs(access: Editor, database: CurrentDatabase, body: BulkAction) -> list[BulkResult]:
     """Apply one action to many runs. Each succeeds or is refused separately."""
-    return bulk.act(database, access.team_id, body, access.user_name)
+    return bulk_run_actions.act(database, access.team_id, body, access.user_name)
 
 
 @router.get("/{run}")

@@ -17,9 +17,9 @@ from trainwright.contracts.series import FAMILIES, SERIES, SeriesRegistry
 from trainwright.planner.flops import count_parameters
 from trainwright.planner.gpus import gpu_models
 from trainwright_backend.api.dependencies import ReadSession
+from trainwright_backend.core.component_status import read_part_problems
 from trainwright_backend.core.errors import AppError, NotFound
 from trainwright_backend.core.message_queue import Enqueuer
-from trainwright_backend.core.part_problems import read_part_problems
 from trainwright_backend.core.policy import public
 from trainwright_backend.core.settings import Settings
 

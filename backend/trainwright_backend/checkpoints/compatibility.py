@@ -13,7 +13,7 @@ from trainwright.contracts.base import Problem
 from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
 from trainwright.contracts.precision_spec import AmaxKind, PrecisionKind, PrecisionSpec
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.contracts.shards import ShardManifest
+from trainwright.contracts.token_shards import ShardManifest
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.datasets.preparations import preparation_digest

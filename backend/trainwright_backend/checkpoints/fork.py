@@ -1,11 +1,10 @@
-"""Forking: a new run that starts from a checkpoint of another, and the checkpoint from which a run starts or resumes.
+"""Forking: a new run that starts from a checkpoint of another.
 
 A fork is an ordinary run with its own spec. The fields that its state's tensors depend on cannot differ from the
 parent's (`compatibility`). Until it has its own state, its attempts start from the parent's checkpoint, which
 `retention` keeps until then.
 """
 
-from typing import NamedTuple
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -23,6 +22,7 @@ from trainwright_backend.checkpoints.compatibility import (
     restarts_data,
     with_vocabulary,
 )
+from trainwright_backend.checkpoints.resume import forked_checkpoint, has_lost_resume_point
 from trainwright_backend.checkpoints.service import find_checkpoint, get_checkpoint, newest_state
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, Write
@@ -38,22 +38,8 @@ from trainwright_backend.runs.submission import (
     find_by_idempotency_key,
     validate_run,
 )
-from trainwright_backend.runs.tables import Attempt, NodeSize, Placement, Run
+from trainwright_backend.runs.tables import NodeSize, Placement, Run
 from trainwright_backend.runs.transitions import add_event, lock_run, move
-
-
-class Resume(NamedTuple):
-    """The checkpoint from which an attempt starts."""
-
-    checkpoint: Checkpoint
-    forked: bool
-    """The checkpoint is the parent's."""
-
-    data_from_start: bool
-    """The checkpoint was trained on other data."""
-
-    sequences_read: int = 0
-    """Sequences of the data order to count as read, even if the checkpoint was saved before: an attempt diverged on them."""
 
 
 def fork_run(
@@ -113,33 +99,6 @@ def validate_fork(session: Read, team_id: UUID, spec: object, checkpoint_id: str
     return checked.model_copy(update={"problems": problems, "valid": not problems})
 
 
-def resume_point(session: Read, run: Run) -> Resume | None:
-    """The checkpoint for the run's next attempt: its newest state, or the one it was forked from; None for a
-    fresh start."""
-    own = newest_state(session, run.id)
-    if own is not None:
-        return Resume(own, False, False, _read_when_diverged(session, run, own.attempt))
-    parents = _forked_checkpoint(session, run)
-    if parents is None:
-        return None
-    parent = session.get_one(Run, parents.run_id)
-    before, spec = RunSpec.model_validate(parent.spec), RunSpec.model_validate(run.spec)
-    return Resume(parents, True, restarts_data(before, spec), _read_when_diverged(session, run, 0))
-
-
-def _read_when_diverged(session: Read, run: Run, saved: int) -> int:
-    """The data position of the attempts that diverged, from the one that saved a checkpoint on; 0 if none did."""
-    read = select(func.max(Attempt.sequences_read)).where(
-        Attempt.run_id == run.id, Attempt.number >= saved, Attempt.reason == EndCode.DIVERGED
-    )
-    return session.scalar(read) or 0
-
-
-def has_lost_resume_point(session: Read, run: Run) -> bool:
-    """Whether the run was forked, and neither its own nor its parent's state is left to start from."""
-    return run.forked_checkpoint_id is not None and resume_point(session, run) is None
-
-
 def forks_without_resume_point() -> Select[UUID]:
     """The queued runs for which `has_lost_resume_point` is true."""
     good = (Checkpoint.committed.is_not(None), Checkpoint.valid)
@@ -164,7 +123,7 @@ def mark_parent_invalid(session: Write, run: Run, step: int | None) -> None:
     once a second attempt of this fork reports it, from another node if another one could take the run. Until
     then the fork retries, and fails if it retries too often.
     """
-    found = _forked_checkpoint(session, run)
+    found = forked_checkpoint(session, run)
     if found is None or newest_state(session, run.id) is not None or step != found.step:
         return
     reports = _reports_of_damage(session, run, found)
@@ -194,13 +153,6 @@ def _nodes_for(session: Read, run: Run) -> int:
     """Joined nodes that are large enough for the run."""
     fitting = (NodeSize.device == run.device, NodeSize.joined, NodeSize.slots >= run.slots // run.nodes)
     return session.scalar(select(func.count()).select_from(NodeSize).where(*fitting)) or 0
-
-
-def _forked_checkpoint(session: Read, run: Run) -> Checkpoint | None:
-    if run.forked_checkpoint_id is None:
-        return None
-    found = session.get(Checkpoint, run.forked_checkpoint_id)
-    return found if found is not None and found.valid else None
 
 
 def _state_of(session: Read, parent: Run, checkpoint_id: str | None) -> Checkpoint:

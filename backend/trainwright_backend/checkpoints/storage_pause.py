@@ -5,7 +5,7 @@ from uuid import UUID
 from trainwright.contracts.end_codes import EndCode
 from trainwright_backend.checkpoints.total_storage import runs_without_room, storage_sentence
 from trainwright_backend.core.db import Write
-from trainwright_backend.runs.quota_pause import pause_for
+from trainwright_backend.runs.limit_pause import pause_for
 from trainwright_backend.runs.transitions import lock_run
 from trainwright_backend.teams.storage_quota import lock_storage
 

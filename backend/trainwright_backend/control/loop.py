@@ -18,7 +18,7 @@ from trainwright_backend.checkpoints.fork import fail_fork_without_resume_point,
 from trainwright_backend.checkpoints.service import drop_uncommitted
 from trainwright_backend.control.leader import Leader
 from trainwright_backend.control.lease_reaper import LeaseReaper
-from trainwright_backend.control.limits import enforce_limits
+from trainwright_backend.control.limit_enforcement import enforce_limits
 from trainwright_backend.control.queued_deletions import delete_queued_bytes
 from trainwright_backend.control.steps import run_step
 from trainwright_backend.control.worker_watch import WorkerWatch

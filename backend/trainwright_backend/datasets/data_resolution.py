@@ -12,7 +12,7 @@ from sqlalchemy.orm import undefer
 
 from trainwright.contracts.api.datasets import PreparationState, VersionState
 from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
-from trainwright.contracts.shards import TOKENIZER_NAME, ShardManifest
+from trainwright.contracts.token_shards import TOKENIZER_NAME, ShardManifest
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid, NotFound
 from trainwright_backend.core.ids import Prefix, parse_id

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from trainwright.contracts.api.datasets import HistogramBin, PreparationState, VersionState
 from trainwright.contracts.api.datasets import Preparation as PreparationOut
 from trainwright.contracts.data_spec import TokenizerSpec
-from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME, ShardManifest
+from trainwright.contracts.token_shards import MANIFEST_NAME, TOKENIZER_NAME, ShardManifest
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown

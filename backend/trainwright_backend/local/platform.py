@@ -23,7 +23,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from trainwright_backend.core.broker import Broker, die_with_parent, start_broker
-from trainwright_backend.core.part_problems import write_part_problems
+from trainwright_backend.core.component_status import write_part_problems
 from trainwright_backend.local.data_folder import (
     ADDRESS_FILE,
     PARTS_FILE,

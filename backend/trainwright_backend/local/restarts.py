@@ -1,7 +1,7 @@
 """Restarting the processes of a platform that exit by themselves.
 
 Pauses between starts double from a second to a minute. A process that keeps exiting is reported, and the others stay
-up. Problems are written to a file that `/health` reads (`core.part_problems`), and to standard error.
+up. Problems are written to a file that `/health` reads (`core.component_status`), and to standard error.
 """
 
 import time

@@ -11,10 +11,10 @@ from trainwright.contracts.series import ELAPSED, STORED_SERIES
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import public_id
+from trainwright_backend.metrics.batch_ingest import cursor_of, newest_mark
 from trainwright_backend.metrics.curves import Curve, downsampled
 from trainwright_backend.metrics.reading import ALL_STEPS, FINEST_COARSE, read_curves, read_shown, series_of
 from trainwright_backend.metrics.selection import Selection, family
-from trainwright_backend.metrics.service import cursor_of, newest_mark
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.runs.tables import Attempt, Run
 

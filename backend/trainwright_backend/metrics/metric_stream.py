@@ -21,10 +21,10 @@ from trainwright.contracts.api.metrics import MetricPoints
 from trainwright.contracts.run_state import FINAL
 from trainwright_backend.core.db import Database, Read
 from trainwright_backend.core.sse import ServerEvent, StreamUpdate
+from trainwright_backend.metrics.batch_ingest import cursor_of, last_steps, newest_mark
 from trainwright_backend.metrics.curves import Curve
 from trainwright_backend.metrics.reading import read_curves, series_of
 from trainwright_backend.metrics.selection import Selection, family
-from trainwright_backend.metrics.service import cursor_of, last_steps, newest_mark
 from trainwright_backend.metrics.stream_cursor import StreamCursor, parse_cursor
 from trainwright_backend.metrics.tables import MetricMark, MetricSeries
 from trainwright_backend.runs.tables import Run

@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.ids import LARGEST_NUMBER
-from trainwright_backend.metrics.service import newest_mark
+from trainwright_backend.metrics.batch_ingest import newest_mark
 from trainwright_backend.metrics.tables import MetricMark
 
 MAX_ID_LENGTH = 4_096

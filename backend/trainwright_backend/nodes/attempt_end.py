@@ -15,7 +15,8 @@ from trainwright.contracts.end_codes import EndClass, EndCode, end_class, senten
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import SAVING_VERDICTS, RunState, Verdict
-from trainwright_backend.checkpoints.fork import has_lost_resume_point, mark_parent_invalid
+from trainwright_backend.checkpoints.fork import mark_parent_invalid
+from trainwright_backend.checkpoints.resume import has_lost_resume_point
 from trainwright_backend.checkpoints.service import has_export, last_checkpoint, mark_invalid
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid

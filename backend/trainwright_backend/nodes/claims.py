@@ -18,9 +18,9 @@ from trainwright.contracts.job_spec import DATA_FOLDER, RESUME_FOLDER, JobKind, 
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
-from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME
+from trainwright.contracts.token_shards import MANIFEST_NAME, TOKENIZER_NAME
 from trainwright.planner.peak_flops import vendor_peak
-from trainwright_backend.checkpoints.fork import Resume, resume_point
+from trainwright_backend.checkpoints.resume import Resume, resume_point
 from trainwright_backend.checkpoints.service import last_checkpoint
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.deletion_queue import LINK_SECONDS
@@ -63,13 +63,13 @@ def claim(
         raise _refused()
     granted = _granted_to_others(session, run)
     if granted:
-        job = _for_node(JobSpec.model_validate(granted[0].job), node, placement)
+        job = _with_node_placement(JobSpec.model_validate(granted[0].job), node, placement)
         downloads = granted[0].downloads
     else:
         resume = resume_point(session, run)
         if resume is None and run.forked_checkpoint_id is not None:
             raise _refused()  # the control loop fails it: `fork.fail_fork_without_resume_point`
-        job = _for_node(_job(session, run, resume), node, placement)
+        job = _with_node_placement(_job(session, run, resume), node, placement)
         downloads = _downloads(session, run, job, resume)
         move(session, run, RunState.LEASED, f"claimed by {node.name}")
     if not take_placement(session, placement, claim_id, run.fence):
@@ -197,7 +197,7 @@ def _job(session: Read, run: Run, resume: Resume | None) -> JobSpec:
     )
 
 
-def _for_node(job: JobSpec, node: Node, placement: Placement) -> JobSpec:
+def _with_node_placement(job: JobSpec, node: Node, placement: Placement) -> JobSpec:
     """``job`` for one of the run's nodes."""
     own = {
         "slots": tuple(placement.slots),

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainwright.contracts.parallelism_spec import Degrees
-from trainwright.contracts.rank_position import (
+from trainwright.contracts.rank_progress import (
     AXES,
     AxisName,
     RankActivity,
-    RankPosition,
+    RankProgress,
     lines_along,
 )
 
@@ -36,10 +36,10 @@ _DOING = {
 
 @dataclass(frozen=True)
 class PlacedRank:
-    """A rank's position and node."""
+    """The progress of a rank, and its node."""
 
     node: str
-    position: RankPosition
+    progress: RankProgress
     stopped: bool = False
 
 
@@ -57,7 +57,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The cause of a hang, as far as the positions show it."""
+    """The cause of a hang, as far as their progress shows it."""
 
     culprits: tuple[int, ...]
     """The ranks that the others wait for; empty if no rank is behind another."""
@@ -85,7 +85,7 @@ def _missing(ranks: Mapping[int, PlacedRank], degrees: Degrees) -> dict[int, lis
     lines = [(axis, line) for axis in AXES for line in lines_along(axis, degrees)]
     found: dict[int, list[Missing]] = {rank: [] for rank in ranks}
     for axis, line in sorted(lines, key=lambda item: len(item[1])):
-        entered = {rank: ranks[rank].position.on(axis).entered for rank in line if rank in ranks}
+        entered = {rank: ranks[rank].progress.on(axis).entered for rank in line if rank in ranks}
         most = max(entered.values(), default=0)
         for rank, count in entered.items():
             if count < most:
@@ -104,21 +104,21 @@ def _waited_for(missing: Mapping[int, Sequence[Missing]]) -> tuple[int, ...]:
 def _behind_in_sections(ranks: Mapping[int, PlacedRank], degrees: Degrees) -> tuple[int, ...]:
     found: list[int] = []
     for line in lines_along(AxisName.STAGE, degrees):
-        ended = {rank: ranks[rank].position.sections for rank in line if rank in ranks}
+        ended = {rank: ranks[rank].progress.sections for rank in line if rank in ranks}
         found += [rank for rank, count in ended.items() if count < max(ended.values())]
     return tuple(sorted(found))
 
 
 def _told(rank: int, ranks: Mapping[int, PlacedRank], missing: Sequence[Missing]) -> str:
     placed = ranks[rank]
-    where = _DOING[placed.position.activity].format(step=f"{placed.position.step:,}")
+    where = _DOING[placed.progress.activity].format(step=f"{placed.progress.step:,}")
     stopped = " Its process is stopped." if placed.stopped else ""
     if missing:
         places = ", nor at ".join(_place(one, ranks) for one in missing[:SHOWN_RANKS])
         return f"Rank {rank} on {placed.node} has not arrived at {places}. It is {where}.{stopped}"
     inside = [
         f"{_name(count.operation(count.left + 1), count.left + 1)} of the {count.axis} axis"
-        for count in placed.position.axes
+        for count in placed.progress.axes
         if count.left < count.entered
     ]
     at = f"is at {' and '.join(inside)}" if inside else "is behind the ranks with the same layers"
@@ -128,7 +128,7 @@ def _told(rank: int, ranks: Mapping[int, PlacedRank], missing: Sequence[Missing]
 
 
 def _place(missing: Missing, ranks: Mapping[int, PlacedRank]) -> str:
-    counts = (ranks[rank].position.on(missing.axis) for rank in missing.waiting)
+    counts = (ranks[rank].progress.on(missing.axis) for rank in missing.waiting)
     operation = next(filter(None, (count.operation(missing.number) for count in counts)), None)
     return (
         f"{_name(operation, missing.number)} of the {missing.axis} axis, where {_listed(missing.waiting)} "
@@ -150,7 +150,7 @@ def _listed(ranks: Sequence[int]) -> str:
 def _everywhere(ranks: Mapping[int, PlacedRank]) -> str:
     activities: Iterable[str] = sorted(
         {
-            _DOING[placed.position.activity].format(step=f"{placed.position.step:,}")
+            _DOING[placed.progress.activity].format(step=f"{placed.progress.step:,}")
             for placed in ranks.values()
         }
     )

@@ -16,7 +16,7 @@ from trainwright_backend.checkpoints.manifests import verify_upload
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.errors import AppError, Conflict, Invalid
 from trainwright_backend.core.object_store import ObjectStore
-from trainwright_backend.metrics import service as metrics
+from trainwright_backend.metrics import batch_ingest
 from trainwright_backend.nodes.fencing import (
     check_fence,
     check_first_node,
@@ -53,7 +53,7 @@ def store_batch(session: Write, node_id: UUID, run_id: str, batch: Batch) -> int
     run = run_of_node(session, node_id, run_id)
     _check_attempt(session, node_id, run, batch.fence, batch.attempt)
     check_first_node(session, node_id, run)
-    return metrics.store_batch(session, run, batch)
+    return batch_ingest.store_batch(session, run, batch)
 
 
 def store_log(session: Write, node_id: UUID, run_id: str, log_range: LogRange) -> int:

@@ -15,7 +15,7 @@ from trainwright_backend.core.db import Read, Write, now, storable
 from trainwright_backend.nodes.advance import advance
 from trainwright_backend.nodes.agent_silence import is_agent_silent
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
-from trainwright_backend.nodes.hangs import is_rank_stopped, note_stall
+from trainwright_backend.nodes.hang_detection import is_rank_stopped, note_stall
 from trainwright_backend.runs.notify import notify_run
 from trainwright_backend.runs.tables import Placement, PlacementEnd, Run
 from trainwright_backend.runs.transitions import settle

@@ -15,7 +15,7 @@ from trainwright.contracts.end_codes import RETRIES, EndClass, EndCode, end_clas
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
-from trainwright_backend.checkpoints.fork import resume_point
+from trainwright_backend.checkpoints.resume import resume_point
 from trainwright_backend.checkpoints.service import last_saving_attempt
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.runs.layout import ROLLBACK_EVENT

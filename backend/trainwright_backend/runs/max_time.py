@@ -10,7 +10,7 @@ from sqlalchemy import Select, select
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Write, now
-from trainwright_backend.runs.quota_pause import pause_for
+from trainwright_backend.runs.limit_pause import pause_for
 from trainwright_backend.runs.state_text import duration
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.transitions import lock_run

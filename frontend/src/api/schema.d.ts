@@ -5373,10 +5373,10 @@ export interface components {
          */
         RankActivity: "starting" | "step" | "validation" | "saving" | "ending";
         /**
-         * RankPosition
-         * @description A rank's position in the training.
+         * RankProgress
+         * @description A rank's progress in the training.
          */
-        RankPosition: {
+        RankProgress: {
             activity: components["schemas"]["RankActivity"];
             /**
              * Axes
@@ -6642,7 +6642,7 @@ export interface components {
          * @description One rank of a node on which no rank makes progress.
          */
         StalledRank: {
-            position: components["schemas"]["RankPosition"];
+            position: components["schemas"]["RankProgress"];
             /** Rank */
             rank: number;
             /**

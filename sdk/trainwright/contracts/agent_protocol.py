@@ -49,7 +49,7 @@ from trainwright.contracts.hardware import (
 )
 from trainwright.contracts.job_spec import JobSpec, Outcome
 from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
-from trainwright.contracts.rank_position import Stall
+from trainwright.contracts.rank_progress import Stall
 from trainwright.contracts.run_state import RunState
 
 HINT_TASK = "node.dispatch"

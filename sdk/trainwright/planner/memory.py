@@ -49,7 +49,7 @@ from trainwright.planner.activations import (
     deferred_bytes,
     recompute_bytes,
 )
-from trainwright.planner.schedule import Pipeline, action_orders, in_flight
+from trainwright.planner.pipeline_simulation import Pipeline, in_flight, torch_action_orders
 
 FLEX_HEAD_SIZE = 16
 """Fewest features of a head for which a GPU computes masked attention without a tensor of the mask (FlexAttention)."""
@@ -403,7 +403,7 @@ def _with_activations(
     """``static`` with the activations of the micro batches at their peak."""
     most = (0, 0, 0)
     seen = set()
-    for moment in in_flight(action_orders(pipeline)[rank]):
+    for moment in in_flight(torch_action_orders(pipeline)[rank]):
         counts = tuple(
             (moment[item.number].whole, moment[item.number].deferred) if item.number in moment else (0, 0)
             for item in own

@@ -34,7 +34,14 @@ from trainwright.planner.memory import (
     static_memory,
     transfer_bytes,
 )
-from trainwright.planner.schedule import InFlight, Pipeline, StageSeconds, action_orders, in_flight, simulate
+from trainwright.planner.pipeline_simulation import (
+    InFlight,
+    Pipeline,
+    StageSeconds,
+    in_flight,
+    simulate,
+    torch_action_orders,
+)
 from trainwright.planner.stage_partition import RankCapacity, StageCost, partition_stages
 
 _MOST_ACTIONS = 4_000
@@ -246,7 +253,7 @@ def _even_bytes(spec: RunSpec, tensors: list[WeightSize]) -> int:
 def _most_kept(pipeline: Pipeline, rank: int) -> dict[int, InFlight]:
     """The peak of what a rank stores for its stages."""
     return max(
-        in_flight(action_orders(pipeline)[rank]),
+        in_flight(torch_action_orders(pipeline)[rank]),
         key=lambda moment: sum(sum(item) for item in moment.values()),
     )
 

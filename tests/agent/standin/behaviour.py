@@ -16,7 +16,7 @@ class Job:
 
     ``crash``: rank 1 exits at step 5 with code 3; ``silent``: never completes a step; ``stubborn``: ignores SIGTERM;
     ``orphan``: does not die with its parent; ``badexport``: the export fails; ``slow``: the export never ends;
-    ``deaf``: ignores the stop file; ``plain``: nothing special.
+    ``stopless``: ignores the stop file; ``plain``: nothing special.
     """
 
     def __init__(self, path: str) -> None:
@@ -33,7 +33,7 @@ class Job:
 
     def should_stop(self) -> bool:
         """Whether the stop file exists. Real ranks agree on a step; these stop when they see it."""
-        return "deaf" not in self.words and (self.folder / "stop.json").exists()
+        return "stopless" not in self.words and (self.folder / "stop.json").exists()
 
 
 def name_process(name: str) -> None:

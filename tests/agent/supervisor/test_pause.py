@@ -58,7 +58,7 @@ def test_an_order_to_save_ends_the_export(api: ScriptedApi, machine: Machine) ->
 def test_a_trainer_that_finishes_before_it_sees_the_order_is_not_exported(
     api: ScriptedApi, machine: Machine
 ) -> None:
-    run = api.place(name="deaf", steps=25)
+    run = api.place(name="stopless", steps=25)
     machine.start_agent()
     wait_for(lambda: run.phases[-1:] == ["running"], "steps")
     run.order = "save"
@@ -69,7 +69,7 @@ def test_a_trainer_that_finishes_before_it_sees_the_order_is_not_exported(
     assert {commit["kind"] for commit in run.commits} == {"state"}
 
 
-@pytest.mark.parametrize("name", ["deaf", "deaf stubborn"])
+@pytest.mark.parametrize("name", ["stopless", "stopless stubborn"])
 def test_a_kill_after_an_order_to_save_is_obeyed_at_once(
     api: ScriptedApi, machine: Machine, name: str
 ) -> None:
@@ -91,7 +91,7 @@ def test_a_kill_after_an_order_to_save_is_obeyed_at_once(
 
 
 def test_a_trainer_that_fails_while_saving_is_reported_as_failed(api: ScriptedApi, machine: Machine) -> None:
-    run = api.place(name="deaf crash", steps=10_000)
+    run = api.place(name="stopless crash", steps=10_000)
     machine.start_agent()
     wait_for(lambda: run.phases[-1:] == ["running"], "steps")
     run.order = "save"

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.contracts.rank_position import (
+from trainwright.contracts.rank_progress import (
     ACTIVITIES,
     ACTIVITY_CELL,
     MAGIC,
     MAGIC_CELL,
-    POSITION_BYTES,
-    POSITIONS_FOLDER,
+    PROGRESS_BYTES,
+    PROGRESS_FOLDER,
     SECTIONS_CELL,
     STEP_CELL,
     RankActivity,
     Stall,
 )
-from trainwright_agent.supervisor.hang_limit import LEARNED_STEPS, HangLimit
 from trainwright_agent.supervisor.stall_detection import PATIENCE, StallDetector
+from trainwright_agent.supervisor.stall_limit import LEARNED_STEPS, StallLimit
 
 FLOOR_SECONDS = 30.0
 
@@ -35,7 +35,7 @@ class Ranks:
     stopped_elsewhere: bool = False
 
     def __post_init__(self) -> None:
-        (self.folder / "out" / POSITIONS_FOLDER).mkdir(parents=True)
+        (self.folder / "out" / PROGRESS_FOLDER).mkdir(parents=True)
         self.watch = StallDetector(self.folder, range(2), lambda: self.stopped, lambda: self.seconds)
 
     def publish(
@@ -45,11 +45,11 @@ class Ranks:
         activity: RankActivity = RankActivity.STEP,
         rank: int | None = None,
     ) -> None:
-        numbers = memoryview(bytearray(POSITION_BYTES)).cast("Q")
+        numbers = memoryview(bytearray(PROGRESS_BYTES)).cast("Q")
         numbers[MAGIC_CELL], numbers[STEP_CELL], numbers[SECTIONS_CELL] = MAGIC, step, sections
         numbers[ACTIVITY_CELL] = ACTIVITIES.index(activity)
         for each in (0, 1) if rank is None else (rank,):
-            (self.folder / "out" / POSITIONS_FOLDER / f"rank-{each}").write_bytes(numbers.tobytes())
+            (self.folder / "out" / PROGRESS_FOLDER / f"rank-{each}").write_bytes(numbers.tobytes())
 
     def let_pass(self, seconds: float, every: float = 1.0) -> Stall | None:
         """The first report in the next ``seconds``."""
@@ -177,9 +177,9 @@ def test_ranks_that_publish_nothing_are_never_reported(ranks: Ranks) -> None:
 
 
 @pytest.mark.parametrize("trap", ["link", "folder", "long"])
-def test_invalid_position_files_are_ignored(ranks: Ranks, trap: str, tmp_path: Path) -> None:
+def test_invalid_progress_files_are_ignored(ranks: Ranks, trap: str, tmp_path: Path) -> None:
     ranks.train(steps=LEARNED_STEPS, seconds=1)
-    file = tmp_path / "out" / POSITIONS_FOLDER / "rank-1"
+    file = tmp_path / "out" / PROGRESS_FOLDER / "rank-1"
     content = file.read_bytes()
     file.unlink()
     if trap == "link":
@@ -202,7 +202,7 @@ def test_progress_ends_a_report(ranks: Ranks) -> None:
 
 
 def test_many_steps_between_two_checks_share_the_time() -> None:
-    limit = HangLimit()
+    limit = StallLimit()
     limit.observe(0.0, 100, in_step=True)
     for step in range(200, 1_500, 100):
         limit.observe(1.0, step, in_step=True)

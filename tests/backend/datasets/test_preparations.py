@@ -15,10 +15,10 @@ from tests.backend.datasets.dataset_editor import DatasetEditor, Json, letters, 
 from tests.backend.datasets.row_jobs import run_next_job
 from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.data_spec import DataSpec, TokenizerSpec
-from trainwright.contracts.shards import ShardManifest
+from trainwright.contracts.token_shards import ShardManifest
 from trainwright.prepare import chunks
 from trainwright.prepare.documents import UnusableDataError
-from trainwright.prepare.shards import Cancelled
+from trainwright.prepare.token_shards import Cancelled
 from trainwright.prepare.tokenizer import byte_tokenizer, tokenizer_bytes
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.errors import Busy, Invalid

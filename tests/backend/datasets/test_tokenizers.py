@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from tests.backend.datasets.dataset_editor import DatasetEditor, Json, letters
-from trainwright.contracts.shards import ShardManifest
+from trainwright.contracts.token_shards import ShardManifest
 from trainwright.prepare.tokenizer import byte_tokenizer, tokenizer_bytes, train_bpe
 from trainwright_backend.control.queued_deletions import delete_queued_bytes
 from trainwright_backend.datasets.tables import Preparation

@@ -16,7 +16,7 @@ from tests.live import SCALED_TIMERS, TEAM, eventually, live_environment, write_
 from trainwright.client import Client
 from trainwright.contracts.api.datasets import Dataset, PreparationState
 from trainwright.contracts.api.people import OneTimeLink
-from trainwright_backend.core.part_problems import read_part_problems, write_part_problems
+from trainwright_backend.core.component_status import read_part_problems, write_part_problems
 from trainwright_backend.local.data_folder import DataFolder, PlatformError
 from trainwright_backend.local.platform import Platform, bind_socket
 from trainwright_backend.local.restarts import MAX_PAUSE_SECONDS, STABLE_SECONDS, Restarts

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from tests.backend.scripted_agent import Scene, Work
 from trainwright_backend.core import sse
 from trainwright_backend.local.platform import bind_socket
-from trainwright_backend.metrics import metric_stream, service, writing
+from trainwright_backend.metrics import batch_ingest, metric_stream, writing
 
 TOGETHER = (("loss",), ("grad_norm",), ("fp8_amax/a:input", "fp8_amax/b:input"), ("validation_loss",))
 """Series of tensors are measured in the same steps."""
@@ -188,7 +188,7 @@ def test_a_rewind_that_skips_short_chunks_is_noticed(scene: Scene, monkeypatch: 
     def forgetful(session: Any, run_id: Any, step: int) -> None:
         real(session, run_id, step + 3)
 
-    monkeypatch.setattr(service, "rewind", forgetful)
+    monkeypatch.setattr(batch_ingest, "rewind", forgetful)
     with pytest.raises(AssertionError):
         check_any_sequence(scene, 30)
 

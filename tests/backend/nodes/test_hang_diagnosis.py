@@ -1,4 +1,4 @@
-"""Finding the rank that the others wait for, from the positions of all ranks."""
+"""Finding the rank that the others wait for, from the progress of all ranks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from trainwright.contracts.parallelism_spec import Degrees
-from trainwright.contracts.rank_position import AxisCount, AxisName, Operation, RankActivity, RankPosition
+from trainwright.contracts.rank_progress import AxisCount, AxisName, Operation, RankActivity, RankProgress
 from trainwright_backend.nodes.hang_diagnosis import PlacedRank, diagnose
 
 DATA, TENSOR, WORLD, PIPELINE = AxisName.DATA, AxisName.TENSOR, AxisName.WORLD, AxisName.PIPELINE
@@ -27,8 +27,8 @@ def at(
         AxisCount(axis=axis, entered=entered, left=left, operations=[Operation.ALL_REDUCE] * min(entered, 16))
         for axis, (entered, left) in (counts or {}).items()
     ]
-    position = RankPosition(step=step, activity=activity, sections=sections, axes=axes)
-    return PlacedRank(node, position, stopped)
+    progress = RankProgress(step=step, activity=activity, sections=sections, axes=axes)
+    return PlacedRank(node, progress, stopped)
 
 
 @dataclass(frozen=True)

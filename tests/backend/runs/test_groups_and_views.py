@@ -13,7 +13,7 @@ from tests.backend.runs.conftest import Served
 from tests.backend.scripted_agent import Scene
 from trainwright.client import Client
 from trainwright_backend.datasets.tables import Dataset
-from trainwright_backend.runs import views as saved_views
+from trainwright_backend.runs import saved_views
 
 WIDE = {"width": 128, "layers": 3, "heads": 4}
 

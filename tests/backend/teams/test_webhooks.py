@@ -29,7 +29,7 @@ from trainwright_backend.core.public_http import RefusedAddressError, is_reachab
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.nodes.quarantine import quarantine
 from trainwright_backend.nodes.tables import Node
-from trainwright_backend.runs.quota_pause import pause_for
+from trainwright_backend.runs.limit_pause import pause_for
 from trainwright_backend.runs.transitions import lock_run
 from trainwright_backend.teams.tables import WebhookDelivery
 from trainwright_backend.teams.webhook_sender import PAUSES, deliver_due

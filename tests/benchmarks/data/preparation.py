@@ -35,8 +35,8 @@ from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
 from trainwright.prepare.chunks import chunk_name, read_chunk, write_chunks
 from trainwright.prepare.documents import Source
 from trainwright.prepare.encode import load_encoder
-from trainwright.prepare.shards import write_chunk_shards
 from trainwright.prepare.sniff import sniff
+from trainwright.prepare.token_shards import write_chunk_shards
 from trainwright.prepare.tokenizer import (
     END_OF_TEXT,
     end_of_text_id,

@@ -21,7 +21,7 @@ from tests.benchmarks.platform.reads import fill_runs, fill_series
 from tests.benchmarks.platform.server import SPEC, TEAM, Caller, Site, running_site
 from tests.benchmarks.report.entries import Entry
 from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
-from trainwright.contracts.shards import Shard, ShardManifest, ShardSplit, TokenType
+from trainwright.contracts.token_shards import Shard, ShardManifest, ShardSplit, TokenType
 from trainwright_backend.datasets.tables import Preparation
 
 Entries = dict[str, Entry]

@@ -22,7 +22,7 @@ from tests.benchmarks.trainer.step_time import LONG
 from tests.benchmarks.trainer.timed_training import Shape, build_job, learn, write_job, write_tokens
 from trainwright.contracts.training_spec import BatchSpec
 from trainwright_trainer.data.loader import Loader
-from trainwright_trainer.data.shards import TokenStream, read_manifest
+from trainwright_trainer.data.token_shards import TokenStream, read_manifest
 
 _TOKENS_PER_SECOND = 500e6
 """Tokens per second on one core."""

@@ -43,9 +43,9 @@ from infra.demo import write_documents
 from tests.benchmarks.trainer.timed_training import build_job, learn, validation_loss
 from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.job_spec import DATA_FOLDER, JOB_NAME, output_folder
-from trainwright.contracts.shards import MANIFEST_NAME, ShardManifest
+from trainwright.contracts.token_shards import MANIFEST_NAME, ShardManifest
 from trainwright.prepare.documents import Source
-from trainwright.prepare.shards import prepare_folder
+from trainwright.prepare.token_shards import prepare_folder
 from trainwright_trainer.data.loader import Batch, Loader
 
 VARIANTS: dict[str, dict[str, Any]] = {

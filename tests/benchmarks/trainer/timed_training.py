@@ -21,7 +21,7 @@ from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
 from trainwright.contracts.events import Step, TrainerEvent, Validation
 from trainwright.contracts.job_spec import DATA_FOLDER, JOB_NAME, JobSpec, output_folder
 from trainwright.contracts.model_spec import ModelSpec
-from trainwright.contracts.shards import MANIFEST_NAME, Shard, ShardManifest, ShardSplit, TokenType
+from trainwright.contracts.token_shards import MANIFEST_NAME, Shard, ShardManifest, ShardSplit, TokenType
 from trainwright.contracts.training_spec import BatchSpec
 from trainwright.planner.flops import count_parameters, flops_per_token
 from trainwright.planner.peak_flops import vendor_peak

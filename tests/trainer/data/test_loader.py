@@ -8,7 +8,7 @@ import torch
 
 from trainwright_trainer.data import loader
 from trainwright_trainer.data.loader import read_batches
-from trainwright_trainer.data.shards import TokenStream, read_manifest
+from trainwright_trainer.data.token_shards import TokenStream, read_manifest
 
 
 @pytest.mark.parametrize("together", [1, 32 * 5, 2**30])

@@ -9,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainwright.contracts.shards import ShardManifest
+from trainwright.contracts.token_shards import ShardManifest
 from trainwright.contracts.training_spec import BatchSpec
 from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.order import SequenceOrder, permute
 from trainwright_trainer.data.position import DataPosition
-from trainwright_trainer.data.shards import TokenStream, read_manifest
+from trainwright_trainer.data.token_shards import TokenStream, read_manifest
 
 
 def _all(size: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Products of bf16 layers on a GPU: weight gradients that they add to a float32 sum, and joint ones of one input."""
+"""Products of bf16 layers on a GPU: weight gradients that they add to a float32 sum, and fused ones of one input."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import torch
 from tests.selection import partly_slow
 from tests.trainer.jobs import losses, train_here, write_job
 from trainwright_trainer.linear.add_weight_gradient import add_weight_gradient
-from trainwright_trainer.model.joint_products import JointProducts
+from trainwright_trainer.model.fused_projections import FusedProjections
 
 pytestmark = pytest.mark.usefixtures("cuda")
 
@@ -33,9 +33,9 @@ def test_a_run_of_several_micro_batches_learns_what_the_cpu_learns(
     on_gpu = write_job(tmp_path / "gpu", data, job={"device": "cuda"}, precision=precision, schedule=shorter)
     on_cpu = write_job(tmp_path / "cpu", data, precision={"kind": "bf16", "compile": "off"}, schedule=shorter)
     modules = train_here(on_gpu, GPU).engine.model.modules()
-    joint = [module for module in modules if isinstance(module, JointProducts)]
-    assert all(module.joint_cast is not None for module in joint)
-    assert len(joint) == (4 if compiled == "on" else 0), "attention and feed-forward network of two layers"
+    fused = [module for module in modules if isinstance(module, FusedProjections)]
+    assert all(module.fused_cast is not None for module in fused)
+    assert len(fused) == (4 if compiled == "on" else 0), "attention and feed-forward network of two layers"
     train_here(on_cpu)
     differences = [abs(ours - theirs) for ours, theirs in zip(losses(on_gpu), losses(on_cpu), strict=True)]
     assert max(differences) < 0.05

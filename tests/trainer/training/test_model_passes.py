@@ -23,7 +23,7 @@ ORDER = [
     "compute on this rank's tokens, heads and features",
     "defer weight gradients",
     "add weight gradients to their sums in the products",
-    "multiply shared inputs in one product",
+    "fuse projections of one input",
     "recompute activations",
     "shard weights over data ranks",
     "keep the residual stream in bfloat16",

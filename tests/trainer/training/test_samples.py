@@ -17,9 +17,9 @@ from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import BASE
 from trainwright.contracts.job_spec import output_folder
 from trainwright.contracts.parallelism_spec import Degrees
-from trainwright.contracts.rank_position import RankActivity
+from trainwright.contracts.rank_progress import RankActivity
 from trainwright_trainer.checkpoint.snapshot import config_digest
-from trainwright_trainer.data.shards import TokenStream
+from trainwright_trainer.data.token_shards import TokenStream
 from trainwright_trainer.distributed.mesh import Mesh, make_mesh
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.training.build import build
@@ -114,7 +114,7 @@ def test_writing_samples_is_no_step_for_who_watches_the_ranks(
     training = build_here(write_job(tmp_path, data, **spec(GREEDY)))
     empty = replace(training, validation=cast(TokenStream, SimpleNamespace(sequences=0)))
     seen: list[object] = []
-    monkeypatch.setattr(training.mesh.position, "set_activity", seen.append)
+    monkeypatch.setattr(training.mesh.progress, "set_activity", seen.append)
 
     def write(engine: object, step: int) -> list[object]:
         seen.append("samples")

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from trainwright.contracts.agent_protocol import CheckpointCommit, UploadLink, UploadRequest
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry, digest_of
 from trainwright.contracts.file_names import is_plain_name
-from trainwright.contracts.shards import MANIFEST_NAME
+from trainwright.contracts.token_shards import MANIFEST_NAME
 from trainwright.durable_files import SHARED, rename_durably
 from trainwright_agent.client import Client, RefusedError
 from trainwright_agent.file_copies import copy_file

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from trainwright.contracts.agent_protocol import Claim, Phase, Renewal, RenewalOrder, RenewalReply, Timers
 from trainwright.contracts.job_spec import Outcome
-from trainwright.contracts.rank_position import Stall
+from trainwright.contracts.rank_progress import Stall
 from trainwright_agent.client import TIMEOUT_SECONDS, Client, RefusedError, RunDeletedError, UnreachableError
 from trainwright_agent.processes import boot_id, boottime
 from trainwright_agent.workspace import Deadline, DeadlineFile

@@ -58,8 +58,8 @@ from trainwright_agent.processes import boottime
 from trainwright_agent.supervisor import outcomes
 from trainwright_agent.supervisor.fetch import Fetcher, FetchError, check_downloads
 from trainwright_agent.supervisor.guard import start_guard
-from trainwright_agent.supervisor.hang_watch import HangWatch
 from trainwright_agent.supervisor.lease import Lease, LeaseEnd
+from trainwright_agent.supervisor.stall_reporter import StallReporter
 from trainwright_agent.tail import FirstStepWatch
 from trainwright_agent.untrusted_files import opened_folder
 from trainwright_agent.workspace import AlreadyRunningError, AttemptFolder, DeadlineFile
@@ -126,7 +126,7 @@ class Supervisor:
         self._trains = False
         """The trainer is running and has completed a step, so it can save a checkpoint."""
         self._stop_is_written = False
-        self._hang_watch: HangWatch | None = None
+        self._stall_reporter: StallReporter | None = None
         self._nothing_to_save = _nothing_new_to_save(claim.job)
         """The outcome if the attempt is ordered to save and no trainer can."""
         deadline_file = DeadlineFile(attempt.deadline_file)
@@ -142,8 +142,8 @@ class Supervisor:
             grace_seconds = 0.0
         except EarlyEndError as end:
             outcome = end.outcome
-            if self._hang_watch is not None:
-                self._hang_watch.wait_for_stacks()
+            if self._stall_reporter is not None:
+                self._stall_reporter.wait_for_stacks()
         except OSError as error:
             log.exception("the node's disk or kernel returned an error")
             outcome = outcomes.node_failure(error)
@@ -243,11 +243,11 @@ class Supervisor:
         self._lease.set_progress(f"starting {ranks} rank{'s' if ranks > 1 else ''}")
         launcher = self._start("launch", log_name=launcher_log_name(self._claim.job.node_rank))
         watch = FirstStepWatch(self._attempt.path)
-        hang_watch = self._hang_watch = HangWatch(self._attempt, self._claim.job, self._lease)
+        stall_reporter = self._stall_reporter = StallReporter(self._attempt, self._claim.job, self._lease)
 
         def check_progress() -> None:
             if self._starting_since is None:
-                hang_watch.look()
+                stall_reporter.look()
             elif watch.has_grown():
                 self._note_progress()
                 if watch.has_step:
@@ -255,8 +255,8 @@ class Supervisor:
                     self._lease.set_phase(Phase.RUNNING)
 
         self._wait_until(lambda: launcher.poll() is not None, check_progress)
-        hang_watch.close()
-        self._trains, self._hang_watch = False, None
+        stall_reporter.close()
+        self._trains, self._stall_reporter = False, None
         return outcomes.training_outcome(self._attempt.path, launcher.returncode)
 
     def _export(self, step: int | None) -> Outcome:

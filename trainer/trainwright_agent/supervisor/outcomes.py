@@ -23,7 +23,7 @@ from trainwright.contracts.job_spec import (
     RankExits,
     failure_name,
 )
-from trainwright.contracts.shards import MANIFEST_NAME
+from trainwright.contracts.token_shards import MANIFEST_NAME
 from trainwright.durable_files import is_disk_full
 from trainwright_agent.untrusted_files import read_small
 

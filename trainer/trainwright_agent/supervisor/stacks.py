@@ -20,7 +20,7 @@ import psutil
 
 from trainwright.contracts.hardware import RANK_PROCESS_PREFIX
 from trainwright.contracts.job_spec import LOGS_FOLDER, OUTPUT_FOLDER, log_name
-from trainwright.contracts.rank_position import STACKS_SIGNAL
+from trainwright.contracts.rank_progress import STACKS_SIGNAL
 from trainwright_agent import processes
 from trainwright_agent.untrusted_files import opened_folder
 

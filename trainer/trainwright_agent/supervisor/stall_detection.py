@@ -1,7 +1,7 @@
-"""Checking whether the ranks of a node make progress, by the positions that they publish (``contracts.rank_position``).
+"""Checking whether the ranks of a node make progress, by the counts that they publish (``contracts.rank_progress``).
 
 Ranks wait for each other, so one that hangs stops all of them within a step, on every node. A node's supervisor sees
-only its own ranks. If they make no progress, it reports their positions. The platform receives the reports of all
+only its own ranks. If they stall, it reports their progress. The platform receives the reports of all
 nodes; it decides whether the run hangs, and finds the rank that causes it.
 
 Time counts only while this process watches. If this process was stopped or the machine slept, the ranks did not run either.
@@ -17,17 +17,17 @@ from itertools import islice
 from pathlib import Path
 
 from trainwright.contracts.job_spec import CHECKPOINTS_FOLDER, OUTPUT_FOLDER
-from trainwright.contracts.rank_position import (
-    POSITION_BYTES,
-    POSITIONS_FOLDER,
+from trainwright.contracts.rank_progress import (
+    PROGRESS_BYTES,
+    PROGRESS_FOLDER,
     RankActivity,
-    RankPosition,
+    RankProgress,
     Stall,
     StalledRank,
-    position_name,
-    read_position,
+    progress_file_name,
+    read_progress,
 )
-from trainwright_agent.supervisor.hang_limit import HangLimit
+from trainwright_agent.supervisor.stall_limit import StallLimit
 from trainwright_agent.untrusted_files import opened_folder, read_small
 
 PATIENCE = 10.0
@@ -61,14 +61,14 @@ class StallDetector:
         self._ranks = ranks
         self._find_stopped = find_stopped
         self._clock = clock
-        self._limit = HangLimit()
+        self._limit = StallLimit()
         self._looked = clock()
         self._stalled_seconds = 0.0
         self._seen: tuple[object, ...] = ()
 
     def look(self, floor_seconds: float, stopped_elsewhere: bool = False) -> Stall | None:
-        """The positions of the ranks, if they have made no progress for longer than the limit; None otherwise, or if no
-        rank publishes its position.
+        """The progress of the ranks, if they have made none for longer than the limit; None otherwise, or if no rank
+        publishes its progress.
 
         Args:
             floor_seconds: the least limit.
@@ -76,45 +76,45 @@ class StallDetector:
         """
         elapsed_seconds = min(self._clock() - self._looked, _LONGEST_GAP_SECONDS)
         self._looked = self._clock()
-        positions = read_positions(self._folder, self._ranks)
-        if not positions:
+        progress_by_rank = read_progress_of_ranks(self._folder, self._ranks)
+        if not progress_by_rank:
             return None
-        first = max(positions.values(), key=lambda position: position.step)
+        first = max(progress_by_rank.values(), key=lambda progress: progress.step)
         self._limit.observe(elapsed_seconds, first.step, in_step=first.activity is RankActivity.STEP)
-        self._note(positions, elapsed_seconds)
+        self._note(progress_by_rank, elapsed_seconds)
         limit_seconds = self._limit.seconds(floor_seconds)
         if self._stalled_seconds < limit_seconds:
             return None
         stopped = self._find_stopped()
-        if not stopped and not stopped_elsewhere and self._may_take_long(positions):
+        if not stopped and not stopped_elsewhere and self._may_take_long(progress_by_rank):
             limit_seconds *= PATIENCE
         if self._stalled_seconds < limit_seconds:
             return None
         ranks = [
-            StalledRank(rank=rank, position=position, stopped=rank in stopped)
-            for rank, position in positions.items()
+            StalledRank(rank=rank, position=progress, stopped=rank in stopped)
+            for rank, progress in progress_by_rank.items()
         ]
         return Stall(seconds=self._stalled_seconds, limit_seconds=limit_seconds, ranks=ranks)
 
-    def _note(self, positions: Mapping[int, RankPosition], elapsed_seconds: float) -> None:
-        saves = any(position.activity in _SAVING for position in positions.values())
-        seen = (positions, count_saved_bytes(self._folder) if saves else 0)
+    def _note(self, progress_by_rank: Mapping[int, RankProgress], elapsed_seconds: float) -> None:
+        saves = any(progress.activity in _SAVING for progress in progress_by_rank.values())
+        seen = (progress_by_rank, count_saved_bytes(self._folder) if saves else 0)
         self._stalled_seconds = self._stalled_seconds + elapsed_seconds if seen == self._seen else 0.0
         self._seen = seen
 
-    def _may_take_long(self, positions: Mapping[int, RankPosition]) -> bool:
-        in_steps = all(position.activity is RankActivity.STEP for position in positions.values())
+    def _may_take_long(self, progress_by_rank: Mapping[int, RankProgress]) -> bool:
+        in_steps = all(progress.activity is RankActivity.STEP for progress in progress_by_rank.values())
         return not in_steps or not self._limit.is_learned
 
 
-def read_positions(folder: Path, ranks: Sequence[int]) -> dict[int, RankPosition]:
-    """The positions that ``ranks`` publish in the attempt's ``folder``."""
+def read_progress_of_ranks(folder: Path, ranks: Sequence[int]) -> dict[int, RankProgress]:
+    """The progress that ``ranks`` publish in the attempt's ``folder``."""
     found = {}
     for rank in ranks:
-        names = (OUTPUT_FOLDER, POSITIONS_FOLDER, position_name(rank))
-        position = read_position(read_small(folder, *names, limit_bytes=POSITION_BYTES))
-        if position is not None:
-            found[rank] = position
+        names = (OUTPUT_FOLDER, PROGRESS_FOLDER, progress_file_name(rank))
+        progress = read_progress(read_small(folder, *names, limit_bytes=PROGRESS_BYTES))
+        if progress is not None:
+            found[rank] = progress
     return found
 
 

@@ -25,7 +25,7 @@ from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest,
 from trainwright.contracts.export_formats import PLAIN, PLAIN_FILE, format_of
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.contracts.shards import TOKENIZER_NAME, ShardManifest
+from trainwright.contracts.token_shards import TOKENIZER_NAME, ShardManifest
 from trainwright_trainer.checkpoint.load import read_tensor, verify_files
 from trainwright_trainer.checkpoint.save import code_version, replace_folder, write_manifest
 from trainwright_trainer.checkpoint.snapshot import used_fields
@@ -34,7 +34,7 @@ from trainwright_trainer.checkpoint.tensor_files import (
     write_hashed,
     write_tensors_one_by_one,
 )
-from trainwright_trainer.data.shards import read_manifest
+from trainwright_trainer.data.token_shards import read_manifest
 from trainwright_trainer.model.transformer import Transformer
 
 WEIGHTS_NAME = "model.safetensors"

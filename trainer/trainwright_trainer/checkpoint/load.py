@@ -31,7 +31,7 @@ from trainwright.contracts.checkpoint import (
     block_scale_name,
     digest_of,
 )
-from trainwright.contracts.shards import MANIFEST_NAME
+from trainwright.contracts.token_shards import MANIFEST_NAME
 from trainwright_trainer.checkpoint.tensor_files import (
     DTYPE_NAMES,
     CorruptFileError,

@@ -36,7 +36,7 @@ from uuid import uuid4
 import torch
 
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, digest_of
-from trainwright.contracts.shards import MANIFEST_NAME
+from trainwright.contracts.token_shards import MANIFEST_NAME
 from trainwright.durable_files import rename_durably
 from trainwright_trainer.checkpoint.host_memory import HostMemory
 from trainwright_trainer.checkpoint.node_manifests import NodeManifests, node_manifests

@@ -19,7 +19,7 @@ from torch import Tensor
 from trainwright.contracts.training_spec import BatchSpec
 from trainwright_trainer.data.order import Indices, SequenceOrder
 from trainwright_trainer.data.position import START, DataPosition
-from trainwright_trainer.data.shards import TokenStream
+from trainwright_trainer.data.token_shards import TokenStream
 
 _ORDERED_AT_ONCE = 4_096
 """Positions of the order that are computed together."""

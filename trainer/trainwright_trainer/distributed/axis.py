@@ -4,7 +4,7 @@ With one rank on an axis every operation is the identity.
 
 Its process group belongs to the mesh, which creates all groups at the start (``distributed.process_group``).
 
-Each collective is counted in the rank's position, which shows the agent which rank the others wait for. A collective in
+Each collective is counted in the rank's progress, which shows the agent which rank the others wait for. A collective in
 the background is entered at its start, and left at the end of the wait for it.
 
 A collective that fails because another rank is gone raises ``RankLostError``: this rank is a witness, not the
@@ -23,9 +23,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from trainwright.contracts.rank_position import AxisName, Operation
+from trainwright.contracts.rank_progress import AxisName, Operation
 from trainwright_trainer.distributed.process_group import Lines, ProcessGroups
-from trainwright_trainer.distributed.rank_position import RankPosition
+from trainwright_trainer.distributed.rank_progress import RankProgress
 
 _GLOO_LOST_A_PEER = "gloo/transport/"
 """gloo has no exception class for this, but names the line of its source that lost the connection."""
@@ -65,7 +65,7 @@ class Axis:
     one group."""
 
     name: AxisName = field(default=AxisName.WORLD, compare=False)
-    position: RankPosition = field(default_factory=RankPosition, compare=False)
+    progress: RankProgress = field(default_factory=RankProgress, compare=False)
     """Where this process publishes the collectives that it enters and leaves."""
 
     @cached_property
@@ -229,13 +229,13 @@ class Axis:
 
     def send(self, tensor: Tensor, member: int) -> None:
         """Send ``tensor`` to the axis's rank ``member``, which must receive it."""
-        self.position.count_message()
+        self.progress.count_message()
         with detect_lost_ranks():
             dist.send(tensor, self.global_ranks[member], group=self.group)
 
     def receive(self, tensor: Tensor, member: int) -> None:
         """Fill ``tensor`` with what the axis's rank ``member`` sends."""
-        self.position.count_message()
+        self.progress.count_message()
         with detect_lost_ranks():
             dist.recv(tensor, self.global_ranks[member], group=self.group)
 
@@ -247,11 +247,11 @@ class Axis:
 
     def _enter(self, operation: Operation) -> None:
         if not torch.compiler.is_compiling():  # a graph cannot contain it
-            self.position.enter(self.name, operation)
+            self.progress.enter(self.name, operation)
 
     def _leave(self) -> None:
         if not torch.compiler.is_compiling():
-            self.position.leave(self.name)
+            self.progress.leave(self.name)
 
 
 @contextmanager

@@ -16,10 +16,10 @@ import torch.distributed as dist
 
 from trainwright.contracts.job_spec import JobSpec
 from trainwright.contracts.parallelism_spec import Coordinates, Degrees
-from trainwright.contracts.rank_position import AxisName, lines_along
+from trainwright.contracts.rank_progress import AxisName, lines_along
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.process_group import init_process_group
-from trainwright_trainer.distributed.rank_position import RankPosition
+from trainwright_trainer.distributed.rank_progress import RankProgress
 from trainwright_trainer.runtime.devices import order_gpus_by_pci_bus
 
 
@@ -50,9 +50,9 @@ class Mesh:
         return self.world.device
 
     @property
-    def position(self) -> RankPosition:
+    def progress(self) -> RankProgress:
         """Where this rank publishes what it does."""
-        return self.world.position
+        return self.world.progress
 
     @cached_property
     def coordinates(self) -> Coordinates:
@@ -121,18 +121,18 @@ class Mesh:
         return replace(self.world, lines=lines_along(name, self.degrees), name=name)
 
 
-def join_mesh(job: JobSpec, position: RankPosition | None = None) -> Mesh:
+def join_mesh(job: JobSpec, progress: RankProgress | None = None) -> Mesh:
     """The mesh of this process, at the rank that the launcher wrote into the environment.
 
     Args:
         job: what to train.
-        position: where the rank publishes its position; None for nowhere.
+        progress: where the rank publishes its progress; None for nowhere.
     """
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     device = _device(job, rank - job.local_ranks.start)
     if ranks > 1:
         init_process_group(device)
-    return make_mesh(rank, job.spec.degrees, device, job.local_ranks, position)
+    return make_mesh(rank, job.spec.degrees, device, job.local_ranks, progress)
 
 
 def make_mesh(
@@ -140,17 +140,17 @@ def make_mesh(
     degrees: Degrees,
     device: torch.device,
     on_node: range | None = None,
-    position: RankPosition | None = None,
+    progress: RankProgress | None = None,
 ) -> Mesh:
     """The mesh as seen by global rank ``rank``. With several ranks, the process group must exist.
 
     Args:
         device: of a GPU, with its index: generators, streams and communicators are looked up by it.
         on_node: the ranks of this node; None for all.
-        position: where the rank publishes its position; None for nowhere.
+        progress: where the rank publishes its progress; None for nowhere.
     """
     assert device.type != "cuda" or device.index is not None, "a GPU without an index"
-    world = Axis((tuple(range(degrees.ranks)),), rank, device, position=position or RankPosition())
+    world = Axis((tuple(range(degrees.ranks)),), rank, device, progress=progress or RankProgress())
     return Mesh(world, degrees, range(degrees.ranks) if on_node is None else on_node)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.linear.add_weight_gradient import add_weight_gradient
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
-from trainwright_trainer.linear.product import Cast, Factor, RowMatmul, Stored, linear
+from trainwright_trainer.linear.linear_function import Cast, Factor, RowMatmul, Stored, linear
 
 
 def output(x_MK: Tensor, weight_NK: Tensor) -> Tensor:

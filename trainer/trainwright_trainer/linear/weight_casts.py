@@ -12,17 +12,17 @@ from collections.abc import Sequence
 import torch
 
 from trainwright_trainer.linear.dense import DenseLinear
-from trainwright_trainer.linear.shared_input import SharesInput
+from trainwright_trainer.linear.fused_linear import HasFusedLayers
 
 
 class WeightCasts:
     """The casts of ``layers``, whose weights are allocated."""
 
     def __init__(
-        self, layers: Sequence[DenseLinear], dtype: torch.dtype, joint: Sequence[SharesInput] = ()
+        self, layers: Sequence[DenseLinear], dtype: torch.dtype, fused: Sequence[HasFusedLayers] = ()
     ) -> None:
-        """``joint``: modules whose products read the casts of several of ``layers`` as one tensor."""
-        for module in joint:
+        """``fused``: modules whose products read the casts of several of ``layers`` as one tensor."""
+        for module in fused:
             _allocate_jointly(module, dtype)
         for layer in layers:
             if layer.weight_cast is None:
@@ -36,9 +36,9 @@ class WeightCasts:
             torch._foreach_copy_(self._casts, self._weights)
 
 
-def _allocate_jointly(module: SharesInput, dtype: torch.dtype) -> None:
-    weights = [layer.weight for layer in module.joint_layers]
+def _allocate_jointly(module: HasFusedLayers, dtype: torch.dtype) -> None:
+    weights = [layer.weight for layer in module.fused_layers]
     rows = [len(weight) for weight in weights]
-    module.joint_cast = weights[0].new_empty((sum(rows), weights[0].shape[1]), dtype=dtype)
-    for layer, cast in zip(module.joint_layers, module.joint_cast.split(rows), strict=True):
+    module.fused_cast = weights[0].new_empty((sum(rows), weights[0].shape[1]), dtype=dtype)
+    for layer, cast in zip(module.fused_layers, module.fused_cast.split(rows), strict=True):
         layer.weight_cast = cast

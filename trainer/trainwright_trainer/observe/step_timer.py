@@ -2,7 +2,7 @@
 
 The timer marks the end of each section of work; the time since the previous mark belongs to it. So the
 timings add up to the step by construction. On a GPU the marks are events in its stream, read after the step. Each
-mark also counts in the rank's position, which shows that the rank makes progress.
+mark also counts in the rank's progress, so the agent sees that the rank is not stuck.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import torch
 
-from trainwright_trainer.distributed.rank_position import RankPosition
+from trainwright_trainer.distributed.rank_progress import RankProgress
 
 
 class Timing(StrEnum):
@@ -28,10 +28,10 @@ class Timing(StrEnum):
 class StepTimer:
     """Seconds of one step by section of work."""
 
-    def __init__(self, device: torch.device, position: RankPosition | None = None) -> None:
-        """``position``: where the rank publishes its position; None for nowhere."""
+    def __init__(self, device: torch.device, progress: RankProgress | None = None) -> None:
+        """``progress``: where the rank publishes its progress; None for nowhere."""
         self._on_gpu = device.type == "cuda"
-        self._position = position or RankPosition()
+        self._progress = progress or RankProgress()
         self._marks: list[tuple[Timing | None, float | torch.cuda.Event]] = []
 
     def start(self) -> None:
@@ -40,7 +40,7 @@ class StepTimer:
     def mark(self, timing: Timing) -> None:
         """The time since the last mark was spent on ``timing``."""
         self._marks.append((timing, self._now()))
-        self._position.count_section()
+        self._progress.count_section()
 
     def seconds(self) -> dict[Timing, float]:
         """Time of each section since ``start``; waits for the device."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.hardware import RANK_PROCESS_PREFIX
 from trainwright.contracts.job_spec import LOGS_FOLDER, STOP_NAME, Outcome, log_name, output_folder
-from trainwright.contracts.rank_position import POSITIONS_FOLDER, RankActivity, position_name
+from trainwright.contracts.rank_progress import PROGRESS_FOLDER, RankActivity, progress_file_name
 from trainwright_trainer.distributed.mesh import join_mesh
-from trainwright_trainer.distributed.rank_position import publish_position
+from trainwright_trainer.distributed.rank_progress import publish_progress
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.process.outcome import (
     FailureReport,
@@ -51,12 +51,12 @@ def run_rank(job_file: str) -> None:
 
 def _train(job_file: Path, out: Path, report: FailureReport) -> None:
     job = read_job(job_file)
-    position = publish_position(out / POSITIONS_FOLDER / position_name(int(os.environ["RANK"])))
-    mesh = join_mesh(job, position)
+    progress = publish_progress(out / PROGRESS_FOLDER / progress_file_name(int(os.environ["RANK"])))
+    mesh = join_mesh(job, progress)
     training = build(job, job_file, mesh)
     report.last_step = lambda: training.step
     outcome = _train_to_outcome(training, _stop_requested(job_file, mesh.rank))
-    position.set_activity(RankActivity.ENDING)
+    progress.set_activity(RankActivity.ENDING)
     if mesh.leads_node:
         write_outcome(out, outcome)
     mesh.world.barrier()

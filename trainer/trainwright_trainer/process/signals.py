@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 
-from trainwright.contracts.rank_position import STACKS_SIGNAL
+from trainwright.contracts.rank_progress import STACKS_SIGNAL
 
 PARENT_VARIABLE = "TRAINWRIGHT_PARENT"
 SUPERVISOR_VARIABLE = "TRAINWRIGHT_SUPERVISOR"

@@ -24,9 +24,9 @@ from trainwright.contracts.job_spec import (
 )
 from trainwright.contracts.parallelism_spec import EngineKind
 from trainwright.contracts.precision_spec import PrecisionKind
-from trainwright.contracts.rank_position import AxisName, lines_along
+from trainwright.contracts.rank_progress import AxisName, lines_along
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.contracts.shards import ShardManifest
+from trainwright.contracts.token_shards import ShardManifest
 from trainwright.planner.compilation import why_not_compiled
 from trainwright.planner.flops import count_parameters, flops_per_token, recomputed_flops_per_token
 from trainwright_trainer.checkpoint.load import (
@@ -40,7 +40,7 @@ from trainwright_trainer.checkpoint.save import Origin, SavedCheckpoint, Saver, 
 from trainwright_trainer.checkpoint.snapshot import config_digest
 from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.position import START, DataPosition
-from trainwright_trainer.data.shards import TokenStream, read_manifest
+from trainwright_trainer.data.token_shards import TokenStream, read_manifest
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.model.loss import HeadLoss, chunk_gradient, head_loss
@@ -106,7 +106,7 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
     mesh.create_groups(beside_passes=spec.precision.fp8 is not None)
     stages = resolve_stages(spec, mesh)
     parts = build_parts(spec, mesh, stages, end_of_text)
-    updater, skipped_steps, data_position = _build_state(job, folder / RESUME_FOLDER, mesh, parts)
+    updater, skipped_steps, data_position = _initialize_or_resume(job, folder / RESUME_FOLDER, mesh, parts)
     report = EventWriter(output_folder(job_file) / EVENTS_NAME).write if mesh.leads_node else ignore_event
     report(_started(job, mesh, data_position.step))
     for note in _notes(updater, stages, why_not_compiled(spec, mesh.device.type == "cuda")):
@@ -163,7 +163,7 @@ def _build_forward_backward(
         )
     # importing torch's pipelining takes a second
     from trainwright_trainer.parallel.pipeline.pipelined_forward_backward import PipelineForwardBackward
-    from trainwright_trainer.parallel.pipeline.schedules import ActivationSpec
+    from trainwright_trainer.parallel.pipeline.torch_schedules import ActivationSpec
 
     batch = spec.batch
     activation = ActivationSpec(
@@ -232,7 +232,7 @@ def _flops_per_token(spec: RunSpec) -> int:
     return flops_per_token(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
 
 
-def _build_state(
+def _initialize_or_resume(
     job: JobSpec, resume: Path, mesh: Mesh, parts: ModelParts
 ) -> tuple[Updater, SkippedSteps, DataPosition]:
     """The updater and the counters, new or from the checkpoint."""

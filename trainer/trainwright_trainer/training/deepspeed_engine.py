@@ -35,7 +35,7 @@ from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.distributed.axis import detect_lost_ranks
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.process_group import CPU_BACKEND
-from trainwright_trainer.distributed.rank_position import counted
+from trainwright_trainer.distributed.rank_progress import counted
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, full_slice
 from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.loss import HeadLoss
@@ -259,7 +259,7 @@ class DeepSpeedEngine:
                 batches = list(batches)
                 for idle in padding_batches(len(batches), self._mesh.data, self.model.positions):
                     runner(idle.tokens, idle.targets)
-                batches = counted(batches, self._mesh.position)
+                batches = counted(batches, self._mesh.progress)
             for cpu_batch in batches:
                 batch = cpu_batch.to(self._mesh.device)
                 tokens = torch.tensor(batch.targets.numel(), device=self._mesh.device)

@@ -18,7 +18,7 @@ from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.distributed.rank_position import counted
+from trainwright_trainer.distributed.rank_progress import counted
 from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.next_token import HeadLogits
@@ -116,7 +116,7 @@ class GradientAccumulation:
             batches = list(batches)
             for idle in padding_batches(len(batches), self._gathering, self._model.positions):
                 self._loss(idle)
-            batches = counted(batches, self._gathering.position)
+            batches = counted(batches, self._gathering.progress)
         for cpu_batch in batches:
             batch = cpu_batch.to(self._device)
             tokens = torch.tensor(batch.targets.numel(), device=self._device)

@@ -15,11 +15,11 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.events import Finished, Note, Samples, Step, Validation
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
-from trainwright.contracts.rank_position import RankActivity
+from trainwright.contracts.rank_progress import RankActivity
 from trainwright.contracts.series import STRAGGLER_SERIES
 from trainwright_trainer.checkpoint.snapshot import take_snapshot, training_position
 from trainwright_trainer.data.loader import read_batches
-from trainwright_trainer.distributed.rank_position import counted
+from trainwright_trainer.distributed.rank_progress import counted
 from trainwright_trainer.observe.events import now
 from trainwright_trainer.observe.memory import memory_bytes
 from trainwright_trainer.observe.rank_timings import EVERY_STEPS, rank_seconds
@@ -49,7 +49,7 @@ def train(training: Training, should_stop: ShouldStop = never_stop) -> Outcome:
     """
     spec = training.spec
     last = spec.schedule.steps
-    timer = StepTimer(training.mesh.device, training.mesh.position)
+    timer = StepTimer(training.mesh.device, training.mesh.progress)
     if not training.validation.sequences:
         training.report(
             Note(
@@ -74,12 +74,12 @@ def train(training: Training, should_stop: ShouldStop = never_stop) -> Outcome:
                 collect_after_step(step)
     except DivergedError as error:
         # A planned end, which all ranks reach: the checkpoint being written is from before it.
-        training.mesh.position.set_activity(RankActivity.SAVING)
+        training.mesh.progress.set_activity(RankActivity.SAVING)
         training.saver.wait()
         if _updates_in_backward(spec.precision):
             raise DivergedError(f"{error}{_SPOILED_STATE}") from error
         raise
-    training.mesh.position.set_activity(RankActivity.SAVING)
+    training.mesh.progress.set_activity(RankActivity.SAVING)
     training.saver.wait()
     if training.step < last:
         message = f"Saved the state after step {training.step:,} and stopped, as requested."
@@ -97,7 +97,7 @@ def _stop_requested_before_start(training: Training, should_stop: ShouldStop) ->
 def run_step(training: Training, timer: StepTimer, step: int, should_stop: ShouldStop = never_stop) -> bool:
     """Make one step and report it; returns whether the ranks should stop after it."""
     spec = training.spec
-    training.mesh.position.begin_step(step)
+    training.mesh.progress.begin_step(step)
     timer.start()
     learning_rate = learning_rate_at(step, spec.optimizer.learning_rate, spec.schedule)
     metrics = _compute_step(training, timer, step, learning_rate, should_stop)
@@ -194,24 +194,24 @@ def validate(training: Training, step: int) -> None:
     count = min(training.spec.validation.sequences, training.validation.sequences)
     if not count:
         return
-    training.mesh.position.set_activity(RankActivity.VALIDATION)
+    training.mesh.progress.set_activity(RankActivity.VALIDATION)
     mine = np.arange(training.mesh.data.rank, count, training.mesh.data.ranks, dtype=np.uint64)
     batches = read_batches(training.validation, mine, training.spec.batch.micro_sequences)
-    loss = training.engine.mean_loss(counted(batches, training.mesh.position))
+    loss = training.engine.mean_loss(counted(batches, training.mesh.progress))
     training.report(Validation(time=now(), step=step, values={"validation_loss": loss}))
 
 
 def _write_samples(training: Training, step: int) -> None:
     if training.samples is not None:
         # ``validate`` does not set it if there are no validation sequences.
-        training.mesh.position.set_activity(RankActivity.VALIDATION)
+        training.mesh.progress.set_activity(RankActivity.VALIDATION)
         written = training.samples.write(training.engine, step)
         training.report(Samples(time=now(), step=step, samples=written))
 
 
 def _save(training: Training, step: int) -> None:
     """Start writing a checkpoint; each rank writes its share."""
-    training.mesh.position.set_activity(RankActivity.SAVING)
+    training.mesh.progress.set_activity(RankActivity.SAVING)
     updater, saver = training.engine.updater, training.saver
     where = training_position(step, training.spec, training.data_position) | training.skipped_steps.scalars()
     saver.save(lambda: take_snapshot(updater, where, saver.memory))

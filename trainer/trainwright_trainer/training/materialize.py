@@ -18,8 +18,8 @@ from trainwright_trainer.fp8.compute.conversion import ConvertedModel
 from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.linear.dense import DenseLinear
 from trainwright_trainer.linear.weight_casts import WeightCasts
+from trainwright_trainer.model.fused_projections import FusedProjections
 from trainwright_trainer.model.init import initial_weight, initialize
-from trainwright_trainer.model.joint_products import JointProducts
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.optim.replicated_updater import ReplicatedUpdater
 from trainwright_trainer.optim.sharded_updater import ShardedUpdater
@@ -70,8 +70,8 @@ def _weight_casts(model: Transformer, spec: RunSpec) -> WeightCasts | None:
         for module in block.modules()
     ]
     layers = [module for module in modules if isinstance(module, DenseLinear)]
-    joint = [module for module in modules if isinstance(module, JointProducts)]
-    return WeightCasts(layers, torch.bfloat16, joint) if layers else None
+    fused = [module for module in modules if isinstance(module, FusedProjections)]
+    return WeightCasts(layers, torch.bfloat16, fused) if layers else None
 
 
 def _materialize_fp8(

@@ -29,7 +29,7 @@ from trainwright_trainer.fp8.compute.conversion import ConvertedModel, convert
 from trainwright_trainer.fp8.compute.matmul import check_device
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
 from trainwright_trainer.linear.dense import DenseLinear
-from trainwright_trainer.model.joint_products import join_products
+from trainwright_trainer.model.fused_projections import fuse_projections
 from trainwright_trainer.model.recompute import recompute
 from trainwright_trainer.model.residual_dtype import set_residual_dtype
 from trainwright_trainer.model.transformer import Transformer
@@ -85,9 +85,9 @@ def passes(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> Iterator[Pass]:
         yield Pass("defer weight gradients", _defer)
     elif sums_in_products(spec):
         yield Pass("add weight gradients to their sums in the products", _sum_in_products)
-        joint = [layer for layer in range(spec.model.layers) if keeps_weight_casts(spec, layer)]
-        if compiled and on_gpu and mesh.tensor.ranks == 1 and joint:
-            yield Pass("multiply shared inputs in one product", partial(_join_products, layers=joint))
+        fused = [layer for layer in range(spec.model.layers) if keeps_weight_casts(spec, layer)]
+        if compiled and on_gpu and mesh.tensor.ranks == 1 and fused:
+            yield Pass("fuse projections of one input", partial(_fuse_projections, layers=fused))
     if spec.memory.recompute is not RecomputeKind.NONE:
         yield Pass("recompute activations", lambda parts: recompute(parts.model, spec.memory))
     if zero_stage(spec, mesh) == 3:
@@ -164,9 +164,9 @@ def _sum_in_products(parts: ModelParts) -> None:
     replace_modules(parts.model.layers, {nn.Linear: partial(DenseLinear, sums_gradient=True)})
 
 
-def _join_products(parts: ModelParts, layers: Collection[int]) -> None:
+def _fuse_projections(parts: ModelParts, layers: Collection[int]) -> None:
     """Join products in ``layers``. They keep casts of their weights, which can share one tensor."""
-    join_products(parts.model.layers, lambda path: int(path.partition(".")[0]) in layers)
+    fuse_projections(parts.model.layers, lambda path: int(path.partition(".")[0]) in layers)
 
 
 def _use_flex_attention(parts: ModelParts) -> None:

@@ -23,7 +23,7 @@ from torch import Tensor
 from trainwright.contracts.events import LONGEST_SAMPLE, Sample
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.contracts.shards import TOKENIZER_NAME
+from trainwright.contracts.token_shards import TOKENIZER_NAME
 from trainwright.contracts.training_spec import ValidationSpec
 from trainwright.prepare.tokenizer import encode_prompt, end_of_text_id
 from trainwright_trainer.distributed.mesh import Mesh
@@ -113,7 +113,7 @@ class SampleWriter:
         length = min(self._positions, -(-max(map(len, new)) // self._unit) * self._unit)
         padded = [ids + [self._end] * (length - len(ids)) for ids in new]
         at_B = torch.tensor([len(ids) - 1 for ids in new], device=device)
-        self._mesh.position.count_pass()
+        self._mesh.progress.count_pass()
         logits_BV = engine.next_logits(torch.tensor(padded, device=device), at_B, cache)
         ids_B = torch.zeros(len(new), dtype=torch.int64, device=device)
         if logits_BV is not None and self._mesh.data.rank == 0 and self._mesh.tensor.rank == 0:

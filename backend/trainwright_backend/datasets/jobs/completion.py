@@ -7,8 +7,13 @@ from uuid import UUID
 from sqlalchemy import select, update
 
 from trainwright.contracts.api.datasets import PreparationState
-from trainwright.contracts.shards import MANIFEST_NAME, TOKENIZER_NAME, ShardManifest
-from trainwright.prepare.shards import ChunkShards, build_manifest, shards_of_tail, split_validation_tail
+from trainwright.contracts.token_shards import MANIFEST_NAME, TOKENIZER_NAME, ShardManifest
+from trainwright.prepare.token_shards import (
+    ChunkShards,
+    build_manifest,
+    shards_of_tail,
+    split_validation_tail,
+)
 from trainwright.prepare.tokenizer import end_of_text_id, load_tokenizer
 from trainwright_backend.core.db import Database, Read, now
 from trainwright_backend.core.object_store import ObjectStore

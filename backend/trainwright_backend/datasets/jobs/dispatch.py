@@ -8,7 +8,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from trainwright.prepare.documents import UnusableDataError
-from trainwright.prepare.shards import Cancelled
+from trainwright.prepare.token_shards import Cancelled
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.job_queue import JobKind

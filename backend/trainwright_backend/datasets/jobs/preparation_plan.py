@@ -7,9 +7,9 @@ from sqlalchemy import update
 
 from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.data_spec import TokenizerKind
-from trainwright.contracts.shards import TOKENIZER_NAME
+from trainwright.contracts.token_shards import TOKENIZER_NAME
 from trainwright.prepare.documents import UnusableDataError
-from trainwright.prepare.shards import sample_texts
+from trainwright.prepare.token_shards import sample_texts
 from trainwright.prepare.tokenizer import byte_tokenizer, tokenizer_bytes, train_bpe
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.object_store import ObjectStore

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from sqlalchemy import update
 
-from trainwright.contracts.shards import TOKENIZER_NAME
+from trainwright.contracts.token_shards import TOKENIZER_NAME
 from trainwright.prepare.encode import Encoder, load_encoder
-from trainwright.prepare.shards import write_chunk_shards
+from trainwright.prepare.token_shards import write_chunk_shards
 from trainwright.prepare.tokenizer import end_of_text_id, load_tokenizer
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.object_store import ObjectStore

@@ -26,7 +26,7 @@ from trainwright.contracts.agent_protocol import (
 from trainwright.contracts.checkpoint import CheckpointKind, FileEntry
 from trainwright.contracts.end_codes import EndCode, end_class
 from trainwright.contracts.job_spec import Outcome
-from trainwright.contracts.rank_position import RankActivity, RankPosition, Stall, StalledRank
+from trainwright.contracts.rank_progress import RankActivity, RankProgress, Stall, StalledRank
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.checkpoints import service as checkpoints
@@ -445,5 +445,5 @@ def _fence_of(message: Message) -> int | None:
 
 @cache
 def _stall(rank: int) -> Stall:
-    position = RankPosition(step=1, activity=RankActivity.STEP, sections=rank)
+    position = RankProgress(step=1, activity=RankActivity.STEP, sections=rank)
     return Stall(seconds=31, ranks=[StalledRank(rank=rank, position=position, stopped=rank == 0)])

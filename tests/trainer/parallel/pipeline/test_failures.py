@@ -18,7 +18,7 @@ from trainwright.contracts.job_spec import output_folder
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.distributed.axis import RankLostError
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.parallel.pipeline.schedules import unwrap_stage_errors
+from trainwright_trainer.parallel.pipeline.torch_schedules import unwrap_stage_errors
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.training import build as build_module
 from trainwright_trainer.training.build import build

@@ -24,7 +24,7 @@ from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.optim.replicated_updater import ReplicatedUpdater
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
 from trainwright_trainer.parallel.pipeline.pipelined_forward_backward import PipelineForwardBackward
-from trainwright_trainer.parallel.pipeline.schedules import TrainingStage
+from trainwright_trainer.parallel.pipeline.torch_schedules import TrainingStage
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from torch.distributed.pipelining import schedules
 
 from trainwright.contracts.parallelism_spec import PipelineSchedule
-from trainwright.planner.schedule import Action, ActionKind, Pipeline, action_orders
+from trainwright.planner.pipeline_simulation import Action, ActionKind, Pipeline, torch_action_orders
 
 SIZES = [
     Pipeline(PipelineSchedule.ONE_F_ONE_B, ranks, 1, micro_batches)
@@ -113,5 +113,5 @@ def torchs_order(pipeline: Pipeline, rank: int) -> list[Action]:
     ids=lambda size: f"{size.schedule}-{size.ranks}-{size.stages_per_rank}-{size.micro_batches}",
 )
 def test_orders_are_those_of_torch(pipeline: Pipeline) -> None:
-    for rank, actions in enumerate(action_orders(pipeline)):
+    for rank, actions in enumerate(torch_action_orders(pipeline)):
         assert list(actions) == torchs_order(pipeline, rank)

@@ -29,10 +29,10 @@ from tests.trainer.ranks import on_mesh
 from trainwright.contracts.job_spec import output_folder
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.linear.product import LinearFunction
+from trainwright_trainer.linear.linear_function import LinearFunction
 from trainwright_trainer.model import loss as loss_module
 from trainwright_trainer.model.transformer import Block
-from trainwright_trainer.parallel.pipeline.schedules import TrainingStage
+from trainwright_trainer.parallel.pipeline.torch_schedules import TrainingStage
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.training import model_passes
 from trainwright_trainer.training.build import build

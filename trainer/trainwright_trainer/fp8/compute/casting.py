@@ -23,7 +23,7 @@ from trainwright.contracts.precision_spec import ScalingKind
 from trainwright_trainer.fp8.compute.cast_transpose import cast_and_transpose
 from trainwright_trainer.fp8.compute.formats import amax_of, cast_, finite_or_inf, scale_for
 from trainwright_trainer.fp8.compute.matmul import BLOCK, Operand, blocks_of
-from trainwright_trainer.linear.product import Cast
+from trainwright_trainer.linear.linear_function import Cast
 
 
 def cast_by_rows(x_RC: Tensor, dtype: torch.dtype, scaling: ScalingKind, delayed: Tensor) -> Cast:

@@ -1,7 +1,7 @@
 """An FP8 linear layer (FP8-LM, arXiv 2310.18313, section 2; formats of Micikevicius et al. 2022, arXiv 2209.05433).
 
 **Three products**, summed in float32 on tensor cores (``matmul.scaled_matmul``; on a CPU the same numbers are multiplied in
-a wider format). ``linear.product`` says when each is computed.
+a wider format). ``linear.linear_function`` says when each is computed.
 
     y  = x · Wᵀ      E4M3 · E4M3 → bfloat16, contracted over K, with fast accumulation
     dx = dy · W      E5M2 · E4M3 → bfloat16, contracted over N
@@ -60,7 +60,7 @@ from trainwright_trainer.fp8.compute.formats import E4M3, E5M2, amax_of, cast_, 
 from trainwright_trainer.fp8.compute.matmul import Operand, scaled_matmul
 from trainwright_trainer.fp8.compute.weight import StoredMatrix, Weight
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
-from trainwright_trainer.linear.product import Cast, Factor, Matrix, RowMatmul, Stored, linear
+from trainwright_trainer.linear.linear_function import Cast, Factor, Matrix, RowMatmul, Stored, linear
 
 
 class FP8Linear(WeightModule):

@@ -5,7 +5,7 @@
     O3   O2 with each tensor's state on one rank; all ranks have E4M3 replicas of the weights
 
 A step: the backward pass fills ``FP8Gradients`` bucket by bucket; clipping changes their scales;
-``ScaledAdamW`` updates the masters; at O3 ``WeightReplicas`` broadcasts the weights. With the optimizer in
+``ScaledAdamW`` updates the masters; at O3 ``FP8ModelWeights`` broadcasts the weights. With the optimizer in
 the backward pass each bucket is updated there, and gradients are not kept.
 """
 
@@ -28,6 +28,7 @@ from trainwright_trainer.distributed.shard_spec import ShardSpecs, full_slice
 from trainwright_trainer.fp8.compute.conversion import ConvertedModel, fp8_weights
 from trainwright_trainer.fp8.compute.formats import E4M3, LARGEST, amax_of, cast, scale_for, widen
 from trainwright_trainer.fp8.state.gradients import FP8Gradients
+from trainwright_trainer.fp8.state.model_weights import FP8ModelWeights
 from trainwright_trainer.fp8.state.optimizer import (
     ScaledAdamW,
     ScaleGranularity,
@@ -37,7 +38,6 @@ from trainwright_trainer.fp8.state.optimizer import (
     requantize,
     state_formats,
 )
-from trainwright_trainer.fp8.state.replicas import WeightReplicas
 from trainwright_trainer.fp8.state.row_layout import (
     BUCKET_ELEMENTS,
     ROW,
@@ -105,7 +105,7 @@ class FP8Updater:
             [name for name in order if name in in_fp8], self._amax_history.names, shard_specs, mesh.model
         )
         self._cast_scale = torch.ones(len(self.layout.slots), device=mesh.device)
-        self._replicas = WeightReplicas(self.layout, mesh.data) if sharded else None
+        self._replicas = FP8ModelWeights(self.layout, mesh.data) if sharded else None
         self._first_rows = self.layout.first_rows()
         self._step = 0
         self._learning_rate = 0.0

@@ -35,13 +35,13 @@ from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.next_token import HeadLogits
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.observe.step_timer import StepTimer, Timing
-from trainwright_trainer.parallel.pipeline.schedules import (
+from trainwright_trainer.parallel.pipeline.stages import EMBEDDING, Stages, has_tied_head
+from trainwright_trainer.parallel.pipeline.torch_schedules import (
     ActivationSpec,
     Schedule,
     StageModule,
     TrainingStage,
 )
-from trainwright_trainer.parallel.pipeline.stages import EMBEDDING, Stages, has_tied_head
 from trainwright_trainer.runtime.autocast import autocast
 
 

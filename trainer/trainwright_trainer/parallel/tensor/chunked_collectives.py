@@ -1,4 +1,4 @@
-"""Tokens that are sent in chunks: one chunk is sent while another is multiplied (``Tokens`` of ``linear.product``).
+"""Tokens that are sent in chunks: one chunk is sent while another is multiplied (``Tokens`` of ``linear.linear_function``).
 
     owns    what ``layers`` leaves each rank
     moves   gather    chunk s + 1 is in flight while chunk s is multiplied
@@ -31,7 +31,7 @@ from torch.autograd.function import once_differentiable
 from trainwright_trainer.distributed.axis import Axis, PendingTensor
 from trainwright_trainer.fp8.compute.linear import FP8Linear
 from trainwright_trainer.linear.dense import DenseLinear, DenseMatmuls, matmul_dtype
-from trainwright_trainer.linear.product import (
+from trainwright_trainer.linear.linear_function import (
     Cast,
     Factor,
     Matmuls,

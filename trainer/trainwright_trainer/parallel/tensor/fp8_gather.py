@@ -22,7 +22,7 @@ from trainwright_trainer.fp8.compute.casting import cast_with_amax
 from trainwright_trainer.fp8.compute.formats import E4M3, amax_of
 from trainwright_trainer.fp8.compute.linear import InputCast
 from trainwright_trainer.fp8.compute.matmul import Operand
-from trainwright_trainer.linear.product import Cast
+from trainwright_trainer.linear.linear_function import Cast
 from trainwright_trainer.parallel.tensor.sequence_parallel import reduce_scatter_tensor
 
 

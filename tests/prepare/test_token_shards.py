@@ -14,11 +14,12 @@ from transformers import PreTrainedTokenizerFast
 
 from trainwright.contracts.curation import CurationSpec, FilterRules, ReadSpec
 from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
-from trainwright.contracts.shards import ShardManifest, ShardSplit
+from trainwright.contracts.token_shards import ShardManifest, ShardSplit
 from trainwright.prepare import chunks, shards
 from trainwright.prepare.documents import Source, UnusableDataError, is_validation
 from trainwright.prepare.encode import make_encoder
-from trainwright.prepare.shards import (
+from trainwright.prepare.sniff import sniff
+from trainwright.prepare.token_shards import (
     Cancelled,
     ChunkShards,
     build_manifest,
@@ -27,7 +28,6 @@ from trainwright.prepare.shards import (
     split_validation_tail,
     write_chunk_shards,
 )
-from trainwright.prepare.sniff import sniff
 from trainwright.prepare.tokenizer import byte_tokenizer, end_of_text_id
 
 BYTES = TokenizerSpec(kind=TokenizerKind.BYTES)

@@ -124,7 +124,7 @@ class InFlight(NamedTuple):
     """Micro batches between input gradient and weight gradient."""
 
 
-def action_orders(pipeline: Pipeline) -> ActionOrders:
+def torch_action_orders(pipeline: Pipeline) -> ActionOrders:
     """The actions of each rank, in order."""
     if pipeline.schedule is PipelineSchedule.ZBV:
         return tuple(tuple(_zbv(pipeline, rank)) for rank in range(pipeline.ranks))
@@ -133,7 +133,7 @@ def action_orders(pipeline: Pipeline) -> ActionOrders:
 
 def simulate(pipeline: Pipeline, seconds: Sequence[StageSeconds]) -> Timeline:
     """Simulate a step, with each action as early as possible; ``seconds`` are the times of the stages."""
-    waiting = [list(reversed(actions)) for actions in action_orders(pipeline)]
+    waiting = [list(reversed(actions)) for actions in torch_action_orders(pipeline)]
     done: dict[Action, float] = {}
     timed: list[list[TimedAction]] = [[] for _ in waiting]
     while any(waiting):

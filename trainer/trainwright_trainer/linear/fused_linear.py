@@ -18,33 +18,33 @@ import torch
 from torch import Tensor
 
 from trainwright_trainer.linear.dense import DenseLinear, input_gradient, matmul_dtype, output
-from trainwright_trainer.linear.product import Cast, Factor, RowMatmul, linear
+from trainwright_trainer.linear.linear_function import Cast, Factor, RowMatmul, linear
 
 
-class SharesInput(Protocol):
+class HasFusedLayers(Protocol):
     """A module with several layers that read one input."""
 
-    joint_cast: Tensor | None
-    """(N, K): the casts of their weights, in the order of ``joint_layers``; None if none are kept."""
+    fused_cast: Tensor | None
+    """(N, K): the casts of their weights, in the order of ``fused_layers``; None if none are kept."""
 
     @property
-    def joint_layers(self) -> list[DenseLinear]:
+    def fused_layers(self) -> list[DenseLinear]:
         """The layers that read it."""
 
 
-def multiply_at_once(x: Tensor, module: SharesInput) -> list[Tensor]:
-    """x (…, K) → (…, Nᵢ) of each of the module's ``joint_layers``."""
-    layers, cast_NK, dtype = module.joint_layers, module.joint_cast, matmul_dtype(x)
+def multiply_at_once(x: Tensor, module: HasFusedLayers) -> list[Tensor]:
+    """x (…, K) → (…, Nᵢ) of each of the module's ``fused_layers``."""
+    layers, cast_NK, dtype = module.fused_layers, module.fused_cast, matmul_dtype(x)
     if cast_NK is None or cast_NK.dtype != dtype or not torch.is_grad_enabled():
         return [layer(x) for layer in layers]
     x = x.to(dtype)
     sizes = [layer.out_features for layer in layers]
     products = [layer.matmuls(dtype) for layer in layers]
-    return linear(x, Cast((x.detach().flatten(0, -2),)), products, _JointProducts(cast_NK, sizes))
+    return linear(x, Cast((x.detach().flatten(0, -2),)), products, _FusedProducts(cast_NK, sizes))
 
 
-class _JointProducts(NamedTuple):
-    """All tokens are here (``Tokens``); the joint cast multiplies them."""
+class _FusedProducts(NamedTuple):
+    """All tokens are here (``Tokens``); the fused cast multiplies them."""
 
     cast: Tensor
     """(N, K)."""

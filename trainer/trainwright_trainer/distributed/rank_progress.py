@@ -1,6 +1,6 @@
-"""Publishes this rank's position: its step, and how many collectives it has entered and left on each axis.
+"""Publishes this rank's progress: its step, and how many collectives it has entered and left on each axis.
 
-The position is in a file that is mapped into memory (``contracts.rank_position``), so the agent can read it even if this
+The progress is in a file that is mapped into memory (``contracts.rank_progress``), so the agent can read it even if this
 process is stuck. Publishing writes a few numbers and costs less than a microsecond, without a system call.
 
 Collectives inside compiled graphs are not counted: the compiler traces ``Axis`` and leaves the counting out. Libraries start
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from trainwright.contracts.rank_position import (
+from trainwright.contracts.rank_progress import (
     ACTIVITIES,
     ACTIVITY_CELL,
     AXES,
@@ -29,7 +29,7 @@ from trainwright.contracts.rank_position import (
     MAGIC_CELL,
     MESSAGES_CELL,
     OPERATIONS,
-    POSITION_BYTES,
+    PROGRESS_BYTES,
     REMEMBERED,
     SECTIONS_CELL,
     STEP_CELL,
@@ -44,15 +44,15 @@ _CELL_OF_AXIS = {axis: FIRST_AXIS_CELL + CELLS_PER_AXIS * index for index, axis 
 _CODE_OF_OPERATION = {operation: code for code, operation in enumerate(OPERATIONS)}
 
 
-class RankPosition:
-    """The position of this rank. The parts of the training update it.
+class RankProgress:
+    """The progress of this rank. The parts of the training update it.
 
     Args:
         memory: where to publish it, all zeros; None if nobody reads it.
     """
 
     def __init__(self, memory: mmap.mmap | None = None) -> None:
-        content = memoryview(bytearray(POSITION_BYTES) if memory is None else memory)
+        content = memoryview(bytearray(PROGRESS_BYTES) if memory is None else memory)
         self._bytes = content.cast("B")
         self._cells = content.cast("Q")
         self._cells[MAGIC_CELL] = MAGIC
@@ -90,20 +90,20 @@ class RankPosition:
         self._cells[_CELL_OF_AXIS[axis] + 1] += 1
 
 
-def counted(batches: Iterable[_Item], position: RankPosition) -> Iterator[_Item]:
+def counted(batches: Iterable[_Item], progress: RankProgress) -> Iterator[_Item]:
     """``batches``, counted one by one as progress, because a long validation on one rank has no collectives."""
     for batch in batches:
-        position.count_pass()
+        progress.count_pass()
         yield batch
 
 
-def publish_position(file: Path) -> RankPosition:
-    """Create ``file`` and a position that is published there."""
+def publish_progress(file: Path) -> RankProgress:
+    """Create ``file`` and publish the progress of this rank there."""
     file.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         # Allocated, because writing to a hole of a mapped file kills the process if the disk is full.
-        os.posix_fallocate(descriptor, 0, POSITION_BYTES)
-        return RankPosition(mmap.mmap(descriptor, POSITION_BYTES))
+        os.posix_fallocate(descriptor, 0, PROGRESS_BYTES)
+        return RankProgress(mmap.mmap(descriptor, PROGRESS_BYTES))
     finally:
         os.close(descriptor)

@@ -29,7 +29,7 @@ from trainwright.contracts.api.datasets import HistogramBin
 from trainwright.contracts.base import Envelope
 from trainwright.contracts.curation import CurationSpec
 from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
-from trainwright.contracts.shards import (
+from trainwright.contracts.token_shards import (
     MANIFEST_NAME,
     TOKENIZER_NAME,
     Shard,

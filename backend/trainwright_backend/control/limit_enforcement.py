@@ -8,7 +8,7 @@ from trainwright_backend.checkpoints.storage_pause import pause_without_room
 from trainwright_backend.checkpoints.total_storage import runs_without_room
 from trainwright_backend.control.steps import run_step
 from trainwright_backend.core.db import Database, Write
-from trainwright_backend.runs.quota_pause import pause_out_of_hours, runs_of_teams_on_nodes
+from trainwright_backend.runs.limit_pause import pause_out_of_hours, runs_of_teams_on_nodes
 from trainwright_backend.teams.limits import all_member_limits, all_team_limits
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import JobSpec, Outcome
-from trainwright.contracts.rank_position import Stall
+from trainwright.contracts.rank_progress import Stall
 from trainwright.contracts.run_state import SAVING_VERDICTS, RunState
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.nodes.attempt_end import end_attempt

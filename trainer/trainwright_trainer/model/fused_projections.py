@@ -13,7 +13,7 @@ from functools import partial
 from torch import Tensor, nn
 
 from trainwright_trainer.linear.dense import DenseLinear
-from trainwright_trainer.linear.shared_input import multiply_at_once
+from trainwright_trainer.linear.fused_linear import multiply_at_once
 from trainwright_trainer.model.attention import Attention, AttentionTables
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.feed_forward import FeedForward
@@ -23,26 +23,26 @@ from trainwright_trainer.runtime.module_replacement import Replacements, recreat
 _PROJECTIONS = ("query", "key", "value")
 
 
-class JointProducts(nn.Module):
+class FusedProjections(nn.Module):
     """Mixin of a module that multiplies its input with several matrices at once."""
 
-    joint_cast: Tensor | None = None
-    """(N, K): the casts of the weights of ``joint_layers``, stacked by rows; None if none are kept."""
+    fused_cast: Tensor | None = None
+    """(N, K): the casts of the weights of ``fused_layers``, stacked by rows; None if none are kept."""
 
     @property
     @abstractmethod
-    def joint_names(self) -> tuple[str, ...]:
+    def fused_names(self) -> tuple[str, ...]:
         """Names of the layers that read the input."""
 
     @property
-    def joint_layers(self) -> list[DenseLinear]:
-        layers = [self.get_submodule(name) for name in self.joint_names]
+    def fused_layers(self) -> list[DenseLinear]:
+        layers = [self.get_submodule(name) for name in self.fused_names]
         return [layer for layer in layers if isinstance(layer, DenseLinear)]
 
 
-class _JointAttention(JointProducts, Attention):
+class _FusedAttention(FusedProjections, Attention):
     @property
-    def joint_names(self) -> tuple[str, ...]:
+    def fused_names(self) -> tuple[str, ...]:
         return _PROJECTIONS
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
@@ -51,9 +51,9 @@ class _JointAttention(JointProducts, Attention):
         return mixed_BTD
 
 
-class _JointFeedForward(JointProducts, FeedForward):
+class _FusedFeedForward(FusedProjections, FeedForward):
     @property
-    def joint_names(self) -> tuple[str, ...]:
+    def fused_names(self) -> tuple[str, ...]:
         return self.first_names
 
     def forward(self, x_BTD: Tensor) -> Tensor:
@@ -61,9 +61,9 @@ class _JointFeedForward(JointProducts, FeedForward):
         return out_BTD
 
 
-class _JointParallelBlock(JointProducts, ParallelBlock):
+class _FusedParallelBlock(FusedProjections, ParallelBlock):
     @property
-    def joint_names(self) -> tuple[str, ...]:
+    def fused_names(self) -> tuple[str, ...]:
         return (
             *(f"attention.{name}" for name in _PROJECTIONS),
             *(f"feed_forward.{name}" for name in self.feed_forward.first_names),
@@ -77,23 +77,23 @@ class _JointParallelBlock(JointProducts, ParallelBlock):
         return attended_BTD + forwarded_BTD
 
 
-def join_products(blocks: nn.Module, where: Callable[[str], bool] = lambda path: True) -> None:
+def fuse_projections(blocks: nn.Module, where: Callable[[str], bool] = lambda path: True) -> None:
     """Let the modules in ``blocks``, whose linear layers are ``DenseLinear``, multiply inputs of several layers in one
     product.
 
     Args:
         where: whether to change the module at a path.
     """
-    joint = {
+    fused = {
         path
         for path, block in blocks.named_modules()
         if type(block) is ParallelBlock and where(path) and _only_projects(type(block.attention))
     }
-    replace_modules(blocks, {ParallelBlock: partial(recreate, into=_JointParallelBlock)}, joint.__contains__)
-    parts: Replacements = {FeedForward: partial(recreate, into=_JointFeedForward)}
+    replace_modules(blocks, {ParallelBlock: partial(recreate, into=_FusedParallelBlock)}, fused.__contains__)
+    parts: Replacements = {FeedForward: partial(recreate, into=_FusedFeedForward)}
     for variant in ATTENTION_MODULES.values():
         parts = {**parts, variant: _replacement(variant)}
-    replace_modules(blocks, parts, lambda path: where(path) and path.rpartition(".")[0] not in joint)
+    replace_modules(blocks, parts, lambda path: where(path) and path.rpartition(".")[0] not in fused)
 
 
 def _only_projects(variant: type[Attention]) -> bool:
@@ -105,7 +105,7 @@ def _replacement(variant: type[Attention]) -> partial[nn.Module]:
     """How to replace a variant. A variant that does more with its input than project it does not change."""
     if not _only_projects(variant):
         return partial(_unchanged)
-    return partial(recreate, into=type(f"JointOf{variant.__name__}", (_JointAttention, variant), {}))
+    return partial(recreate, into=type(f"FusedOf{variant.__name__}", (_FusedAttention, variant), {}))
 
 
 def _unchanged(module: nn.Module) -> nn.Module:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.contracts.shards import MANIFEST_NAME, Shard, ShardManifest, ShardSplit, TokenType
+from trainwright.contracts.token_shards import MANIFEST_NAME, Shard, ShardManifest, ShardSplit, TokenType
 
 Tokens = NDArray[np.int64]
 

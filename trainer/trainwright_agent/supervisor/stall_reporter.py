@@ -12,7 +12,7 @@ import threading
 import time
 
 from trainwright.contracts.job_spec import JobSpec, stacks_log_name
-from trainwright.contracts.rank_position import Stall
+from trainwright.contracts.rank_progress import Stall
 from trainwright_agent.supervisor import stacks
 from trainwright_agent.supervisor.lease import Lease
 from trainwright_agent.supervisor.stall_detection import StallDetector
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
 
 
-class HangWatch:
+class StallReporter:
     """Watches the ranks of an attempt while they train.
 
     Args:

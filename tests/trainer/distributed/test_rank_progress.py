@@ -1,4 +1,4 @@
-"""The position that a rank publishes."""
+"""The progress that a rank publishes."""
 
 from pathlib import Path
 
@@ -6,29 +6,29 @@ import torch
 
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.parallelism_spec import Degrees
-from trainwright.contracts.rank_position import (
-    POSITION_BYTES,
+from trainwright.contracts.rank_progress import (
+    PROGRESS_BYTES,
     REMEMBERED,
     AxisName,
     Operation,
     RankActivity,
-    read_position,
+    read_progress,
 )
 from trainwright_trainer.distributed.mesh import Mesh, make_mesh
-from trainwright_trainer.distributed.rank_position import counted, publish_position
+from trainwright_trainer.distributed.rank_progress import counted, publish_progress
 
 
 def test_a_reader_sees_a_published_position_immediately(tmp_path: Path) -> None:
-    file = tmp_path / "positions" / "rank-0"
-    position = publish_position(file)
-    position.begin_step(12)
-    position.count_section()
-    position.count_message()
+    file = tmp_path / "progress" / "rank-0"
+    progress = publish_progress(file)
+    progress.begin_step(12)
+    progress.count_section()
+    progress.count_message()
     for _ in range(REMEMBERED + 3):
-        position.enter(AxisName.DATA, Operation.ALL_REDUCE)
-        position.leave(AxisName.DATA)
-    position.enter(AxisName.DATA, Operation.BROADCAST)
-    seen = read_position(file.read_bytes())
+        progress.enter(AxisName.DATA, Operation.ALL_REDUCE)
+        progress.leave(AxisName.DATA)
+    progress.enter(AxisName.DATA, Operation.BROADCAST)
+    seen = read_progress(file.read_bytes())
     assert seen is not None
     assert (seen.step, seen.activity, seen.sections, seen.messages) == (12, RankActivity.STEP, 1, 1)
     (data,) = seen.axes
@@ -37,18 +37,18 @@ def test_a_reader_sees_a_published_position_immediately(tmp_path: Path) -> None:
     assert data.operation(REMEMBERED + 3) is data.operation(5) is Operation.ALL_REDUCE
     assert data.operation(4) is None, "too long ago"
     assert data.operation(REMEMBERED + 5) is None, "not entered yet"
-    position.set_activity(RankActivity.SAVING)
-    assert read_position(file.read_bytes()) == seen.model_copy(update={"activity": RankActivity.SAVING})
+    progress.set_activity(RankActivity.SAVING)
+    assert read_progress(file.read_bytes()) == seen.model_copy(update={"activity": RankActivity.SAVING})
 
 
 def test_each_batch_of_a_validation_is_progress_even_on_a_single_rank(tmp_path: Path) -> None:
     """A single rank has no collectives, so a long validation would otherwise look like a hang."""
     file = tmp_path / "rank-0"
-    position = publish_position(file)
-    position.set_activity(RankActivity.VALIDATION)
+    progress = publish_progress(file)
+    progress.set_activity(RankActivity.VALIDATION)
     seen = []
-    for batch in counted(range(3), position):
-        content = read_position(file.read_bytes())
+    for batch in counted(range(3), progress):
+        content = read_progress(file.read_bytes())
         assert content is not None
         seen.append((batch, content.messages))
     assert seen == [(0, 1), (1, 2), (2, 3)]
@@ -56,9 +56,9 @@ def test_each_batch_of_a_validation_is_progress_even_on_a_single_rank(tmp_path: 
 
 def test_a_file_of_an_earlier_attempt_is_replaced(tmp_path: Path) -> None:
     file = tmp_path / "rank-0"
-    publish_position(file).begin_step(40)
-    publish_position(file)
-    seen = read_position(file.read_bytes())
+    publish_progress(file).begin_step(40)
+    publish_progress(file)
+    seen = read_progress(file.read_bytes())
     assert seen is not None
     assert (seen.step, seen.activity) == (0, RankActivity.STARTING)
 
@@ -66,14 +66,14 @@ def test_a_file_of_an_earlier_attempt_is_replaced(tmp_path: Path) -> None:
 def _collectives(mesh: Mesh, folder: Path) -> None:
     """Enters each collective of two axes once, and reads its own file."""
     file = folder / f"rank-{mesh.rank}"
-    mesh = make_mesh(mesh.rank, mesh.degrees, mesh.device, position=publish_position(file))
+    mesh = make_mesh(mesh.rank, mesh.degrees, mesh.device, progress=publish_progress(file))
     data, tensor, part = mesh.data, mesh.tensor, torch.ones(2)
     works = [
         data.all_reduce_async(torch.ones(2)),
         data.broadcast_async(torch.ones(2), 0),
         data.reduce_async(torch.ones(2), 0),
     ]
-    started = read_position(file.read_bytes())
+    started = read_progress(file.read_bytes())
     assert started is not None
     assert (started.on(AxisName.DATA).entered, started.on(AxisName.DATA).left) == (3, 0)
     for work in works:
@@ -87,7 +87,7 @@ def _collectives(mesh: Mesh, folder: Path) -> None:
     tensor.wait_tensor(tensor.reduce_scatter_async(part))
     tensor.broadcast(part, 0)
     tensor.all_to_all(torch.ones(2, 1), [1, 1], [1, 1])
-    seen = read_position(file.read_bytes())
+    seen = read_progress(file.read_bytes())
     assert seen is not None
     counts = {count.axis: count for count in seen.axes}
     assert {axis: (count.entered, count.left) for axis, count in counts.items()} == {
@@ -107,5 +107,5 @@ def test_every_collective_is_counted_on_its_axis(tmp_path: Path) -> None:
 
 def test_its_space_on_the_disk_is_allocated_at_the_start(tmp_path: Path) -> None:
     """Otherwise a write on a full disk would kill the rank in the middle of a step."""
-    publish_position(tmp_path / "rank-0")
-    assert (tmp_path / "rank-0").stat().st_blocks * 512 >= POSITION_BYTES
+    publish_progress(tmp_path / "rank-0")
+    assert (tmp_path / "rank-0").stat().st_blocks * 512 >= PROGRESS_BYTES

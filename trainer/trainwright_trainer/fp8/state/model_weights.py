@@ -21,7 +21,7 @@ from trainwright_trainer.runtime.compilation import fuse_on_gpu
 _CHUNK_ROWS = 2**20
 
 
-class WeightReplicas:
+class FP8ModelWeights:
     """E4M3 rows of all weights, and float32 rows of those with one dim."""
 
     def __init__(self, layout: RowLayout, data: Axis) -> None:

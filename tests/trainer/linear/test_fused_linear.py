@@ -1,4 +1,4 @@
-"""Joint products of one input equal those of separate layers, except for the rounding of the input's gradient."""
+"""Fused projections of one input equal those of separate layers, except for the rounding of the input's gradient."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainer.linear.test_summed_weight_gradients import LENGTH, SPEC, TABLES, gradients, learn
-from trainwright_trainer.linear import shared_input
+from trainwright_trainer.linear import fused_linear
 from trainwright_trainer.linear.dense import DenseLinear, clear_sums, summed_weights
 from trainwright_trainer.linear.weight_casts import WeightCasts
-from trainwright_trainer.model import joint_products
+from trainwright_trainer.model import fused_projections
 from trainwright_trainer.model.attention import Attention, AttentionTables
-from trainwright_trainer.model.joint_products import JointProducts, join_products
+from trainwright_trainer.model.fused_projections import FusedProjections, fuse_projections
 from trainwright_trainer.model.transformer import Block, ParallelBlock
 from trainwright_trainer.runtime.module_replacement import replace_modules
 
@@ -26,21 +26,21 @@ EPSILON = 2.0**-8
 
 
 def blocks(kind: type[AnyBlock] = Block) -> tuple[AnyBlock, AnyBlock]:
-    """A block that adds weight gradients to sums and keeps casts, and the same block with joint products."""
+    """A block that adds weight gradients to sums and keeps casts, and the same block with fused projections."""
     torch.manual_seed(0)
     separate = kind(SPEC, 0)
     replace_modules(separate, {nn.Linear: partial(DenseLinear, sums_gradient=True)})
     named = nn.ModuleDict({"0": copy.deepcopy(separate)})
-    join_products(named)
-    joint = named["0"]
-    assert isinstance(joint, kind)
-    for block in (separate, joint):
+    fuse_projections(named)
+    fused = named["0"]
+    assert isinstance(fused, kind)
+    for block in (separate, fused):
         modules = list(block.modules())
         layers = [module for module in modules if isinstance(module, DenseLinear)]
-        joined = [module for module in modules if isinstance(module, JointProducts)]
+        joined = [module for module in modules if isinstance(module, FusedProjections)]
         WeightCasts(layers, torch.bfloat16, joined).refresh()
         clear_sums(summed_weights(block))
-    return separate, joint
+    return separate, fused
 
 
 def step(block: AnyBlock) -> dict[str, Tensor]:
@@ -62,10 +62,10 @@ def apart(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
 
 
 @pytest.mark.parametrize("kind", [Block, ParallelBlock])
-def test_joint_products_compute_what_separate_ones_do(kind: type[AnyBlock]) -> None:
-    separate, joint = blocks(kind)
-    assert list(dict(joint.named_parameters())) == list(dict(separate.named_parameters()))
-    results = step(joint), step(separate)
+def test_fused_projections_compute_what_separate_ones_do(kind: type[AnyBlock]) -> None:
+    separate, fused = blocks(kind)
+    assert list(dict(fused.named_parameters())) == list(dict(separate.named_parameters()))
+    results = step(fused), step(separate)
     # An input's gradient is rounded about ten times; the layers' results are rounded as before.
     assert apart(*results) < 10 * EPSILON
     assert torch.equal(results[0]["out"], results[1]["out"])
@@ -77,31 +77,31 @@ def _first_twice(dy_MN: Tensor, weight_NK: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("fault", ["rows are mixed up", "part of the gradient is lost"])
-def test_a_wrong_joint_product_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    separate, joint = blocks()
+def test_a_wrong_fused_product_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    separate, fused = blocks()
     if fault == "rows are mixed up":
-        monkeypatch.setattr(joint_products._JointFeedForward, "joint_names", ("up", "gate"))
+        monkeypatch.setattr(fused_projections._FusedFeedForward, "fused_names", ("up", "gate"))
     else:
-        monkeypatch.setattr(shared_input, "input_gradient", _first_twice)
-    assert apart(step(joint), step(separate)) > 10 * EPSILON
+        monkeypatch.setattr(fused_linear, "input_gradient", _first_twice)
+    assert apart(step(fused), step(separate)) > 10 * EPSILON
 
 
-def test_casts_of_joint_layers_share_a_tensor_and_no_memory_is_added() -> None:
-    _, joint = blocks()
-    attention = joint.attention
-    assert isinstance(attention, JointProducts) and attention.joint_cast is not None
-    memory = attention.joint_cast.untyped_storage().data_ptr()
-    for layer in attention.joint_layers:
+def test_casts_of_fused_layers_share_a_tensor_and_no_memory_is_added() -> None:
+    _, fused = blocks()
+    attention = fused.attention
+    assert isinstance(attention, FusedProjections) and attention.fused_cast is not None
+    memory = attention.fused_cast.untyped_storage().data_ptr()
+    for layer in attention.fused_layers:
         assert layer.weight_cast is not None
         assert layer.weight_cast.untyped_storage().data_ptr() == memory
         assert torch.equal(layer.weight_cast, layer.weight.bfloat16())
 
 
 def test_a_parallel_block_multiplies_its_one_input_at_once() -> None:
-    _, joint = blocks(ParallelBlock)
-    assert isinstance(joint, JointProducts) and joint.joint_cast is not None
-    assert len(joint.joint_layers) == 5
-    assert not any(isinstance(part, JointProducts) for part in (joint.attention, joint.feed_forward))
+    _, fused = blocks(ParallelBlock)
+    assert isinstance(fused, FusedProjections) and fused.fused_cast is not None
+    assert len(fused.fused_layers) == 5
+    assert not any(isinstance(part, FusedProjections) for part in (fused.attention, fused.feed_forward))
 
 
 class _Squared(Attention):
@@ -110,20 +110,20 @@ class _Squared(Attention):
 
 
 def test_a_variant_that_changes_its_input_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(joint_products.ATTENTION_MODULES, "full", _Squared)
+    monkeypatch.setitem(fused_projections.ATTENTION_MODULES, "full", _Squared)
     block = Block(SPEC, 0)
     replace_modules(block, {nn.Linear: DenseLinear})
-    join_products(nn.ModuleDict({"0": block}))
+    fuse_projections(nn.ModuleDict({"0": block}))
     assert type(block.attention) is _Squared
-    assert isinstance(block.feed_forward, JointProducts)
+    assert isinstance(block.feed_forward, FusedProjections)
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_compiled_blocks_join_products_too(at_once: int) -> None:
-    _, joint = blocks()
+    _, fused = blocks()
     _, compiled = blocks()
     compiled.compile(backend="aot_eager", fullgraph=True, dynamic=False)
-    for block in (joint, compiled):
+    for block in (fused, compiled):
         learn(block, at_once=at_once)
-    for name, gradient in gradients(joint).items():
+    for name, gradient in gradients(fused).items():
         assert torch.equal(gradients(compiled)[name], gradient), name

@@ -17,7 +17,7 @@ _FACTOR = 3.0
 _FRACTION = 0.99
 
 
-class HangLimit:
+class StallLimit:
     """The limit for the ranks of one attempt on one node."""
 
     def __init__(self) -> None:

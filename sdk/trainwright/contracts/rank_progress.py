@@ -1,8 +1,8 @@
-"""The position of each rank in a training: the file that publishes it, and what a supervisor reports when ranks stall.
+"""The progress of each rank in a training: the file that publishes it, and what a supervisor reports when ranks stall.
 
-Each rank writes its position to a small memory-mapped file. Publishing therefore needs no system call, and the file shows
+Each rank writes its progress to a small memory-mapped file. Publishing therefore needs no system call, and the file shows
 where the rank is even if the rank is stopped, waits in a collective or is stuck in a driver. The reader does not trust the
-writer: it turns any content into a position or None.
+writer: it turns any content into progress or None.
 
 The file is an array of unsigned 64-bit integers (cells) in the machine's byte order:
 
@@ -36,15 +36,15 @@ from trainwright.contracts.checkpoint import LARGEST_STEP
 from trainwright.contracts.hardware import MOST_SLOTS
 from trainwright.contracts.parallelism_spec import Coordinates, Degrees
 
-POSITIONS_FOLDER = "positions"
+PROGRESS_FOLDER = "positions"
 """In the trainer's output folder."""
 
 STACKS_SIGNAL = "SIGUSR1"
 """Makes a rank write its Python stacks to its log, unless it is stopped or stuck in the kernel."""
 
 
-def position_name(rank: int) -> str:
-    """Name of the file with a rank's position."""
+def progress_file_name(rank: int) -> str:
+    """Name of the file with a rank's progress."""
     return f"rank-{rank}"
 
 
@@ -119,9 +119,9 @@ MAGIC = int.from_bytes(b"TWRANK01", sys.byteorder)
 MAGIC_CELL, STEP_CELL, ACTIVITY_CELL, SECTIONS_CELL, MESSAGES_CELL, FIRST_AXIS_CELL = range(6)
 CELLS_PER_AXIS = 4
 REMEMBERED = 16
-"""How many of an axis' last collectives a position names."""
+"""How many of an axis' last collectives are named."""
 CELL_BYTES = 8
-POSITION_BYTES = (FIRST_AXIS_CELL + CELLS_PER_AXIS * len(AXES)) * CELL_BYTES
+PROGRESS_BYTES = (FIRST_AXIS_CELL + CELLS_PER_AXIS * len(AXES)) * CELL_BYTES
 
 _MOST = 2**63
 Count = Annotated[int, Field(ge=0, lt=_MOST)]
@@ -146,8 +146,8 @@ class AxisCount(Report):
         return self.operations[index] if 0 <= index < len(self.operations) else None
 
 
-class RankPosition(Report):
-    """A rank's position in the training."""
+class RankProgress(Report):
+    """A rank's progress in the training."""
 
     step: int = Field(ge=0, le=LARGEST_STEP)
     activity: RankActivity
@@ -171,7 +171,7 @@ class StalledRank(Report):
     """One rank of a node on which no rank makes progress."""
 
     rank: int = Field(ge=0, lt=2**20)
-    position: RankPosition
+    position: RankProgress
     stopped: bool
     """Whether the kernel has stopped its process (SIGSTOP, a debugger)."""
 
@@ -188,9 +188,9 @@ class Stall(Report):
     ranks: list[StalledRank] = Field(min_length=1, max_length=MOST_SLOTS)
 
 
-def read_position(content: bytes | None) -> RankPosition | None:
-    """Read a position from the content of a rank's file; None if the content is not valid."""
-    if content is None or len(content) != POSITION_BYTES:
+def read_progress(content: bytes | None) -> RankProgress | None:
+    """Read the progress from the content of a rank's file; None if the content is not valid."""
+    if content is None or len(content) != PROGRESS_BYTES:
         return None
     numbers = memoryview(content).cast("Q")
     if numbers[MAGIC_CELL] != MAGIC or numbers[ACTIVITY_CELL] >= len(ACTIVITIES):
@@ -198,7 +198,7 @@ def read_position(content: bytes | None) -> RankPosition | None:
     if numbers[STEP_CELL] > LARGEST_STEP or max(numbers[SECTIONS_CELL], numbers[MESSAGES_CELL]) >= _MOST:
         return None
     axes = [_axis_count(numbers, content, index) for index in range(len(AXES))]
-    return RankPosition(
+    return RankProgress(
         step=numbers[STEP_CELL],
         activity=ACTIVITIES[numbers[ACTIVITY_CELL]],
         sections=numbers[SECTIONS_CELL],

@@ -5,14 +5,14 @@ from itertools import pairwise
 import pytest
 
 from trainwright.contracts.parallelism_spec import PipelineSchedule
-from trainwright.planner.schedule import (
+from trainwright.planner.pipeline_simulation import (
     Action,
     ActionKind,
     Pipeline,
     StageSeconds,
-    action_orders,
     in_flight,
     simulate,
+    torch_action_orders,
 )
 
 ALIKE = StageSeconds(1.0, 1.0, 1.0)
@@ -30,7 +30,8 @@ PIPELINES = [
 def most_kept(pipeline: Pipeline, rank: int) -> int:
     """Micro batches, counted once per stage of the rank."""
     return max(
-        sum(item.whole for item in moment.values()) for moment in in_flight(action_orders(pipeline)[rank])
+        sum(item.whole for item in moment.values())
+        for moment in in_flight(torch_action_orders(pipeline)[rank])
     )
 
 
