@@ -47,7 +47,7 @@ def test_everything_runs_every_slow_target(repository: Path) -> None:
 
 
 class _SlowTest:
-    """What the check asks of a collected test."""
+    """What the check reads of a collected test."""
 
     def __init__(self, folder: str, target: str) -> None:
         self.nodeid = f"{folder}/test_some.py::test_it"

@@ -37,7 +37,7 @@ def test_each_pair_is_trained_judged_and_recorded(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(layouts, "TABLES", {"too strict": TOO_STRICT})
     assert run.main(["--layouts"]) == 1
     ((*_, losses),) = _rows(page.read_text())
-    assert "**fails**: the other layout is too far" in losses
+    assert "**fails**: the losses of the other layout differ too much" in losses
 
 
 def test_the_page_has_all_pairs() -> None:

@@ -38,8 +38,8 @@ WORDS = [
 
 @pytest.fixture(autouse=True)
 def fresh_compiler() -> Iterator[None]:
-    """Forget what earlier tests compiled, since torch limits the number of compilations of one function in a process,
-    and what this one changes for FP8 (``recompute_operands``).
+    """Discard what earlier tests compiled, since torch limits the compilations of one function in a process,
+    and what this test changes for FP8 (``recompute_operands``).
     """
     torch._dynamo.reset()
     with torch._functorch.config.patch(

@@ -42,7 +42,7 @@ def on_mesh(
         for process in processes:
             process.start()
         try:
-            results = [_hear(receiver, patience_seconds) for receiver, _ in pipes]
+            results = [_receive(receiver, patience_seconds) for receiver, _ in pipes]
         finally:
             for process in processes:
                 process.kill()
@@ -52,9 +52,9 @@ def on_mesh(
     return [answer for _, answer in results]
 
 
-def _hear(receiver: Connection, seconds: int) -> tuple[bool, Any]:
+def _receive(receiver: Connection, seconds: int) -> tuple[bool, Any]:
     if not receiver.poll(seconds):
-        return False, f"a rank said nothing for {seconds} seconds"
+        return False, f"a rank sent no result for {seconds} seconds"
     heard: tuple[bool, Any] = receiver.recv()
     return heard
 

@@ -24,7 +24,7 @@ def leave_out_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(test_gpu, "GPU", "cuda")
 
 
-def name_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def use_a_gpu_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(test_gpu, "GPU", "cuda:7")
 
 
@@ -49,7 +49,7 @@ def read_the_loss_in_each_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GradientAccumulation, "_loss", reading)
 
 
-def lay_an_operand_out_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def lay_out_an_operand_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     def by_rows(
         a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, out: torch.dtype, fast: bool
     ) -> Tensor:
@@ -67,15 +67,15 @@ def query_a_function_that_cuda_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (rename_a_method, AttributeError, "compute_gradients"),
         (leave_out_the_index, AssertionError, "a GPU without an index"),
-        (name_a_gpu_that_is_not_there, RuntimeError, "invalid device ordinal"),
+        (use_a_gpu_that_does_not_exist, RuntimeError, "invalid device ordinal"),
         (leave_the_batch_on_the_host, RuntimeError, "found cpu, cuda:0"),
         (copy_the_batch_from_pageable_memory, RuntimeError, "synchronizing"),
         (read_the_loss_in_each_micro_batch, RuntimeError, "synchronizing"),
-        (lay_an_operand_out_by_rows, RuntimeError, "col_major"),
+        (lay_out_an_operand_by_rows, RuntimeError, "col_major"),
         (query_a_function_that_cuda_lacks, AttributeError, "synchronize"),
     ],
 )
-def test_a_planted_fault_fails_the_gpu_test(
+def test_an_injected_fault_fails_the_gpu_test(
     plant: Callable[[pytest.MonkeyPatch], None],
     error: type[Exception],
     says: str,
@@ -86,7 +86,7 @@ def test_a_planted_fault_fails_the_gpu_test(
     with cuda_stand_in():
         plant(monkeypatch)
         with pytest.raises(error, match=says):
-            test_gpu.test_the_host_waits_for_the_loss_alone(tmp_path, data)
+            test_gpu.test_the_host_waits_only_for_the_loss(tmp_path, data)
         monkeypatch.undo()
 
 
@@ -97,7 +97,7 @@ def test_generators_are_looked_up_by_index() -> None:
             seed_step(0, 1, 0, torch.device("cuda"))
 
 
-def test_tensors_follow_what_they_are_made_of() -> None:
+def test_tensors_are_on_the_device_of_their_inputs() -> None:
     with cuda_stand_in():
         x = torch.randn(3, 4, device="cuda:1", requires_grad=True)
         y = (x.t() @ torch.ones_like(x)).bfloat16()
@@ -114,7 +114,7 @@ def test_tensors_follow_what_they_are_made_of() -> None:
 
 
 class _Item:
-    """What the check asks of a collected test."""
+    """What the check reads of a collected test."""
 
     nodeid = "test_some.py::test_it"
 
@@ -125,7 +125,7 @@ class _Item:
         return name == "gpu"
 
 
-def test_a_gpu_test_that_could_not_run_on_the_stand_in_is_refused() -> None:
+def test_a_gpu_test_that_cannot_run_on_the_stand_in_is_refused() -> None:
     check_gpu_marks([_Item("tmp_path", "cuda")])
     with pytest.raises(pytest.UsageError, match="test_it: takes its GPU from the fixture"):
         check_gpu_marks([_Item("tmp_path")])

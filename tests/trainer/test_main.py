@@ -14,7 +14,9 @@ from trainwright_trainer.main import main
 from trainwright_trainer.process import selftest
 
 
-def test_from_a_text_file_to_a_sample(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_text_file_becomes_a_trained_model_and_a_sample(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "book.txt").write_text("All happy families are alike.\n" * 3_000)
     (tmp_path / "notes.jsonl").write_text('{"text": "fine"}\nnot json\n')
     files = [str(tmp_path / "book.txt"), str(tmp_path / "notes.jsonl")]
@@ -43,7 +45,7 @@ def test_from_a_text_file_to_a_sample(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 @pytest.mark.slow(target="layouts")
 def test_the_selftest_measures_the_cpu() -> None:
-    """In a separate process, because it forks the ones that measure."""
+    """In a separate process, because it forks the measuring processes."""
     command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", "2"]
     hardware = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=100).stdout)
     assert hardware["cpu"]["slots"] == 2
@@ -55,8 +57,8 @@ def test_the_selftest_measures_the_cpu() -> None:
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("slots", [1, 2])
 def test_a_busy_machine_does_not_change_the_peak(slots: int) -> None:
-    """Four processes keep the cores busy at equal priority. 1.5 is the limit that users were promised; in CPU time only
-    caches and clocks differ, by less than a tenth here. In wall time the ratio was up to 17."""
+    """Four processes keep the cores busy at equal priority. The documented limit is 1.5. In CPU time only caches and
+    clocks differ, by less than a tenth here. In wall time the ratio was up to 17."""
     command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", str(slots)]
 
     def rates() -> dict[str, float]:
@@ -66,25 +68,27 @@ def test_a_busy_machine_does_not_change_the_peak(slots: int) -> None:
     alone = rates()
     others = [subprocess.Popen([sys.executable, "-c", "while True: sum(range(9999))"]) for _ in range(4)]
     try:
-        beside_others = rates()
+        with_others = rates()
     finally:
         for other in others:
             other.kill()
             other.wait()
-    print({kind: (alone[kind] / 1e9, beside_others[kind] / 1e9) for kind in alone})
-    assert all(1 / 1.5 < beside_others[kind] / alone[kind] < 1.5 for kind in alone)
+    print({kind: (alone[kind] / 1e9, with_others[kind] / 1e9) for kind in alone})
+    assert all(1 / 1.5 < with_others[kind] / alone[kind] < 1.5 for kind in alone)
 
 
-def test_gpus_are_numbered_as_on_the_bus_before_cuda_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA reads its order of devices once, at the first query."""
-    order_when_asked = []
+def test_gpus_are_numbered_by_bus_before_cuda_is_queried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA reads the order of devices once, at the first query."""
+    order_when_queried = []
     monkeypatch.setattr(
-        torch.cuda, "is_available", lambda: bool(order_when_asked.append(os.environ.get("CUDA_DEVICE_ORDER")))
+        torch.cuda,
+        "is_available",
+        lambda: bool(order_when_queried.append(os.environ.get("CUDA_DEVICE_ORDER"))),
     )
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
     monkeypatch.setattr(selftest, "measure_rates", lambda slots, threads: {})
     assert selftest.selftest(1)["cuda"] == []
-    assert order_when_asked == ["PCI_BUS_ID"]
+    assert order_when_queried == ["PCI_BUS_ID"]
 
 
 @pytest.mark.usefixtures("cuda")
@@ -99,7 +103,7 @@ def test_the_selftest_lists_what_is_visible(visible: str, indices: list[int]) ->
 
 
 @pytest.mark.parametrize("command", ["main", "launch"])
-def test_a_command_does_not_load_torch_before_its_work(command: str) -> None:
+def test_a_command_does_not_load_torch_early(command: str) -> None:
     """Help is quick, and the parent-death signal is set before the seconds that torch takes to load."""
     code = f"import sys, trainwright_trainer.{command}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

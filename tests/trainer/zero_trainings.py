@@ -114,16 +114,17 @@ def tensor_shards(training: Training) -> dict[str, TensorShard]:
 
 
 def assembled(results: list[dict[str, TensorShard]]) -> dict[str, Tensor]:
-    """Assemble full tensors from the slices of all ranks, which must fill them, each element once."""
+    """Assemble full tensors from the shards of all ranks, which must fill them, each element once."""
     wholes = assembled_replicas(results)
     for name, whole in wholes.items():
         elements = sum(result[name].tensor.numel() for result in results if name in result)
-        assert elements == whole.numel(), f"two ranks speak for a part of {name}"
+        assert elements == whole.numel(), f"two ranks write a part of {name}"
     return wholes
 
 
 def assembled_replicas(results: list[dict[str, TensorShard]]) -> dict[str, Tensor]:
-    """Assemble full tensors from slices that must fill them; what several ranks have must be equal on them."""
+    """Assemble full tensors from shards that must fill them; elements that several ranks have must be equal on
+    them."""
     wholes: dict[str, Tensor] = {}
     for result in results:
         for name, shard in result.items():
@@ -193,7 +194,7 @@ def complaints(results: list[Learned], wanted: Learned) -> list[str]:
     if any(result.losses != results[0].losses or result.norms != results[0].norms for result in results):
         found.append("ranks differ in losses or norms")
     if results[0].norms[0] != pytest.approx(wanted.norms[0], rel=GRADIENT_BOUND):
-        found.append("the norm is another")
+        found.append("the norm differs")
     # AdamW moves a weight by at most 2 · rate / epsilon times the error of its gradient. Gradients are
     # clipped to a norm of a half, so in five steps all weights together are off by 5 · 3 · off, and a loss by
     # that times the norm of its gradient, below 2 here. Computing gradients at weights that are off adds as
@@ -203,7 +204,7 @@ def complaints(results: list[Learned], wanted: Learned) -> list[str]:
         if not abs(loss - one) <= 2 * shift + 512 * 2.0**-24 * one:
             found.append(f"a loss is {abs(loss - one):.1e} off")
     if not abs(results[0].validation - wanted.validation) <= 2 * shift + 512 * 2.0**-24 * wanted.validation:
-        found.append("the validation loss is another")
+        found.append("the validation loss differs")
     return found
 
 

@@ -96,12 +96,12 @@ def _flip_a_bit_of_a_header(folder: Path) -> None:
     path.write_bytes(content)
 
 
-def _cut_short(folder: Path) -> None:
+def _truncate_a_file(folder: Path) -> None:
     path = folder / "tensors-0-00001.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def _lose_a_file(folder: Path) -> None:
+def _delete_a_file(folder: Path) -> None:
     (folder / "tensors-0-00000.safetensors").unlink()
 
 
@@ -116,29 +116,29 @@ def _copy_one_over_another(folder: Path) -> None:
     shutil.copy(folder / "tensors-0-00000.safetensors", folder / "tensors-0-00001.safetensors")
 
 
-def _take_an_older_manifest(folder: Path) -> None:
+def _use_an_older_manifest(folder: Path) -> None:
     shutil.copy(folder.parent / "older-manifest.json", folder / "manifest.json")
 
 
-def _tear_the_manifest(folder: Path) -> None:
+def _truncate_the_manifest(folder: Path) -> None:
     path = folder / "manifest.json"
     path.write_bytes(path.read_bytes()[:-20])
 
 
-def _lose_the_manifest(folder: Path) -> None:
+def _delete_the_manifest(folder: Path) -> None:
     (folder / "manifest.json").unlink()
 
 
 FAULTS = [
     _flip_a_bit,
     _flip_a_bit_of_a_header,
-    _cut_short,
-    _lose_a_file,
+    _truncate_a_file,
+    _delete_a_file,
     _swap_two_files,
     _copy_one_over_another,
-    _take_an_older_manifest,
-    _tear_the_manifest,
-    _lose_the_manifest,
+    _use_an_older_manifest,
+    _truncate_the_manifest,
+    _delete_the_manifest,
 ]
 
 
@@ -166,14 +166,14 @@ def _drop_a_moment(pieces: list[StateSlice]) -> list[StateSlice]:
     return [piece for piece in pieces if piece.name != "optimizer.exp_avg_sq.norm.weight"]
 
 
-def _store_in_half(pieces: list[StateSlice]) -> list[StateSlice]:
+def _store_in_float16(pieces: list[StateSlice]) -> list[StateSlice]:
     return [
         replace(piece, tensor=piece.tensor.half()) if piece.name == "model.norm.weight" else piece
         for piece in pieces
     ]
 
 
-def _say_it_is_scaled(pieces: list[StateSlice]) -> list[StateSlice]:
+def _claim_a_scale(pieces: list[StateSlice]) -> list[StateSlice]:
     return [
         replace(piece, scale="model.embedding.weight") if piece.name == "model.norm.weight" else piece
         for piece in pieces
@@ -185,13 +185,13 @@ def _say_it_is_scaled(pieces: list[StateSlice]) -> list[StateSlice]:
     [
         (_drop_a_moment, "optimizer.exp_avg_sq.norm.weight is missing"),
         (
-            _store_in_half,
+            _store_in_float16,
             "model.norm.weight has the number format float16, but this run has float32",
         ),
-        (_say_it_is_scaled, "model.norm.weight has the scale model.embedding.weight"),
+        (_claim_a_scale, "model.norm.weight has the scale model.embedding.weight"),
     ],
 )
-def test_a_state_that_this_run_does_not_hold_is_refused(
+def test_a_state_that_does_not_fit_the_run_is_refused(
     tmp_path: Path,
     data: Path,
     change: Callable[[list[StateSlice]], list[StateSlice]],
@@ -230,16 +230,14 @@ def test_a_checkpoint_in_another_precision_is_another_configuration(
         build_here(job_file)
 
 
-def test_full_attention_leaves_the_digest_that_models_had_before_there_were_variants(
-    tmp_path: Path, data: Path
-) -> None:
+def test_full_attention_keeps_the_digest_from_before_attention_variants(tmp_path: Path, data: Path) -> None:
     spec = read_job(write_job(tmp_path, data)).spec
     assert config_digest(spec) == "05e79d4bc8c5b9ca6c1c0046286ed710b8ec021b375ebab393417ab48cd0e08b"
     other = spec.model.model_copy(update={"attention": "another"})
     assert config_digest(spec.model_copy(update={"model": other})) != config_digest(spec)
 
 
-def test_what_decides_the_formats_of_the_state_is_in_the_digest(tmp_path: Path, data: Path) -> None:
+def test_the_digest_covers_what_decides_the_formats_of_the_state(tmp_path: Path, data: Path) -> None:
     def digest(**fp8: object) -> str:
         return config_digest(read_job(write_job(tmp_path, data, precision={"kind": "fp8", "fp8": fp8})).spec)
 
@@ -248,7 +246,7 @@ def test_what_decides_the_formats_of_the_state_is_in_the_digest(tmp_path: Path, 
     assert digest(level="O2", skip_limit=9, accumulation="fp32") == digest(level="O2")
 
 
-def test_a_manifest_that_fits_its_own_digest_is_still_read_with_suspicion(trained: Path) -> None:
+def test_a_manifest_with_a_correct_digest_is_still_validated(trained: Path) -> None:
     """Names that lead out of the folder, slices in unlisted files and slices that leave gaps are refused."""
     folder = trained / "step-10"
     manifest = CheckpointManifest.model_validate_json((folder / "manifest.json").read_bytes())
@@ -277,7 +275,7 @@ def test_saving_the_same_step_again_replaces_it(tmp_path: Path, data: Path) -> N
     assert [path.name for path in checkpoints.iterdir()] == ["step-5"]
 
 
-def test_a_snapshot_does_not_follow_the_weights(tmp_path: Path, data: Path) -> None:
+def test_later_updates_do_not_change_a_snapshot(tmp_path: Path, data: Path) -> None:
     training = train_here(write_job(tmp_path, data, schedule={"steps": 5}))
     snapshot = _snapshot(training, 5)
     held = snapshot.slices[0].tensor.clone()
@@ -290,14 +288,14 @@ def test_a_snapshot_does_not_follow_the_weights(tmp_path: Path, data: Path) -> N
 def test_a_write_that_fails_ends_the_training(tmp_path: Path, data: Path) -> None:
     job_file = write_job(tmp_path, data)
     training = build_here(job_file)
-    (tmp_path / "out/checkpoints").write_text("a file stands where the folder should")
+    (tmp_path / "out/checkpoints").write_text("a file in place of the folder")
     with pytest.raises(NotADirectoryError):
         train(training)
     assert not events(job_file, "checkpoint_saved")
 
 
 @pytest.mark.parametrize(
-    "damage", partly_slow([_cut_short, _flip_a_bit, _flip_a_bit_of_a_header], [_flip_a_bit])
+    "damage", partly_slow([_truncate_a_file, _flip_a_bit, _flip_a_bit_of_a_header], [_flip_a_bit])
 )
 def test_a_damaged_checkpoint_ends_the_launch_with_its_code(
     tmp_path: Path, data: Path, trained: Path, damage: Callable[[Path], None]
@@ -314,7 +312,7 @@ def test_a_damaged_checkpoint_ends_the_launch_with_its_code(
 
 
 @pytest.mark.parametrize("damage", [_flip_a_bit, _flip_a_bit_of_a_header])
-def test_a_wrong_digest_is_reported_whatever_else_the_damage_caused(
+def test_a_wrong_digest_is_reported_even_if_the_damage_causes_other_errors(
     tmp_path: Path, trained: Path, damage: Callable[[Path], None]
 ) -> None:
     """Tensors are read while files are hashed, so another error may occur before the damage is known."""
@@ -334,10 +332,8 @@ def test_a_wrong_digest_is_reported_whatever_else_the_damage_caused(
     assert torch.get_num_threads() == threads
 
 
-def test_damage_in_another_rank_s_share_is_reported_by_a_rank_that_found_it(
-    tmp_path: Path, trained: Path
-) -> None:
-    """The others may be at any point of their reading by then, so this one checks the files itself."""
+def test_damage_is_reported_by_a_rank_that_was_not_assigned_the_file(tmp_path: Path, trained: Path) -> None:
+    """The other ranks may be anywhere in their reading by then, so this rank checks the files itself."""
     copy = tmp_path / "checkpoint"
     shutil.copytree(trained / "step-10", copy)
     manifest = CheckpointManifest.model_validate_json((copy / "manifest.json").read_bytes())
@@ -382,7 +378,7 @@ def test_weights_are_restored_one_at_a_time(
     assert len(read) == len(list(training.engine.model.parameters()))
 
 
-def test_a_snapshot_is_taken_when_the_one_before_is_written(tmp_path: Path, data: Path) -> None:
+def test_a_snapshot_waits_until_the_previous_one_is_written(tmp_path: Path, data: Path) -> None:
     """Writing is slowed down, so that a snapshot taken too early would find nothing written."""
     training = train_here(write_job(tmp_path / "run", data, schedule={"steps": 5}))
     written: list[int] = []

@@ -75,7 +75,7 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("which", SHAPES)
-def test_transformers_gives_our_logits(tmp_path: Path, data: Path, which: str) -> None:
+def test_transformers_computes_our_logits(tmp_path: Path, data: Path, which: str) -> None:
     """A learning rate high enough that a few steps make logits of the order of 1;
     float32 rounding is then near 1e-6."""
     job_file = write_job(
@@ -100,8 +100,8 @@ def test_transformers_gives_our_logits(tmp_path: Path, data: Path, which: str) -
     assert torch.equal(reloaded_BTV, ours_BTV)
 
 
-def test_an_export_without_our_own_words_is_read_as_a_llama(exported: Path, tmp_path: Path) -> None:
-    """As older versions wrote it."""
+def test_an_export_without_our_own_keys_is_read_as_a_llama(exported: Path, tmp_path: Path) -> None:
+    """Older versions wrote exports like this."""
     older = shutil.copytree(exported / "out/export", tmp_path / "older")
     config = json.loads((older / "config.json").read_bytes())
     own = ModelSpec.model_validate(config.pop("trainwright"))
@@ -126,8 +126,8 @@ pathlib.Path(sys.argv[3]).write_text(json.dumps([logits.tolist(), loaded.generat
 """
 
 
-def read_plainly(folder: Path, tokens_BT: torch.Tensor, out: Path) -> tuple[torch.Tensor, list[int]]:
-    """Logits and a greedy continuation by the file of an export, in a process of its own without our code."""
+def read_without_our_code(folder: Path, tokens_BT: torch.Tensor, out: Path) -> tuple[torch.Tensor, list[int]]:
+    """Logits and a greedy continuation from the export's own ``model.py``, in a process without our code."""
     command = [sys.executable, "-c", _READ, str(folder), json.dumps(tokens_BT.tolist()), str(out)]
     subprocess.run(command, check=True, timeout=240, cwd=out.parent)
     logits, ids = json.loads(out.read_text())
@@ -168,7 +168,7 @@ def test_a_model_unknown_to_transformers_comes_with_a_file_that_loads_it(
     manifest = CheckpointManifest.model_validate_json((folder / "manifest.json").read_bytes())
     verify_files(folder, manifest.files)
     tokens_BT = torch.randint(0, 257, (2, 16), generator=torch.Generator().manual_seed(0))
-    logits_BTV, ids = read_plainly(folder, tokens_BT, tmp_path / "read.json")
+    logits_BTV, ids = read_without_our_code(folder, tokens_BT, tmp_path / "read.json")
     with torch.no_grad():
         ours_BTV = training.engine.model(tokens_BT)
         reloaded_BTV = load_export(folder)[0](tokens_BT)
@@ -223,7 +223,7 @@ def safe_names(path: Path) -> list[str]:
         return list(file.keys())
 
 
-def test_the_file_of_an_export_refuses_what_it_does_not_know() -> None:
+def test_the_model_file_of_an_export_refuses_unknown_options() -> None:
     known = {"layers": 1, "width": 8, "heads": 1, "kv_heads": 1, "head_size": 8, "feed_forward": 8}
     scalars = {"rope_theta": 1e4, "norm_epsilon": 1e-5, "tied_embeddings": True}
     plain_model.Model(known | scalars, 8, 8)
@@ -245,15 +245,13 @@ def test_an_export_in_bf16_is_the_trained_weights_rounded_once(tmp_path: Path, d
         assert torch.equal(reloaded.get_parameter(name), weight.bfloat16().float()), name
 
 
-def test_weights_held_in_few_bits_are_exported_as_the_numbers_they_stand_for(
-    tmp_path: Path, data: Path
-) -> None:
+def test_quantized_weights_are_exported_as_real_numbers(tmp_path: Path, data: Path) -> None:
     """The last checkpoint is rewritten with float16 codes and a scale,
     whose product float32 represents exactly."""
     job_file = write_job(tmp_path, data, schedule={"steps": 5})
     training = train_here(job_file)
     weights = dict(training.engine.model.named_parameters())
-    pieces = [piece for name, weight in weights.items() for piece in _in_few_bits(f"model.{name}", weight)]
+    pieces = [piece for name, weight in weights.items() for piece in _quantized(f"model.{name}", weight)]
     origin = Origin(config_digest(training.spec), 1, None)
     writer = Writer(rank=0, on_node=range(1), nonce="again")
     save_checkpoint(tmp_path / "out/checkpoints", Snapshot(5, pieces, {"step": 5}), origin, writer)
@@ -263,7 +261,7 @@ def test_weights_held_in_few_bits_are_exported_as_the_numbers_they_stand_for(
         assert torch.equal(reloaded.get_parameter(name), (weight * 512).half().float() / 512), name
 
 
-def _in_few_bits(name: str, weight: torch.Tensor) -> list[StateSlice]:
+def _quantized(name: str, weight: torch.Tensor) -> list[StateSlice]:
     codes, scale = (weight.detach() * 512).half(), torch.tensor(1 / 512)
     return [
         StateSlice(name, tuple(codes.shape), (0,) * codes.ndim, codes, f"{name}.scale"),
@@ -272,7 +270,7 @@ def _in_few_bits(name: str, weight: torch.Tensor) -> list[StateSlice]:
 
 
 @pytest.mark.parametrize(("head_size", "theta"), [(64, 10_000.0), (128, 500_000.0), (18, 500.0)])
-def test_far_positions_are_turned_to_the_same_bit(head_size: int, theta: float) -> None:
+def test_rotary_tables_of_far_positions_are_equal_bit_for_bit(head_size: int, theta: float) -> None:
     """The last bit of a frequency is 1e-4 of an angle at position 2,048, and grows with the position."""
     rope = {"rope_type": "default", "rope_theta": theta}
     config = LlamaConfig(hidden_size=head_size, num_attention_heads=1, rope_parameters=rope)
@@ -290,7 +288,7 @@ def exported(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_tokenizer_comes_along(exported: Path) -> None:
+def test_an_export_contains_the_tokenizer(exported: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(exported / "out/export")
     text = "Zwölf Boxkämpfer – 12 \U0001f98a\n\tjagen"
     assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
@@ -326,7 +324,7 @@ def test_an_export_is_repeatable_and_can_start_from_the_resume_folder(
     assert [path.name for path in (tmp_path / "out").iterdir() if "export" in path.name] == ["export"]
 
 
-def test_nothing_but_the_last_step_is_exported(tmp_path: Path, data: Path, exported: Path) -> None:
+def test_only_the_last_step_is_exported(tmp_path: Path, data: Path, exported: Path) -> None:
     point = resume_from(exported / "out/checkpoints/step-10", tmp_path)
     job_file = write_job(tmp_path, data, job=point)
     assert main(["export", str(job_file)]) == 1

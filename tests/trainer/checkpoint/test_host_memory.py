@@ -36,7 +36,7 @@ STATE = [
 ]
 
 
-def test_places_lie_side_by_side_and_are_given_out_again() -> None:
+def test_allocations_are_adjacent_and_reused() -> None:
     pins = Pins()
     memory = HostMemory(pins)
     addresses = []
@@ -53,7 +53,7 @@ def test_places_lie_side_by_side_and_are_given_out_again() -> None:
     assert pins.unpinned == 0
 
 
-def test_memory_is_unpinned_when_a_larger_one_takes_its_place_and_at_its_end() -> None:
+def test_memory_is_unpinned_when_a_larger_block_replaces_it_and_at_its_end() -> None:
     pins = Pins()
     memory = HostMemory(pins)
     memory.allocate([torch.zeros(16)], pinned=True)
@@ -66,7 +66,7 @@ def test_memory_is_unpinned_when_a_larger_one_takes_its_place_and_at_its_end() -
     assert (place == 3.0).all()
 
 
-def test_a_training_on_a_cpu_copies_into_one_block_that_nobody_pins() -> None:
+def test_a_training_on_a_cpu_copies_into_one_block_without_pinning_it() -> None:
     """Later copies reuse the memory of the first: pages that are already mapped cost nothing."""
     pins = Pins()
     memory = HostMemory(pins)

@@ -21,22 +21,20 @@ FORMATS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("precision", FORMATS.values(), ids=FORMATS)
-def test_a_state_takes_the_bytes_that_were_foretold(
-    data: Path, tmp_path: Path, precision: dict[str, Any]
-) -> None:
+def test_a_state_takes_the_predicted_bytes(data: Path, tmp_path: Path, precision: dict[str, Any]) -> None:
     schedule = {"steps": 1, "warmup_steps": 0}
     file = write_job(tmp_path / "job", data, model=WIDE, precision=precision, schedule=schedule)
     train_here(file)
     [manifest] = (tmp_path / "job").rglob("manifest.json")
     files = CheckpointManifest.model_validate_json(manifest.read_bytes()).files
-    foretold, found = state_bytes(read_job(file).spec), sum(file.bytes for file in files)
+    predicted, found = state_bytes(read_job(file).spec), sum(file.bytes for file in files)
     # Besides the values there are names, shapes and scales of some 60 tensors and the history of FP8 layers,
     # which do not grow with the model. A format that is off by one byte per parameter is off by 400 kB.
-    assert foretold <= found < foretold + 40_000
-    assert stored_bytes(read_job(file).spec) > foretold
+    assert predicted <= found < predicted + 40_000
+    assert stored_bytes(read_job(file).spec) > predicted
 
 
-def test_only_states_that_are_saved_and_kept_are_stored(data: Path, tmp_path: Path) -> None:
+def test_stored_bytes_count_the_checkpoints_that_are_saved_and_retained(data: Path, tmp_path: Path) -> None:
     specs = []
     for steps in (10, 11, 100):
         sections = {

@@ -46,7 +46,7 @@ def file(tmp_path: Path) -> Path:
         ("codes", (slice(3, 16), slice(8, 16))),
     ],
 )
-def test_a_box_is_read_as_the_library_of_the_format_reads_it(
+def test_a_slice_is_read_as_by_the_safetensors_library(
     file: Path, monkeypatch: pytest.MonkeyPatch, name: str, box: tuple[slice, ...], together: int
 ) -> None:
     """Into separate memory, and into a part of a larger tensor without changing the rest of it."""
@@ -97,14 +97,14 @@ def test_a_header_that_does_not_fit_its_file_is_refused(file: Path, change: dict
 
 
 @pytest.mark.parametrize("content", [b"", b"\x05", b"\xff" * 40, (2).to_bytes(8, "little") + b"[]"])
-def test_what_is_no_file_of_tensors_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_safetensors_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "other"
     path.write_bytes(content)
     with pytest.raises(CorruptFileError):
         stored_tensors(path)
 
 
-def test_a_file_that_is_cut_after_its_header_was_read_is_refused(file: Path) -> None:
+def test_a_file_truncated_after_its_header_was_read_is_refused(file: Path) -> None:
     stored = stored_tensors(file)["codes"]
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(CorruptFileError):

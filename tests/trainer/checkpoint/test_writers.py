@@ -121,7 +121,7 @@ def test_real_numbers_are_codes_times_their_scale(written: Path) -> None:
         ("moment.every_code", {"dtype": "float8"}, "stored as float8, which is unknown"),
     ],
 )
-def test_a_tensor_that_is_not_stored_as_told_is_refused(
+def test_a_tensor_that_differs_from_its_manifest_entry_is_refused(
     written: Path, name: str, change: dict[str, str], word: str
 ) -> None:
     manifest = _read(written)
@@ -149,7 +149,7 @@ def _write_a_half(mesh: Mesh, folder: Path) -> list[int]:
 
 
 def test_two_ranks_write_one_checkpoint_that_one_rank_reads(tmp_path: Path) -> None:
-    assert on_ranks(2, _write_a_half, tmp_path) == [[1, 2], []], "rank 0 tells, once a checkpoint"
+    assert on_ranks(2, _write_a_half, tmp_path) == [[1, 2], []], "only rank 0 reports, once per checkpoint"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-1", "step-2"]
     for step in (1, 2):
         folder = tmp_path / f"step-{step}"
@@ -174,7 +174,7 @@ def _write_all_on_rank_0(mesh: Mesh, folder: Path) -> None:
     saver.wait()
 
 
-def test_a_rank_that_answers_for_nothing_writes_no_file_of_tensors(tmp_path: Path) -> None:
+def test_a_rank_without_tensors_to_write_creates_no_file(tmp_path: Path) -> None:
     on_ranks(2, _write_all_on_rank_0, tmp_path)
     assert [entry.name for entry in _read(tmp_path / "step-1").files] == ["tensors-0-00000.safetensors"]
 
@@ -204,18 +204,18 @@ def test_a_save_ends_when_all_ranks_have_written(tmp_path: Path) -> None:
     assert set(_read(tmp_path / "step-1").tensors) == set(names)
 
 
-def _die_beside_the_other_list(draft: Path, rank: int, part: rank_files.RankManifest) -> None:
+def _die_once_the_other_manifest_exists(draft: Path, rank: int, part: rank_files.RankManifest) -> None:
     while not (draft / "rank-0.json").exists():
         time.sleep(0.01)
     os._exit(0)
 
 
-def _die_before_the_list(rank: int, store: str, folder: Path) -> None:
+def _die_before_writing_the_manifest(rank: int, store: str, folder: Path) -> None:
     """Rank 1's files are on disk when it dies. Rank 0 detects its loss and exits normally."""
     dist.init_process_group(CPU_BACKEND, init_method=f"file://{store}", rank=rank, world_size=2)
     mesh = make_mesh(rank, Degrees(replicas=2), torch.device("cpu"))
     if rank == 1:
-        rank_files.write_rank_manifest = _die_beside_the_other_list  # the moment of the death
+        rank_files.write_rank_manifest = _die_once_the_other_manifest_exists  # the moment of the death
     saver = Saver(folder, ORIGIN, join_writers(mesh), lambda complete: None)
     saver.save(lambda: Snapshot(1, _pieces(list(_states())[rank::2]), {"step": 1}))
     try:
@@ -227,7 +227,9 @@ def _die_before_the_list(rank: int, store: str, folder: Path) -> None:
 
 def test_a_writer_that_is_killed_leaves_no_checkpoint_and_no_process(tmp_path: Path) -> None:
     folder, store = tmp_path / "checkpoints", str(tmp_path / "store")
-    ranks = [FORKED.Process(target=_die_before_the_list, args=(rank, store, folder)) for rank in (0, 1)]
+    ranks = [
+        FORKED.Process(target=_die_before_writing_the_manifest, args=(rank, store, folder)) for rank in (0, 1)
+    ]
     for process in ranks:
         process.start()
     for process in ranks:
@@ -235,7 +237,9 @@ def test_a_writer_that_is_killed_leaves_no_checkpoint_and_no_process(tmp_path: P
     ends = [process.exitcode for process in ranks]
     for process in ranks:
         process.kill()
-    assert ends == [0, 0], "rank 0's thread waits for a list that never comes, and keeps nobody alive"
+    assert ends == [0, 0], (
+        "rank 0's thread waits for a manifest that never comes, and must not keep the process alive"
+    )
     (draft,) = folder.iterdir()
     assert draft.name.startswith("step-1.tmp-")
     left = {"rank-0.json", "tensors-0-00000.safetensors", "tensors-1-00000.safetensors"}

@@ -1,4 +1,4 @@
-"""Batches are the same however many of them are read together."""
+"""Batches are the same, however many are read together."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from trainwright_trainer.data.token_shards import TokenStream, read_manifest
 
 
 @pytest.mark.parametrize("together", [1, 32 * 5, 2**30])
-def test_batches_are_the_named_sequences_in_their_order(
+def test_batches_contain_the_requested_sequences_in_order(
     data: Path, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     monkeypatch.setattr(loader, "_READ_AT_ONCE_TOKENS", together)

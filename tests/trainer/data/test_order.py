@@ -32,7 +32,7 @@ def test_seeds_and_epochs_give_different_orders() -> None:
     assert len(orders) == 25
 
 
-def test_the_order_does_not_lean_to_either_side() -> None:
+def test_the_order_is_not_biased() -> None:
     """A random permutation of n moves an index by n/3 on average;
     over 10,000 indices, chance is 1 % of that."""
     size = 10_000
@@ -40,7 +40,7 @@ def test_the_order_does_not_lean_to_either_side() -> None:
     assert displacement == pytest.approx(size / 3, rel=0.05)
 
 
-def test_positions_run_through_epochs() -> None:
+def test_positions_continue_through_epochs() -> None:
     order = SequenceOrder(10, seed=1)
     seen = order.at(_all(30)).reshape(3, 10)
     assert [sorted(epoch.tolist()) for epoch in seen] == [list(range(10))] * 3
@@ -69,7 +69,7 @@ def _rows(data: Path, step: int, rank: int, ranks: int, micro_sequences: int) ->
     return torch.cat([micro.tokens for micro in loader.micro_batches(step)])
 
 
-def test_sequences_run_across_shards_and_overlap_by_one_token(tmp_path: Path) -> None:
+def test_sequences_cross_shards_and_overlap_by_one_token(tmp_path: Path) -> None:
     tokens = np.arange(101, dtype="<u2")
     shards = []
     for name, part in (("a", tokens[:37]), ("b", tokens[37:40]), ("c", tokens[40:])):
@@ -105,7 +105,7 @@ def test_a_step_has_the_same_batch_whatever_was_read_before(data: Path) -> None:
 
 
 LEFT = DataPosition(step=10, sequences=10 * 8)
-"""A run of 8 sequences a step was left after step 10."""
+"""A run with 8 sequences per step was interrupted after step 10."""
 
 
 def _differing_steps(
@@ -151,7 +151,7 @@ def test_a_resumed_loader_reads_the_sequences_that_follow(
     ],
 )
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_an_order_that_is_off_by_one_after_a_resume_is_seen(
+def test_a_position_that_is_off_by_one_after_a_resume_is_detected(
     data: Path, position: DataPosition, ranks: int
 ) -> None:
     """Negative control of the test above, in the first step already."""

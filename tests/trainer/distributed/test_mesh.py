@@ -1,4 +1,4 @@
-"""Communication between ranks, and the errors that mean that one of them is gone."""
+"""Communication between ranks, and the errors that mean that a rank is lost."""
 
 import os
 from dataclasses import replace
@@ -37,7 +37,7 @@ def _rank(rank: int, store: str, results: Connection) -> None:
 
 
 @pytest.mark.slow(target="layouts")
-def test_a_rank_that_leaves_is_a_lost_one_to_the_others(tmp_path: Path) -> None:
+def test_a_rank_that_exits_is_reported_as_lost_by_the_others(tmp_path: Path) -> None:
     ours, theirs = get_context("spawn").Pipe()
     ranks = [
         get_context("spawn").Process(target=_rank, args=(rank, str(tmp_path / "store"), theirs))
@@ -60,7 +60,7 @@ def test_a_rank_that_leaves_is_a_lost_one_to_the_others(tmp_path: Path) -> None:
         (RuntimeError("[third_party/gloo/gloo/transport/tcp/pair.cc:538] Connection reset"), RankLostError),
     ],
 )
-def test_only_a_lost_connection_is_a_lost_rank(
+def test_only_a_lost_connection_means_a_lost_rank(
     monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]
 ) -> None:
     def fail(tensor: torch.Tensor, group: object) -> None:
@@ -88,7 +88,7 @@ def test_ranks_wait_for_a_slow_checkpoint(
     assert backend == CPU_BACKEND and timeout > timedelta(minutes=83)
 
 
-def _speak_at_once(mesh: Mesh) -> list[tuple[int, bool]]:
+def _communicate_concurrently(mesh: Mesh) -> list[tuple[int, bool]]:
     """Threads of the group of all ranks and of one created for an axis,
     and whether concurrent collectives all complete."""
     return [
@@ -112,10 +112,10 @@ def _in_flight(group: dist.ProcessGroup | None, rank: int) -> tuple[int, bool]:
     return options._threads, right
 
 
-def test_no_two_threads_of_a_group_end_collectives_over_gloo() -> None:
-    """As compiled graphs gather: two that finish at once may free one string twice,
+def test_a_gloo_group_completes_collectives_on_one_thread() -> None:
+    """Compiled graphs gather concurrently. Two collectives that finish at once may free one string twice,
     too rarely for a test to notice."""
-    assert on_mesh(Degrees(replicas=2), _speak_at_once) == [[(1, True)] * 2] * 2
+    assert on_mesh(Degrees(replicas=2), _communicate_concurrently) == [[(1, True)] * 2] * 2
 
 
 def _splits(mesh: Mesh) -> tuple[list[Lines], float]:
@@ -140,12 +140,12 @@ def test_all_ranks_split_the_world_in_the_same_order_and_each_into_all_ranks() -
     (order,) = {tuple(made) for made, _ in found}
     world = tuple(range(8))
     assert all(tuple(sorted(sum(lines, ()))) == world for lines in order)
-    # Tensor, data (replicas are the same ranks), pipeline, model, stage, and the stage's beside the passes.
+    # Tensor, data (replicas are the same ranks), pipeline, model, stage, and the stage's for use during the passes.
     assert [len(lines[0]) for lines in order] == [2, 2, 2, 4, 4, 4]
     assert [total for _, total in found] == [11, 11, 1100, 1100, 110000, 110000, 11000000, 11000000]
 
 
-def _group_made_late(mesh: Mesh) -> str:
+def _create_a_group_late(mesh: Mesh) -> str:
     """Rank 0 alone asks for another group after the start: on GPUs it would wait for the others in a split."""
     if mesh.rank:
         return ""
@@ -156,5 +156,5 @@ def _group_made_late(mesh: Mesh) -> str:
 
 
 def test_a_group_that_one_rank_creates_later_is_refused() -> None:
-    late, *_ = on_mesh(Degrees(replicas=2, tensor=2), _group_made_late)
+    late, *_ = on_mesh(Degrees(replicas=2, tensor=2), _create_a_group_late)
     assert late == "no group of ((0, 1), (2, 3)) was created at the start, with those of all ranks"

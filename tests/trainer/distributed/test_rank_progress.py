@@ -41,7 +41,7 @@ def test_a_reader_sees_a_published_position_immediately(tmp_path: Path) -> None:
     assert read_progress(file.read_bytes()) == seen.model_copy(update={"activity": RankActivity.SAVING})
 
 
-def test_each_batch_of_a_validation_is_progress_even_on_a_single_rank(tmp_path: Path) -> None:
+def test_each_validation_batch_is_progress_even_on_a_single_rank(tmp_path: Path) -> None:
     """A single rank has no collectives, so a long validation would otherwise look like a hang."""
     file = tmp_path / "rank-0"
     progress = publish_progress(file)
@@ -54,7 +54,7 @@ def test_each_batch_of_a_validation_is_progress_even_on_a_single_rank(tmp_path: 
     assert seen == [(0, 1), (1, 2), (2, 3)]
 
 
-def test_a_file_of_an_earlier_attempt_is_replaced(tmp_path: Path) -> None:
+def test_the_file_of_an_earlier_attempt_is_replaced(tmp_path: Path) -> None:
     file = tmp_path / "rank-0"
     publish_progress(file).begin_step(40)
     publish_progress(file)
@@ -105,7 +105,7 @@ def test_every_collective_is_counted_on_its_axis(tmp_path: Path) -> None:
     on_mesh(Degrees(replicas=2, tensor=2), _collectives, tmp_path)
 
 
-def test_its_space_on_the_disk_is_allocated_at_the_start(tmp_path: Path) -> None:
+def test_disk_space_for_the_file_is_allocated_at_the_start(tmp_path: Path) -> None:
     """Otherwise a write on a full disk would kill the rank in the middle of a step."""
     publish_progress(tmp_path / "rank-0")
     assert (tmp_path / "rank-0").stat().st_blocks * 512 >= PROGRESS_BYTES

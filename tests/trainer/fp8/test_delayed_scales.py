@@ -1,5 +1,5 @@
-"""Delayed FP8 scaling over several ranks: a step enters the history once, even if its backward pass is split in
-two, and with the largest amax of any rank that has the layer."""
+"""Delayed FP8 scaling over several ranks: a step is recorded once, even if its backward pass is split in two,
+and with the largest amax of any rank that has the layer."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -52,7 +52,7 @@ class RankResult(NamedTuple):
     """By step, of the inputs and output gradients of all layers, as this rank knows them."""
 
     scales: list[dict[str, float]]
-    """Those in force in each step."""
+    """The scales used in each step."""
 
 
 def learn(mesh: Mesh, job_file: Path, fault: str = "none") -> RankResult:
@@ -78,8 +78,8 @@ def _of_layers(metrics: dict[str, float], kind: str) -> dict[str, float]:
     }
 
 
-def _remember_twice(mesh: Mesh) -> AbstractContextManager[object]:
-    """A history that each half of a backward pass would enter."""
+def _record_twice(mesh: Mesh) -> AbstractContextManager[object]:
+    """Each half of a backward pass records its amax in the history."""
     right = AmaxHistory.end_step
 
     def twice(self: AmaxHistory, ranks: Axis) -> None:
@@ -97,7 +97,7 @@ def _over(axis: Axis) -> AbstractContextManager[object]:
 
 FAULTS: dict[str, Callable[[Mesh], AbstractContextManager[object]]] = {
     "none": lambda mesh: nullcontext(),
-    "a step enters twice": _remember_twice,
+    "a step is recorded twice": _record_twice,
     "each rank's own amax": lambda mesh: inject_fault(
         Axis, "all_reduce_max", own, within="AmaxHistory.collect"
     ),
@@ -135,10 +135,10 @@ def _agree(one: RankResult, other: RankResult) -> bool:
 
 
 @pytest.mark.parametrize("schedule", partly_slow(["1f1b", "zbv"], []))
-def test_stages_remember_each_step_once_and_what_one_process_does(
+def test_stages_record_each_step_once_with_the_amaxes_of_one_process(
     schedule: str, tmp_path: Path, data: Path, whole: RankResult
 ) -> None:
-    assert bool((whole.state["fp8.scale"] > 0).all()), "scales are remembered ones"
+    assert bool((whole.state["fp8.scale"] > 0).all()), "scales come from the history"
     result = in_stages(tmp_path, data, schedule)
     assert _agree(result, whole)
     history_HL2 = result.state["fp8.history"]
@@ -147,8 +147,8 @@ def test_stages_remember_each_step_once_and_what_one_process_does(
 
 
 @pytest.mark.slow(target="layouts")
-def test_a_step_that_is_remembered_twice_is_seen(tmp_path: Path, data: Path, whole: RankResult) -> None:
-    result = in_stages(tmp_path, data, "zbv", "a step enters twice")
+def test_a_step_that_is_recorded_twice_is_detected(tmp_path: Path, data: Path, whole: RankResult) -> None:
+    result = in_stages(tmp_path, data, "zbv", "a step is recorded twice")
     assert not _agree(result, whole)
 
 
@@ -201,7 +201,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("fault", "layout"), partly_slow(PLANTED, PLANTED[:1]))
-def test_an_amax_that_is_not_the_largest_is_seen(
+def test_an_amax_that_is_not_the_largest_is_detected(
     fault: str, layout: str, tmp_path: Path, data: Path, whole: RankResult
 ) -> None:
     results = in_layout(tmp_path, data, *LAYOUTS[layout], fault)

@@ -52,7 +52,7 @@ def test_tensor_cores_learn_what_the_cpu_learns(
     train_here(on_gpu, GPU)
     train_here(on_cpu)
     # Products are summed in another order. That moves the first losses by 0.002; later the two drift apart, by up to
-    # 0.06 in one step and by 0.01 on average. The bounds are thrice that or more.
+    # 0.06 in one step and by 0.01 on average. The bounds are at least three times that.
     differences = [abs(ours - theirs) for ours, theirs in zip(losses(on_gpu), losses(on_cpu), strict=True)]
     assert max(differences[:8]) < 0.02
     assert sum(differences) / len(differences) < 0.03
@@ -90,7 +90,7 @@ def test_a_resumed_run_continues(tmp_path: Path, data: Path) -> None:
     assert losses(resumed) == pytest.approx(losses(straight)[4:], abs=0.02)
 
 
-def test_the_host_waits_for_the_loss_alone(tmp_path: Path, data: Path) -> None:
+def test_the_host_waits_only_for_the_loss(tmp_path: Path, data: Path) -> None:
     """Everything from the first product to the loss value is enqueued without a wait."""
     training = build_here(make_job(tmp_path, data, precision=fp8(level="O2", observe_every_steps=1_000)), GPU)
     engine, clock = training.engine, StepTimer(torch.device(GPU))
@@ -113,7 +113,7 @@ def test_the_host_waits_for_the_loss_alone(tmp_path: Path, data: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [E4M3, E5M2])
-def test_one_kernel_casts_both_ways_as_plain_operators_do(dtype: torch.dtype) -> None:
+def test_the_fused_cast_equals_plain_operators(dtype: torch.dtype) -> None:
     every_number = torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16).view(128, 512)
     numbers = every_number[:, :500].contiguous()  # tiles that are not full
     for factor in (1.0, 2.0**-9, 2.0**40):
@@ -126,7 +126,7 @@ def test_one_kernel_casts_both_ways_as_plain_operators_do(dtype: torch.dtype) ->
 
 
 @pytest.mark.parametrize("formats", [PAPER, BLOCK])
-def test_the_fused_update_is_that_of_the_cpu(formats: StateFormats) -> None:
+def test_the_fused_update_equals_that_of_the_cpu(formats: StateFormats) -> None:
     layout = make_row_layout({"a": full_slice((300, 70)), "b": full_slice((64,))}, 1, 0, False)
     draw = torch.Generator().manual_seed(0)
     gradients = torch.randn(layout.local_rows, 128, generator=draw)

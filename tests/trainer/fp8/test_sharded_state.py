@@ -49,7 +49,7 @@ class RankResult(NamedTuple):
     non_finite_tensor: str | None
 
 
-def _fed(mesh: Mesh, job_file: Path, fault: str = "none") -> RankResult:
+def _update(mesh: Mesh, job_file: Path, fault: str = "none") -> RankResult:
     with FAULTS[fault]():
         training = build(read_job(job_file), job_file, mesh)
         fp8_updater = training.engine.updater
@@ -58,13 +58,13 @@ def _fed(mesh: Mesh, job_file: Path, fault: str = "none") -> RankResult:
         norms = []
         for step in range(1, STEPS + 1):
             fp8_updater.begin_step(1e-2)
-            _give(fp8_updater, weights, step)
+            _set_gradients(fp8_updater, weights, step)
             norms.append(float(fp8_updater.grad_norm()))
             fp8_updater.update(torch.tensor(norms[-1]))
         numbers = fp8_updater.metrics(STEPS)
         tensor_shards = [TensorShard(item.name, item.box, _bits(item.tensor)) for item in fp8_updater.state()]
         fp8_updater.begin_step(1e-2)
-        _give(fp8_updater, weights, STEPS + 1, spoilt="layers.1.feed_forward.down.weight")
+        _set_gradients(fp8_updater, weights, STEPS + 1, spoilt="layers.1.feed_forward.down.weight")
         norms.append(float(fp8_updater.grad_norm()))
         return RankResult(tensor_shards, norms, numbers, fp8_updater.non_finite_tensor())
 
@@ -82,7 +82,7 @@ def _weights(fp8_updater: FP8Updater, model: torch.nn.Module) -> dict[str, Weigh
     return found
 
 
-def _give(fp8_updater: FP8Updater, weights: dict[str, Weight], step: int, spoilt: str = "") -> None:
+def _set_gradients(fp8_updater: FP8Updater, weights: dict[str, Weight], step: int, spoilt: str = "") -> None:
     """Draw gradients of the full model and give each rank those of its shards. Data ranks get equal ones."""
     boxes = {slot.name: slot.box for slot in fp8_updater.layout.slots}
     for name, weight in weights.items():
@@ -126,7 +126,7 @@ def _patched(owner: object, name: str, value: object) -> Iterator[None]:
         yield
 
 
-def _as_if_whole(boxes: list[Slice], device: torch.device) -> Any:
+def _as_if_unsharded(boxes: list[Slice], device: torch.device) -> Any:
     return make_element_map([full_slice(box.shape) for box in boxes], device)
 
 
@@ -141,7 +141,7 @@ class _CountsAll(updater.FP8Gradients):
 
 FAULTS: dict[str, Any] = {
     "none": nullcontext,
-    "dice of slices": lambda: _patched(optimizer, "make_element_map", _as_if_whole),
+    "dice of slices": lambda: _patched(optimizer, "make_element_map", _as_if_unsharded),
     "scales of slices": lambda: _patched(Axis, "all_reduce_max", _max_of_own),
     "norms counted twice": lambda: _patched(updater, "FP8Gradients", _CountsAll),
 }
@@ -171,7 +171,7 @@ def fed(
 ) -> list[RankResult]:
     fault = options.pop("fault", "none")
     results: list[RankResult] = on_mesh(
-        degrees, _fed, make_job(folder, data, degrees, recipe, **options), fault
+        degrees, _update, make_job(folder, data, degrees, recipe, **options), fault
     )
     return results
 
@@ -186,7 +186,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Degrees]] = [
 
 
 @pytest.mark.parametrize(("recipe", "model", "degrees"), partly_slow(CASES, [CASES[1], CASES[3]]), ids=str)
-def test_slices_hold_the_bits_of_the_whole(
+def test_shards_have_the_same_bits_as_one_process(
     tmp_path: Path, data: Path, recipe: dict[str, Any], model: dict[str, Any], degrees: Degrees
 ) -> None:
     # Sums over data ranks are rounded twice, so the full model is trained on the same number of data ranks.
@@ -216,7 +216,7 @@ def test_slices_hold_the_bits_of_the_whole(
     "fault",
     partly_slow(["dice of slices", "scales of slices", "norms counted twice"], ["scales of slices"]),
 )
-def test_a_planted_fault_changes_the_bits(tmp_path: Path, data: Path, fault: str) -> None:
+def test_an_injected_fault_changes_the_bits(tmp_path: Path, data: Path, fault: str) -> None:
     """Negative controls of the test above."""
     alone = fed(tmp_path / "whole", data, Degrees(), {"level": "O2"})
     cut = fed(tmp_path / "cut", data, Degrees(tensor=2), {"level": "O2"}, fault=fault)

@@ -45,7 +45,7 @@ def make_job(folder: Path, data: Path, ranks: int = 1, **sections: Any) -> Path:
 
 
 class Trained(NamedTuple):
-    """What one rank has after a training."""
+    """The state of one rank after a training."""
 
     weights: str
     """Digest of the layers' FP8 weights."""
@@ -109,7 +109,7 @@ def test_ranks_hold_equal_weights_and_learn_what_one_process_learns(
 
 
 @pytest.mark.slow(target="layouts")
-def test_the_bound_is_narrow_enough_to_see_a_wrong_learning_rate(tmp_path: Path, data: Path) -> None:
+def test_the_bound_is_tight_enough_to_detect_a_wrong_learning_rate(tmp_path: Path, data: Path) -> None:
     right = make_job(tmp_path / "right", data, precision=fp8(level="O2"))
     wrong = make_job(
         tmp_path / "wrong", data, precision=fp8(level="O2"), optimizer={"learning_rate": LEARNING_RATE * 1.1}
@@ -173,9 +173,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
 
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("level", ["O2", "O3"])
-def test_moments_and_the_number_of_updates_are_part_of_what_is_resumed(
-    tmp_path: Path, data: Path, level: str
-) -> None:
+def test_moments_and_the_number_of_updates_are_restored(tmp_path: Path, data: Path, level: str) -> None:
     """Negative controls of the test above."""
     precision = fp8(level=level)
     straight, checkpoint = train_half(tmp_path / "straight", data, precision=precision)
@@ -199,7 +197,7 @@ def test_moments_and_the_number_of_updates_are_part_of_what_is_resumed(
 
 
 @pytest.mark.slow(target="layouts")
-def test_headroom_is_part_of_what_is_resumed(tmp_path: Path, data: Path) -> None:
+def test_headroom_is_restored(tmp_path: Path, data: Path) -> None:
     job_file = make_job(tmp_path / "first", data, precision=fp8(), checkpoint={"every_steps": STEPS})
     training = build_here(job_file)
     updater = training.engine.updater
@@ -222,10 +220,8 @@ def test_headroom_is_part_of_what_is_resumed(tmp_path: Path, data: Path) -> None
         ("layers.0.attention.query.weight", "layers.0.attention.query.weight:gradient"),
     ],
 )
-def test_the_first_tensor_that_was_not_finite_is_named(
-    tmp_path: Path, data: Path, spoilt: str, named: str
-) -> None:
-    """An infinite gradient spoils everything computed after it;
+def test_the_first_non_finite_tensor_is_named(tmp_path: Path, data: Path, spoilt: str, named: str) -> None:
+    """An infinite gradient makes everything computed after it non-finite;
     a weight's own gradient is where it started."""
     training = build_here(make_job(tmp_path, data, precision=fp8()))
     engine = training.engine
@@ -236,7 +232,7 @@ def test_the_first_tensor_that_was_not_finite_is_named(
     assert numbers.non_finite_tensor == named
 
 
-def test_a_model_takes_no_memory_beside_its_state(tmp_path: Path, data: Path) -> None:
+def test_a_model_takes_no_memory_besides_its_state(tmp_path: Path, data: Path) -> None:
     training = build_here(make_job(tmp_path, data, precision=fp8()))
     model, updater = training.engine.model, training.engine.updater
     assert isinstance(updater, FP8Updater)
@@ -283,7 +279,7 @@ def _bytes_of_weights(mesh: Mesh, job_file: Path) -> float:
 
 
 @pytest.mark.parametrize("ranks", partly_slow([2, 4], [2]))
-def test_weights_travel_in_half_of_the_bytes_of_bfloat16(tmp_path: Path, data: Path, ranks: int) -> None:
+def test_weights_are_sent_in_half_of_the_bytes_of_bfloat16(tmp_path: Path, data: Path, ranks: int) -> None:
     model = {"layers": 4, "width": 256, "heads": 4}
     job_file = make_job(tmp_path, data, ranks, model=model, precision=fp8(level="O3"))
     sent = sum(on_ranks(ranks, _bytes_of_weights, job_file))
@@ -298,8 +294,8 @@ PARITY: dict[str, Any] = {
     "checkpoint": {"every_steps": 300},
 }
 PARITY_BAR = 0.03
-"""One seed on a toy: two BF16 runs that add up in another order are apart by up to 1.3 %. The finer
-measurement is ``make bench ONLY=parity``."""
+"""Two BF16 runs of a tiny model with one seed differ by up to 1.3 % if they only sum in another order.
+``make bench ONLY=parity`` measures more precisely."""
 
 
 def validation_loss(folder: Path, data: Path, precision: dict[str, Any]) -> float:
@@ -329,14 +325,14 @@ def test_fp8_learns_what_bf16_learns(tmp_path: Path, data: Path, of_bf16: float,
     ],
     ids=["master weights in FP8", "second moment without a scale, its updates not clamped"],
 )
-def test_what_must_not_be_in_few_bits_shows_in_the_loss(
+def test_state_in_too_few_bits_shows_in_the_loss(
     tmp_path: Path, data: Path, of_bf16: float, formats: StateFormats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainwright_trainer.fp8.state.updater.state_formats", lambda spec: formats)
     assert validation_loss(tmp_path, data, fp8(level="O2")) > of_bf16 * (1 + PARITY_BAR)
 
 
-def test_the_panels_numbers_are_written_every_few_steps(tmp_path: Path, data: Path) -> None:
+def test_the_fp8_panels_metrics_are_written_every_few_steps(tmp_path: Path, data: Path) -> None:
     job_file = make_job(tmp_path, data, precision=fp8(observe_every_steps=5))
     train_here(job_file)
     observed = [event for event in events(job_file, "step") if "fp8_underflow" in event["values"]]
@@ -353,7 +349,7 @@ def test_the_panels_numbers_are_written_every_few_steps(tmp_path: Path, data: Pa
     assert all(event["values"]["skipped_steps"] == 0 for event in events(job_file, "step"))
 
 
-def test_released_gradients_move_the_weights_as_kept_ones_do(tmp_path: Path, data: Path) -> None:
+def test_updates_in_the_backward_pass_equal_those_after_it(tmp_path: Path, data: Path) -> None:
     sections: dict[str, Any] = {
         "batch": {"sequence_tokens": 32, "micro_sequences": 8, "global_sequences": 8},
         "optimizer": {"learning_rate": LEARNING_RATE, "clip_norm": None},
@@ -372,7 +368,7 @@ def test_released_gradients_move_the_weights_as_kept_ones_do(tmp_path: Path, dat
     assert bytes_released == 0 < bytes_kept
 
 
-def test_validation_leaves_the_scales_alone(tmp_path: Path, data: Path) -> None:
+def test_validation_does_not_change_the_scales(tmp_path: Path, data: Path) -> None:
     """A validation split with larger activations
     than the training split must not enter any step's history."""
     job_file = make_job(tmp_path, data, precision=fp8(amax="delayed"))

@@ -59,7 +59,7 @@ def test_deferred_gradients_are_those_of_autograd_bit_for_bit_over_two_rounds(
         assert torch.equal(gradient, gradients(split)[name]), name
 
 
-def test_gradients_wait_until_they_are_asked_for_each_backward_pass_by_itself() -> None:
+def test_weight_gradients_are_computed_on_request_for_each_backward_pass() -> None:
     split, deferred = model(), DeferredWeightGradients()
     defer_weight_gradients(split, deferred)
     backward(split, nullcontext)
@@ -73,7 +73,9 @@ def test_gradients_wait_until_they_are_asked_for_each_backward_pass_by_itself() 
     first()
     assert all(torch.equal(gradients(split)[name], 2 * half[name]) for name in missing)
     first()
-    assert all(torch.equal(gradients(split)[name], 2 * half[name]) for name in missing), "they are given once"
+    assert all(torch.equal(gradients(split)[name], 2 * half[name]) for name in missing), (
+        "each is returned once"
+    )
 
 
 def test_autograd_never_reports_a_deferred_gradient() -> None:
@@ -89,7 +91,7 @@ def test_autograd_never_reports_a_deferred_gradient() -> None:
     }
 
 
-def test_without_learning_a_deferred_layer_is_a_plain_one() -> None:
+def test_without_gradients_a_deferred_layer_is_a_plain_one() -> None:
     plain, split, deferred = model(), model(), DeferredWeightGradients()
     defer_weight_gradients(split, deferred)
     assert any(isinstance(module, DenseLinear) for module in split.modules())
@@ -98,7 +100,7 @@ def test_without_learning_a_deferred_layer_is_a_plain_one() -> None:
 
 
 @pytest.mark.parametrize("scaling", list(ScalingKind))
-def test_fp8_layers_defer_the_same_product_and_leave_their_amaxes_at_once(scaling: ScalingKind) -> None:
+def test_fp8_layers_defer_the_same_product_and_record_amaxes_immediately(scaling: ScalingKind) -> None:
     spec = FP8Spec(scaling=scaling)
     plain, split = (converted(build(tied=False), spec)[0] for _ in range(2))
     deferred = DeferredWeightGradients()

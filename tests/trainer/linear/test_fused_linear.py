@@ -71,22 +71,22 @@ def test_fused_projections_compute_what_separate_ones_do(kind: type[AnyBlock]) -
     assert torch.equal(results[0]["out"], results[1]["out"])
 
 
-def _first_twice(dy_MN: Tensor, weight_NK: Tensor) -> Tensor:
+def _first_half_twice(dy_MN: Tensor, weight_NK: Tensor) -> Tensor:
     half = weight_NK.shape[0] // 2
     return dy_MN[:, :half] @ weight_NK[:half]
 
 
-@pytest.mark.parametrize("fault", ["rows are mixed up", "part of the gradient is lost"])
+@pytest.mark.parametrize("fault", ["rows are swapped", "part of the gradient is lost"])
 def test_a_wrong_fused_product_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     separate, fused = blocks()
-    if fault == "rows are mixed up":
+    if fault == "rows are swapped":
         monkeypatch.setattr(fused_projections._FusedFeedForward, "fused_names", ("up", "gate"))
     else:
-        monkeypatch.setattr(fused_linear, "input_gradient", _first_twice)
+        monkeypatch.setattr(fused_linear, "input_gradient", _first_half_twice)
     assert apart(step(fused), step(separate)) > 10 * EPSILON
 
 
-def test_casts_of_fused_layers_share_a_tensor_and_no_memory_is_added() -> None:
+def test_casts_of_fused_layers_share_one_tensor_and_add_no_memory() -> None:
     _, fused = blocks()
     attention = fused.attention
     assert isinstance(attention, FusedProjections) and attention.fused_cast is not None
@@ -97,7 +97,7 @@ def test_casts_of_fused_layers_share_a_tensor_and_no_memory_is_added() -> None:
         assert torch.equal(layer.weight_cast, layer.weight.bfloat16())
 
 
-def test_a_parallel_block_multiplies_its_one_input_at_once() -> None:
+def test_a_parallel_block_multiplies_its_input_in_one_product() -> None:
     _, fused = blocks(ParallelBlock)
     assert isinstance(fused, FusedProjections) and fused.fused_cast is not None
     assert len(fused.fused_layers) == 5
@@ -109,7 +109,7 @@ class _Squared(Attention):
         return super().forward(x_BTD * x_BTD, tables)
 
 
-def test_a_variant_that_changes_its_input_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variant_that_changes_its_input_is_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(fused_projections.ATTENTION_MODULES, "full", _Squared)
     block = Block(SPEC, 0)
     replace_modules(block, {nn.Linear: DenseLinear})

@@ -1,4 +1,4 @@
-"""Products of bf16 layers on a GPU: weight gradients that they add to a float32 sum, and fused ones of one input."""
+"""Products of bf16 layers on a GPU: weight gradients added to a float32 sum, and fused products of one input."""
 
 from pathlib import Path
 

@@ -82,7 +82,7 @@ def test_sums_are_those_of_autograd_bit_for_bit() -> None:
         assert_equal(plain, summing)
 
 
-def test_without_a_sum_autograd_gets_the_gradient() -> None:
+def test_without_a_sum_autograd_receives_the_gradient() -> None:
     plain, summing = blocks()
     learn(plain, micro_batches=1)
     learn(summing, micro_batches=1)
@@ -113,7 +113,7 @@ def test_compiled_blocks_add_to_a_bucket_while_others_wait_for_their_backward_pa
     assert_equal(plain, summing)
 
 
-def test_kept_casts_are_what_autocast_computes_and_are_not_read_without_gradients() -> None:
+def test_reused_casts_equal_autocast_and_are_not_used_without_gradients() -> None:
     plain, summing = blocks()
     layers = [module for module in summing.modules() if isinstance(module, DenseLinear)]
     casts = WeightCasts(layers, torch.bfloat16)
@@ -147,7 +147,7 @@ def state_after_steps(
     return torch.cat([state.tensor.flatten() for state in training.engine.updater.state()])
 
 
-def test_a_training_has_the_bits_of_one_that_leaves_all_to_autograd(
+def test_a_training_equals_one_by_autograd_bit_for_bit(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learned = state_after_steps(tmp_path / "summed", data)
@@ -158,7 +158,7 @@ def test_a_training_has_the_bits_of_one_that_leaves_all_to_autograd(
         casts.refresh = lambda: None
 
     stale = state_after_steps(tmp_path / "stale", data, never_again)
-    assert not torch.equal(stale, learned), "planted: casts of the initial weights"
+    assert not torch.equal(stale, learned), "injected fault: casts of the initial weights"
     with monkeypatch.context() as patch:
         patch.setattr(materialize, "keeps_weight_casts", lambda spec, layer: False)
         assert torch.equal(state_after_steps(tmp_path / "cast", data), learned)
@@ -180,18 +180,18 @@ RUNS: dict[str, tuple[int, dict[str, Any], bool, bool]] = {
     "zero bubble": (2, {"parallelism": {"pipeline": 2, "schedule": "zbv"}}, False, True),
     "deepspeed": (1, {"parallelism": {"engine": "deepspeed"}}, False, False),
 }
-"""Ranks, sections of the spec, whether products add to sums, and whether casts are kept."""
+"""Ranks, sections of the spec, whether products add to sums, and whether casts are reused."""
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_which_runs_add_in_products_and_keep_casts(tmp_path: Path, data: Path, run: str) -> None:
+def test_which_runs_add_in_products_and_reuse_casts(tmp_path: Path, data: Path, run: str) -> None:
     ranks, sections, sums, keeps = RUNS[run]
     given = {"precision": {"kind": "bf16"}, "model": {"layers": 4}} | sections
     spec = read_job(write_job(tmp_path, data, ranks, **given)).spec
     assert (sums_in_products(spec), keeps_weight_casts(spec, 0)) == (sums, keeps)
 
 
-def test_only_blocks_that_are_not_recomputed_keep_casts(tmp_path: Path, data: Path) -> None:
+def test_only_blocks_that_are_not_recomputed_reuse_casts(tmp_path: Path, data: Path) -> None:
     memory = {"recompute": "full", "recompute_layers": "1"}
     spec = read_job(write_job(tmp_path, data, 1, memory=memory, precision={"kind": "bf16"})).spec
     assert [keeps_weight_casts(spec, layer) for layer in (0, 1)] == [True, False]

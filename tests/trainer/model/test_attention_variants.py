@@ -1,7 +1,7 @@
-"""A variant of attention enters by what it declares: trained on any layout, counted and exported.
+"""A variant of attention needs only its declaration to be trained in any layout, counted and exported.
 
-The planted variant has a weight that tensor ranks split and one that they replicate: a gain for each head, and a filter over
-each token and the one before it, which needs all tokens of a sequence.
+The test's variant has a weight that tensor ranks split and one that they replicate: a gain for each head, and
+a filter over each token and the one before it, which needs all tokens of a sequence.
 """
 
 from collections.abc import Callable
@@ -74,7 +74,7 @@ OWN = {
 
 
 def plant(variant: type[Attention], patch: Callable[[dict[str, Any], str, Any], None]) -> None:
-    """Let ``variant`` take the place of full attention."""
+    """Replace full attention by ``variant``."""
     names = ["gain", "filter.weight"] if variant is Filtered else ["gain"]
     own = {name: OWN[name] for name in names}
     full = ATTENTIONS["full"]
@@ -111,7 +111,7 @@ def test_a_block_has_the_weights_of_its_options() -> None:
             _check_declared(SPEC.model_copy(update=options | {"activation": activation, "block": block}))
 
 
-def test_a_weight_that_is_not_declared_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undeclared_weight_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     plant(Filtered, monkeypatch.setitem)
     _check_declared(SPEC)
     monkeypatch.setitem(ATTENTION_MODULES, "full", Attention)
@@ -131,7 +131,7 @@ def _check_declared(spec: ModelSpec) -> None:
     assert linear == {name for name, weight in block_weights(spec).items() if weight.is_linear}
 
 
-def test_equal_names_are_declared_alike_by_all_variants() -> None:
+def test_all_variants_declare_weights_of_equal_names_alike() -> None:
     for kind in ATTENTIONS:
         spec = SPEC.model_copy(update={"attention": kind})
         for name, weight in block_weights(spec).items():
@@ -139,20 +139,22 @@ def test_equal_names_are_declared_alike_by_all_variants() -> None:
             assert replace(weight, shape=alike.shape) == alike and weight.shape(spec) == alike.shape(spec)
 
 
-def test_a_variant_learns_the_same_on_every_layout(tmp_path: Path, data: Path) -> None:
+def test_a_variant_learns_the_same_in_every_layout(tmp_path: Path, data: Path) -> None:
     (one,) = on_mesh(Degrees(), learn, Filtered, job(tmp_path, data, 1, pipeline=1))
     (plain,) = on_mesh(Degrees(), learn, Attention, job(tmp_path, data, 1, pipeline=1))
     stages = on_mesh(Degrees(pipeline=2), learn, Filtered, job(tmp_path, data, 2, pipeline=2))
     parts = on_mesh(Degrees(tensor=2), learn, Filtered, job(tmp_path, data, 2, tensor=2))
     apart = on_mesh(Degrees(tensor=2), learn, Filtered, job(tmp_path, data, 2, tensor=2), True)
-    # About ten products follow one another in each of two layers, sums of at most 256 tokens in float32.
+    # About ten products are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
     bound = 20 * 256 * 2.0**-24
     assert all(_apart(result, one) <= bound for result in (*stages, *parts))
     assert _apart(plain, one) > bound
-    assert all(_apart(result, one) > bound for result in apart), "a gradient that is not summed is seen"
+    assert all(_apart(result, one) > bound for result in apart), (
+        "a gradient that is not summed must be detected"
+    )
 
 
-def test_only_what_projects_its_input_can_be_chunked(tmp_path: Path, data: Path) -> None:
+def test_only_input_projections_can_be_chunked(tmp_path: Path, data: Path) -> None:
     chunks = {"tensor": 2, "tensor_chunks": 2}
     (one,) = on_mesh(Degrees(), learn, Gained, job(tmp_path, data, 1, tensor=1))
     for result in on_mesh(Degrees(tensor=2), learn, Gained, job(tmp_path, data, 2, **chunks)):
@@ -165,7 +167,7 @@ def _apart(result: list[float], other: list[float]) -> float:
     return max(abs(a - b) / abs(b) for a, b in zip(result, other, strict=True))
 
 
-def test_an_export_has_the_declared_names_and_is_read_back(
+def test_an_export_has_the_declared_names_and_can_be_loaded(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(Filtered, monkeypatch.setitem)

@@ -1,4 +1,5 @@
-"""Activations, norms and biases of blocks: as the formulas say, on every layout, counted and exported."""
+"""Activations, norms and biases of blocks: they follow their formulas in every layout, and are counted and
+exported."""
 
 import math
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_a_feed_forward_network_computes_its_formula(kind: str) -> None:
     given = FeedForward(spec_of(activation=kind, biases="all"))
     fill(given)
     x = torch.randn(5, 32, generator=torch.Generator().manual_seed(1))
-    # Two products after each other, of sums of at most 128 terms of order 1 in float32.
+    # Two products in sequence, of sums of at most 128 terms of order 1 in float32.
     with torch.no_grad():
         assert (given(x) - forwarded(given, kind, x)).abs().max() <= 2 * 128 * 2.0**-22
         other = forwarded(given, "geglu" if kind == "swiglu" else "swiglu", x) if kind != "gelu" else x
@@ -72,7 +73,7 @@ def test_a_norm_computes_its_formula(kind: str) -> None:
 
 
 @pytest.mark.parametrize("block", ["serial", "parallel"])
-def test_biases_are_added_where_their_layers_end(block: str) -> None:
+def test_biases_are_added_to_the_outputs_of_their_layers(block: str) -> None:
     """A block whose matrices are zero adds the biases of its last layers, and nothing else."""
     model = build(spec_of(biases="all", block=block))
     for name, weight in model.layers["0"].named_parameters():
@@ -105,7 +106,7 @@ def test_biases_of_queries_keys_and_values_are_those_of_linear_layers(biases: st
 
 
 @pytest.mark.parametrize("block", ["serial", "parallel"])
-def test_multipliers_scale_what_is_embedded_and_what_is_added(block: str) -> None:
+def test_multipliers_scale_the_embedding_and_the_residual_branches(block: str) -> None:
     options = {"block": block, "embedding_multiplier": 4.0, "residual_multiplier": 0.5}
     plain, scaled = build(spec_of(block=block)), build(spec_of(**options))
     tokens = torch.randint(0, 64, (2, 16), generator=torch.Generator().manual_seed(0))
@@ -139,7 +140,7 @@ def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path, bl
     """Other layouts are cells of ``tests.parity``."""
     model = MODEL | {"block": block}
     one = learned(tmp_path, data, model, FP32)
-    # About ten products follow one another in each of two layers, sums of at most 256 tokens in float32.
+    # About ten products are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
     bound = 20 * 256 * 2.0**-24
     assert learned(tmp_path, data, model, FP32, tensor=2) == pytest.approx(one, rel=bound)
     if block == "parallel":
@@ -147,7 +148,7 @@ def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path, bl
         assert chunked == pytest.approx(one, rel=bound)
         return
     apart = learned(tmp_path / "apart", data, model, FP32, leave_out_sums, tensor=2)
-    assert apart != pytest.approx(one, rel=bound), "a gradient that is not summed is seen"
+    assert apart != pytest.approx(one, rel=bound), "a gradient that is not summed must be detected"
 
 
 def leave_out_sums() -> None:
@@ -155,7 +156,7 @@ def leave_out_sums() -> None:
 
 
 def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
-    """Bit for bit, but for the order in which squares are summed to a norm."""
+    """Bit for bit, except for the order in which squares are summed to a norm."""
     one = learned(tmp_path, data, MODEL, FP8)
     assert learned(tmp_path, data, MODEL, FP8, pipeline=2) == pytest.approx(one, rel=256 * 2.0**-24)
 
@@ -186,5 +187,7 @@ def test_the_planner_counts_what_options_add() -> None:
         ({"biases": "query_key_value", "sliding_window": 4}, "TrainwrightForCausalLM"),
     ],
 )
-def test_a_class_is_named_only_if_it_computes_the_same(options: dict[str, Any], architecture: str) -> None:
+def test_a_transformers_class_is_named_only_if_it_computes_the_same(
+    options: dict[str, Any], architecture: str
+) -> None:
     assert format_of(spec_of(**options)).architecture == architecture

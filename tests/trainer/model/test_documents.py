@@ -1,4 +1,4 @@
-"""Masked documents: each is computed as if it were alone, with every option of attention and on every layout."""
+"""Masked documents: each is computed as if it were alone, with every attention option and in every layout."""
 
 from pathlib import Path
 
@@ -33,7 +33,8 @@ OPTIONS: dict[str, dict[str, object]] = {
     "localized filtering": {"attention": "localized_filtering", "sliding_window": 4},
 }
 DOCUMENTS = [range(5), range(5, 6), range(6, 8), range(8, LENGTH)]
-"""Positions of a sequence's documents: of some tokens, of an end alone, of one token and an end, and one that is cut off."""
+"""Positions of a sequence's documents: one of several tokens, one of an end token only, one of a token and an end,
+and one that is truncated."""
 
 
 def packed() -> Tensor:
@@ -63,7 +64,7 @@ def with_option(option: str) -> ModelSpec:
     return SPEC.model_copy(update=OPTIONS[option])
 
 
-def test_documents_start_after_the_end_of_another() -> None:
+def test_a_document_starts_after_the_end_of_the_previous_one() -> None:
     starts = [document.start for document in DOCUMENTS for _ in document]
     assert document_starts(packed()[:, :-1], END).tolist() == [starts]
 
@@ -75,7 +76,7 @@ def test_packed_and_masked_documents_have_the_loss_of_the_same_documents_alone(o
 
 @pytest.mark.parametrize("shift", [-1, 1])
 @pytest.mark.parametrize("option", OPTIONS)
-def test_documents_that_start_a_token_early_or_late_are_seen(
+def test_documents_that_start_a_token_early_or_late_are_detected(
     option: str, shift: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def shifted(tokens_BT: Tensor, end_of_text: int) -> Tensor:
@@ -87,14 +88,14 @@ def test_documents_that_start_a_token_early_or_late_are_seen(
     assert apart_from_alone(with_option(option)) > 1e-5
 
 
-def test_convolutions_that_cross_documents_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convolutions_across_documents_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = localized_filtering.previous
     monkeypatch.setattr(localized_filtering, "previous", lambda x_BTD, is_first_BT1=None: honest(x_BTD))
     assert apart_from_alone(with_option("localized filtering")) > 1e-5
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_change_reaches_its_own_document_only(option: str) -> None:
+def test_a_change_affects_its_own_document_only(option: str) -> None:
     model, tokens = build(with_option(option), END), packed()[:, :-1]
     for changed in (1, 6):
         other = tokens.clone()
@@ -106,7 +107,7 @@ def test_a_change_reaches_its_own_document_only(option: str) -> None:
         assert reached[0] == changed and set(reached) <= set(document)
 
 
-def test_a_sequence_of_one_document_is_computed_as_without_masks() -> None:
+def test_a_sequence_of_one_document_equals_one_without_masks() -> None:
     tokens = torch.randint(1, 64, (2, LENGTH), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         assert (build(SPEC, END)(tokens) - build(SPEC)(tokens)).abs().max() <= 1e-5
@@ -135,7 +136,7 @@ def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) ->
     """Other layouts are cells of ``tests.parity``."""
     model = MODEL | {"layers": 2, "attention": "localized_filtering", "sliding_window": 12}
     one = learned(tmp_path, data, model, FP32, batch=MASKED)
-    # About fifteen products follow one another in each of two layers, sums of at most 512 tokens in float32.
+    # About fifteen products are computed in sequence in each of two layers, sums of at most 512 tokens in float32.
     bound = 30 * 512 * 2.0**-24
     assert learned(tmp_path, data, model, FP32, batch=MASKED, tensor=2) == pytest.approx(one, rel=bound)
     unmasked = learned(tmp_path / "unmasked", data, model, FP32, batch=MASKED | {"document_mask": False})
@@ -171,7 +172,7 @@ def test_stages_that_read_no_tokens_know_the_documents(tmp_path: Path, data: Pat
     assert of(1, document_mask=False) != [one]
 
 
-def test_checkpoints_of_runs_without_masks_keep_their_digest() -> None:
+def test_the_digest_of_runs_without_masks_is_unchanged() -> None:
     plain, off, on = (
         RunSpec.model_validate(TINY | {"batch": batch})
         for batch in ({}, {"document_mask": False}, {"document_mask": True})

@@ -1,4 +1,4 @@
-"""Norms of queries and keys: as the formula says, on every layout."""
+"""Norms of queries and keys follow their formula in every layout."""
 
 import math
 from pathlib import Path
@@ -15,7 +15,7 @@ from trainwright_trainer.parallel.tensor import parallelize
 SPEC = ModelSpec(layers=1, width=32, heads=4, kv_heads=2, qk_norm=True)
 
 
-def normed(x_K: Tensor, weight_K: Tensor) -> Tensor:
+def normalized(x_K: Tensor, weight_K: Tensor) -> Tensor:
     return x_K / (x_K.square().mean() + SPEC.norm_epsilon).sqrt() * weight_K
 
 
@@ -38,8 +38,10 @@ def by_formula(attention: Attention, x_TD: Tensor) -> Tensor:
     for t in range(len(x_TD)):
         heads = []
         for head in range(4):
-            query = rotated(normed(q_THK[t, head], attention.query_norm.weight), t)
-            keys = [rotated(normed(k_TGK[s, head // 2], attention.key_norm.weight), s) for s in range(t + 1)]
+            query = rotated(normalized(q_THK[t, head], attention.query_norm.weight), t)
+            keys = [
+                rotated(normalized(k_TGK[s, head // 2], attention.key_norm.weight), s) for s in range(t + 1)
+            ]
             scores = torch.stack([query @ key for key in keys]) / math.sqrt(size)
             heads.append(scores.softmax(0) @ v_TGK[: t + 1, head // 2])
         found.append(attention.output(torch.cat(heads)))
@@ -56,12 +58,12 @@ def apart_from_formula() -> float:
         return float((got - by_formula(attention, x_TD)).abs().max())
 
 
-def test_each_head_is_normed_before_it_is_rotated() -> None:
-    # Four products after each other, of sums of at most 32 terms of order 1 in float32.
+def test_each_head_is_normalized_before_it_is_rotated() -> None:
+    # Four products in sequence, of sums of at most 32 terms of order 1 in float32.
     assert apart_from_formula() <= 4 * 32 * 2.0**-22
 
 
-def test_a_norm_after_the_rotation_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_norm_after_the_rotation_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """A weight that differs between features does not commute with a rotation."""
 
     def mix(self: Attention, q: Tensor, k: Tensor, v: Tensor, tables: object) -> Tensor:
@@ -88,14 +90,14 @@ def leave_out_sums() -> None:
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Other layouts are cells of ``tests.parity``."""
     one = learned(tmp_path, data, MODEL, FP32)
-    # About ten products follow one another in each of two layers, sums of at most 256 tokens in float32.
+    # About ten products are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
     bound = 20 * 256 * 2.0**-24
     assert learned(tmp_path, data, MODEL, FP32, tensor=2) == pytest.approx(one, rel=bound)
     apart = learned(tmp_path / "apart", data, MODEL, FP32, leave_out_sums, tensor=2)
-    assert apart != pytest.approx(one, rel=bound), "a gradient that is not summed is seen"
+    assert apart != pytest.approx(one, rel=bound), "a gradient that is not summed must be detected"
 
 
 def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
-    """Bit for bit, but for the order in which squares are summed to a norm."""
+    """Bit for bit, except for the order in which squares are summed to a norm."""
     one = learned(tmp_path, data, MODEL, FP8)
     assert learned(tmp_path, data, MODEL, FP8, pipeline=2) == pytest.approx(one, rel=256 * 2.0**-24)

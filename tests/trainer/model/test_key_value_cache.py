@@ -1,4 +1,4 @@
-"""With the cache, a model computes what it computes from entire texts, and reads each token once."""
+"""With the cache, a model computes the same as from entire texts, and reads each token once."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "parallel block": {"block": "parallel"},
 }
 TEXTS = [[5], [7, 1, 9, 30, 2], [11, 4]]
-"""Of different lengths; one has no two tokens for a filter."""
+"""Texts of different lengths; one is shorter than the two tokens that a filter reads."""
 
 CLOSE = 1e-4
 """Logits of order 10 in float32, summed in another order."""
@@ -33,8 +33,9 @@ def model_with(option: str) -> Transformer:
 
 
 def decode(model: Transformer, count: int, unit: int = 1) -> tuple[list[int], float]:
-    """Continue ``TEXTS`` by ``count`` of their most likely tokens: tokens that each pass read of a text, and how far logits are
-    from those of entire texts.
+    """Continue ``TEXTS`` greedily by ``count`` tokens.
+
+    Returns the tokens of a text that each pass read, and how far logits are from those of entire texts.
 
     ``unit``: tokens of a pass are padded to a multiple of it.
     """
@@ -90,7 +91,7 @@ def test_a_text_longer_than_a_sequence_is_read_from_its_last_tokens() -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_mask_of_one_key_less_is_seen(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mask_with_one_key_too_few_is_detected(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = key_value_cache.sees
     monkeypatch.setattr(key_value_cache, "sees", lambda query, key, window: honest(query - 1, key, window))
     _, apart = decode(model_with(option), 4)

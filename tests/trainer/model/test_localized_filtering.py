@@ -1,4 +1,4 @@
-"""Localized filtering attention follows the paper's formulas and is causal, in training and decoding and on every
+"""Localized filtering attention follows the paper's formulas and is causal, in training and decoding and in every
 layout."""
 
 from collections.abc import Callable
@@ -38,7 +38,8 @@ def random_filter() -> LocalFilter:
 
 
 def by_formula(given: LocalFilter, x_TD: Tensor) -> Tensor:
-    """Yuan 2.0, section 2.1, token by token; the first matrix has all columns of the previous token first, the second a pair for each feature."""
+    """Yuan 2.0, section 2.1, token by token. The first matrix has all columns of the previous token first, the second
+    has a pair of columns for each feature."""
     first, second = given.first.weight, given.second.weight
     half, zero = WIDTH // 2, torch.zeros
     h_TE = [
@@ -62,7 +63,7 @@ def apart_from_formula(compute: Callable[[LocalFilter, Tensor], Tensor]) -> floa
 
 
 def decoded(given: LocalFilter, x_BTD: Tensor, prompt: int) -> Tensor:
-    """The prompt at once, then token by token."""
+    """The prompt in one pass, then token by token."""
     state, found = empty_state(x_BTD), []
     for part_BTD in (x_BTD[:, :prompt], *x_BTD[:, prompt:].split(1, dim=1)):
         y_BTD, state = given.continue_from(state, part_BTD)
@@ -71,7 +72,7 @@ def decoded(given: LocalFilter, x_BTD: Tensor, prompt: int) -> Tensor:
 
 
 CLOSE = 64 * 2.0**-22
-"""Three products after each other, of sums of at most 16 terms of order 1 in float32."""
+"""Three products in sequence, of sums of at most 16 terms of order 1 in float32."""
 
 
 def test_a_filter_mixes_each_token_with_the_two_before() -> None:
@@ -84,7 +85,7 @@ def test_decoding_from_the_saved_state_computes_the_same(prompt: int) -> None:
     assert apart_from_formula(partial(decoded, prompt=prompt)) <= CLOSE
 
 
-def test_a_first_bias_before_the_first_token_is_seen() -> None:
+def test_a_first_bias_before_the_first_token_is_detected() -> None:
     def as_published(given: LocalFilter, x_BTD: Tensor) -> Tensor:
         nothing = empty_state(x_BTD)._replace(tokens=2)
         return given.continue_from(nothing, x_BTD)[0]
@@ -93,7 +94,7 @@ def test_a_first_bias_before_the_first_token_is_seen() -> None:
 
 
 @pytest.mark.parametrize("shift", [0, 2])
-def test_a_wrong_previous_token_is_seen(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_previous_token_is_detected(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def shifted(x_BTD: Tensor, is_first_BT1: None = None) -> Tensor:
         return torch.nn.functional.pad(x_BTD, (0, 0, shift, 0))[:, : x_BTD.shape[1]]
 
@@ -101,14 +102,14 @@ def test_a_wrong_previous_token_is_seen(shift: int, monkeypatch: pytest.MonkeyPa
     assert apart_from_formula(lambda given, x_BTD: given(x_BTD)) > 0.1
 
 
-def test_a_change_reaches_no_token_before_it() -> None:
+def test_a_change_affects_no_earlier_token() -> None:
     tokens = torch.randint(0, 64, (1, 16), generator=torch.Generator().manual_seed(0))
     changed = tokens.clone()
     changed[0, 6] = (changed[0, 6] + 1) % 64
     model = build(SPEC.model_copy(update={"sliding_window": 2, "layers": 1}))
     with torch.no_grad():
         differs = (model.features(tokens) != model.features(changed)).any(-1)[0]
-    # A window of two holds a key that the token filters into, up to two later, and the one before.
+    # A window of two contains a key that the token is filtered into, up to two later, and the one before.
     assert differs.nonzero().flatten().tolist() == [6, 7, 8, 9]
 
 
@@ -134,11 +135,11 @@ def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) ->
     """Other layouts are cells of ``tests.parity``."""
     strong = MODEL | {"initializer_std": 0.2}  # so that convolutions matter
     one = learned(tmp_path, data, strong, FP32)
-    # About fifteen products follow one another in each of two layers, sums of at most 256 tokens in float32.
+    # About fifteen products are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
     bound = 30 * 256 * 2.0**-24
     assert learned(tmp_path, data, strong, FP32, tensor=2) == pytest.approx(one, rel=bound)
     apart = learned(tmp_path / "apart", data, strong, FP32, leave_out_sums, tensor=2)
-    assert apart != pytest.approx(one, rel=bound), "a sum that is left out is seen"
+    assert apart != pytest.approx(one, rel=bound), "a sum that is left out must be detected"
 
 
 def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
@@ -148,13 +149,13 @@ def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -
 
 
 def test_tensor_ranks_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
-    """Two steps apart: partial sums are rounded to bfloat16, three times a layer, forward and backward."""
+    """Equal within two roundings: partial sums are rounded to bfloat16, three times per layer, in each direction."""
     wide = MODEL | {"width": 128}
     one = learned(tmp_path, data, wide, FP8)
     assert learned(tmp_path, data, wide, FP8, tensor=2) == pytest.approx(one, rel=2 * 3 * 2 * 2.0**-9)
 
 
-def test_yuan_2_has_its_published_weights() -> None:
+def test_yuan_2_has_its_published_number_of_weights() -> None:
     """2.1B: 18 · D² a layer, and 2.09 billion with the embedding."""
     yuan = ModelSpec(layers=24, width=2_048, heads=32, feed_forward=8_192, attention="localized_filtering")
     parameters = count_parameters(yuan, 135_040)
@@ -196,7 +197,7 @@ def test_fp8_products_need_half_of_the_width_in_tiles() -> None:
     assert problem.field == "model.width" and "the next is 64" in problem.message
 
 
-def test_an_export_is_read_back(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_export_can_be_loaded(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job_file = write_job(tmp_path, data, model=MODEL, schedule={"steps": 3, "warmup_steps": 1})
     training = train_here(job_file)
     assert main(["export", str(job_file)]) == 0

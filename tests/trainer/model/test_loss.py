@@ -68,7 +68,7 @@ def _exact(features: Tensor, head: Tensor, targets: Tensor) -> tuple[Tensor, Ten
         (torch.bfloat16, torch.bfloat16),  # the head of an FP8 run
     ],
 )
-def test_chunks_have_the_loss_and_gradients_of_whole_logits(
+def test_chunks_have_the_loss_and_gradients_of_full_logits(
     weights: torch.dtype, products: torch.dtype
 ) -> None:
     features, head, targets = _given(products)
@@ -93,7 +93,7 @@ def test_chunks_have_the_loss_and_gradients_of_whole_logits(
     assert (4 * w.grad.double() - by_w).norm() <= bound * by_w.norm()
 
 
-def test_the_heads_gradient_is_summed_in_float32() -> None:
+def test_the_gradient_of_the_head_is_summed_in_float32() -> None:
     """One token dominates the first chunk;
     the 4,095 that follow are each below bfloat16's resolution of it."""
     tokens, chunk = 4_096, 128
@@ -118,7 +118,7 @@ def test_the_heads_gradient_is_summed_in_float32() -> None:
     in_16_bits = torch.zeros(2, 1, dtype=torch.bfloat16)
     for part in parts:
         in_16_bits += part.bfloat16()
-    assert in_16_bits[1].item() != pytest.approx(exact, rel=2.0**-8)  # so the check above can fail
+    assert in_16_bits[1].item() != pytest.approx(exact, rel=2.0**-8)  # shows that the check above can fail
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -156,7 +156,7 @@ def test_one_chunk_is_plain_cross_entropy_bit_for_bit() -> None:
         assert torch.equal(one, other)
 
 
-def test_one_chunk_can_have_its_gradients_at_once() -> None:
+def test_gradients_of_one_chunk_can_be_computed_with_its_loss() -> None:
     features, head, targets = _given(torch.float32)
     loss, x_gradient, w_gradient = _exact(features, head, targets)
     x, w = features.requires_grad_(), head.requires_grad_()
@@ -177,7 +177,7 @@ def test_one_chunk_can_have_its_gradients_at_once() -> None:
 
 
 @pytest.mark.parametrize("products", [torch.float32, torch.bfloat16])
-def test_logits_never_exist_whole(products: torch.dtype) -> None:
+def test_full_logits_never_exist(products: torch.dtype) -> None:
     features, head, targets = _given(products)
     x, w = features.requires_grad_(), head.requires_grad_()
     with torch.autocast("cpu", torch.bfloat16, enabled=products is torch.bfloat16), watched() as shapes:
@@ -189,7 +189,7 @@ def test_logits_never_exist_whole(products: torch.dtype) -> None:
     assert shapes.largest == B * T * V  # the measurement detects full logits where they exist
 
 
-def test_without_gradients_none_are_made() -> None:
+def test_no_gradients_are_computed_if_none_are_required() -> None:
     features, head, targets = _given(torch.float32)
     x, w = features.requires_grad_(), head.requires_grad_()
     with torch.no_grad(), watched() as shapes:

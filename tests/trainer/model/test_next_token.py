@@ -18,7 +18,7 @@ def test_low_temperatures_take_the_most_likely_token(temperature: float) -> None
     assert draw(temperature) == 1
 
 
-def test_draws_follow_the_probabilities() -> None:
+def test_sampled_tokens_follow_the_probabilities() -> None:
     drawn = [draw(1.0, seed) for seed in range(2_000)]
     assert drawn.count(1) / len(drawn) == pytest.approx(0.62, abs=0.05)  # 1 / (1 + e^-0.5)
     assert set(drawn) <= {0, 1, 2}

@@ -1,4 +1,4 @@
-"""A parallel block computes the formula of PaLM, learns the same on every layout, and halves what tensor ranks send."""
+"""A parallel block computes PaLM's formula, learns the same in every layout, and halves what tensor ranks send."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def test_a_block_computes_the_formula() -> None:
         assert (block(x_BTD, model.tables(x_BTD.shape[1], x_BTD.dtype)) - wanted).abs().max() < 1e-4
         serial = x_BTD + block.attention(block.norm(x_BTD), model.tables(x_BTD.shape[1], x_BTD.dtype))
         serial = serial + block.feed_forward(block.norm(serial))
-        assert (serial - wanted).abs().max() > 1e-2, "a serial block is told apart"
+        assert (serial - wanted).abs().max() > 1e-2, "the formula must differ from that of a serial block"
 
 
 @pytest.mark.parametrize("kind", [RecomputeKind.FULL, RecomputeKind.SELECTIVE])
@@ -97,7 +97,7 @@ LAYOUTS: dict[str, tuple[Degrees, dict[str, Any]]] = {
 }
 
 FP32_BOUND = 20 * 256 * 2.0**-24
-"""About ten products follow one another in each of two layers, sums of at most 256 tokens."""
+"""About ten products are computed in sequence in each of two layers, sums of at most 256 tokens."""
 
 
 def _jobs(
@@ -123,7 +123,7 @@ def _apart(result: list[float], other: list[float]) -> float:
 
 @pytest.mark.parametrize("layout", partly_slow(LAYOUTS, ["tensor 2"]))
 def test_layouts_learn_what_one_process_does(layout: str, tmp_path: Path, data: Path) -> None:
-    """In FP8, ranks round otherwise than one process, but by less than FP8 does itself: as its difference from bfloat16 shows."""
+    """In FP8, ranks round differently from one process, by less than the difference between FP8 and bfloat16."""
     degrees, parallelism = LAYOUTS[layout]
     bf16 = {"bf16": {"kind": "bf16", "compile": "off"}}
     alone = _jobs(tmp_path, data, 1, PRECISIONS | bf16)
@@ -169,7 +169,7 @@ def test_tensor_ranks_send_half_of_what_serial_blocks_do(tmp_path: Path, data: P
             batch={"micro_sequences": 8},
         )
         (found[block], _) = on_mesh(Degrees(tensor=2), _counted, job_file)
-    # Outside of blocks: the embedding's output is scattered and its gradient gathered; the head's input the other way.
+    # Outside blocks, the embedding's output is scattered and its gradient gathered; the head's input in reverse.
     outside = 2
     for kind in ("all_gather", "reduce_scatter"):
         serial, parallel = (found[block][kind] - outside for block in ("serial", "parallel"))

@@ -78,7 +78,7 @@ def test_loss_and_gradients_are_the_same_bit_for_bit(kind: RecomputeKind, in_bf1
         assert torch.equal(one.grad, other.grad), name
 
 
-def test_names_stay() -> None:
+def test_parameter_names_are_unchanged() -> None:
     plain = _model(RecomputeKind.NONE)
     for kind in RecomputeKind:
         model = _model(kind)
@@ -99,7 +99,7 @@ def _watched(kind: RecomputeKind) -> tuple[int, Counter[str], Counter[str]]:
     return held, forward.calls, backward.calls
 
 
-def test_less_is_kept_and_only_that_is_computed_again() -> None:
+def test_less_is_saved_and_only_that_is_recomputed() -> None:
     none, _, without = _watched(RecomputeKind.NONE)
     selective, _, cheap = _watched(RecomputeKind.SELECTIVE)
     full, forward, everything = _watched(RecomputeKind.FULL)
@@ -117,8 +117,8 @@ def test_less_is_kept_and_only_that_is_computed_again() -> None:
 
 
 @pytest.mark.parametrize("kind", [RecomputeKind.SELECTIVE, RecomputeKind.FULL])
-def test_layers_in_fp8_are_computed_again_bit_for_bit(kind: RecomputeKind) -> None:
-    """Their amax is a running maximum, which seeing the same values twice does not change."""
+def test_fp8_layers_are_recomputed_bit_for_bit(kind: RecomputeKind) -> None:
+    """Their amax is a running maximum, so the same values change nothing the second time."""
     (loss, gradients, amaxes), again = _learn_in_fp8(RecomputeKind.NONE), _learn_in_fp8(kind)
     assert torch.equal(again[0], loss)
     assert all(torch.equal(one, other) for one, other in zip(again[1], gradients, strict=True))
@@ -142,7 +142,7 @@ def _learn_in_fp8(kind: RecomputeKind) -> tuple[Tensor, list[Tensor], list[float
     return loss.detach(), gradients, [cast.amax.item() for cast in casts]
 
 
-def test_products_of_blocks_are_kept_as_others_are() -> None:
+def test_products_of_blocks_are_saved_like_other_products() -> None:
     # Meta tensors take the same path as GPUs. A single block of 128 would be a row, so all dims are two
     # blocks.
     calls = {}
@@ -165,7 +165,7 @@ def test_products_of_blocks_are_kept_as_others_are() -> None:
 
 
 @pytest.mark.parametrize("kind", list(RecomputeKind))
-def test_what_a_step_leaves_in_cycles_holds_no_tensor_and_is_gone_after_it(kind: RecomputeKind) -> None:
+def test_reference_cycles_of_a_step_hold_no_tensor_and_are_collected_after_it(kind: RecomputeKind) -> None:
     model = _model(kind)
 
     def step() -> None:
@@ -180,7 +180,7 @@ def test_what_a_step_leaves_in_cycles_holds_no_tensor_and_is_gone_after_it(kind:
         step()
         left = _collected_at_the_end_of_a_step()
     assert not any(issubclass(item, Tensor) for item in left)
-    assert bool(left) is (kind is not RecomputeKind.NONE), "without any, the claim says nothing"
+    assert bool(left) is (kind is not RecomputeKind.NONE), "without any cycle, the test proves nothing"
 
 
 def _collected_at_the_end_of_a_step() -> list[type]:

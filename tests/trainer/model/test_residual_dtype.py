@@ -1,5 +1,5 @@
 """The residual stream of a bfloat16 run is bfloat16 from the first block to the last;
-its weights learn in float32."""
+its weights are updated in float32."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from trainwright_trainer.model.transformer import Transformer
 
 
 @pytest.mark.parametrize(("carried", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
-def test_the_stream_is_in_the_dtype_it_is_carried_in(carried: bool, dtype: torch.dtype) -> None:
+def test_the_residual_stream_has_the_configured_dtype(carried: bool, dtype: torch.dtype) -> None:
     spec = ModelSpec(layers=3, width=32, heads=4)
     model = Transformer(spec, 64, 16)
     initialize(model, spec, seed=0)

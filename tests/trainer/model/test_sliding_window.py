@@ -1,4 +1,4 @@
-"""Sliding windows: attention as the formula says, on every layout, with what the planner counts and exports say."""
+"""Sliding windows: attention follows the formula in every layout, and the planner and exports know them."""
 
 import math
 from collections.abc import Callable
@@ -61,7 +61,9 @@ def test_a_token_attends_to_its_window(window: int) -> None:
 
 
 @pytest.mark.parametrize("shift", [-1, 1])
-def test_a_window_of_one_token_more_or_less_is_seen(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_with_one_token_more_or_less_is_detected(
+    shift: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     honest = masks.sees
     monkeypatch.setattr(masks, "sees", lambda query, key, window, *starts: honest(query, key, window + shift))
     assert apart_from_formula(WINDOW, with_masks(DenseMasks, WINDOW)) > 1e-2
@@ -79,8 +81,9 @@ def test_layers_follow_the_pattern() -> None:
     assert [block.attention.window is not None for block in model.layers.values()] == [True, True, False]
 
 
-def test_a_change_reaches_the_tokens_whose_windows_hold_it() -> None:
-    """After two layers with windows of 5: the token itself and 2 · 4 more. A third, full layer reaches all that follow."""
+def test_a_change_affects_the_tokens_whose_windows_contain_it() -> None:
+    """After two layers with windows of 5: the token itself and 2 · 4 more. A third, full layer reaches all later
+    ones."""
     tokens = torch.randint(0, 64, (1, LENGTH), generator=torch.Generator().manual_seed(0))
     changed = tokens.clone()
     changed[0, 3] = (changed[0, 3] + 1) % 64
@@ -105,7 +108,7 @@ MODEL = {"layers": 3, "sliding_window": 6, "sliding_window_pattern": 3, "tied_em
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Other layouts are cells of ``tests.parity``."""
     one = learned(tmp_path, data, MODEL, FP32)
-    # About ten products follow one another in each of three layers, sums of at most 256 tokens in float32.
+    # About ten products are computed in sequence in each of three layers, sums of at most 256 tokens in float32.
     bound = 30 * 256 * 2.0**-24
     assert learned(tmp_path, data, MODEL, FP32, tensor=2) == pytest.approx(one, rel=bound)
     plain = MODEL | {"sliding_window": None, "sliding_window_pattern": None}
@@ -148,23 +151,23 @@ def test_a_stage_of_layers_with_windows_is_faster() -> None:
         ({"sliding_window": 0}, "sliding_window", "too small"),
     ],
 )
-def test_windows_that_say_nothing_are_refused(model: dict[str, int], field: str, words: str) -> None:
+def test_windows_without_effect_are_refused(model: dict[str, int], field: str, words: str) -> None:
     with pytest.raises(ValidationError) as caught:
         run_spec(**model)
     (problem,) = problems(caught.value, RunSpec)
     assert problem.field == f"model.{field}" and words in problem.message
 
 
-def test_checkpoints_of_models_without_windows_keep_their_digest() -> None:
+def test_the_digest_of_models_without_windows_is_unchanged() -> None:
     assert config_digest(RunSpec.model_validate(TINY)) == DIGEST_OF_TINY
     assert config_digest(run_spec()) != config_digest(run_spec(sliding_window=8))
 
 
 DIGEST_OF_TINY = "05e79d4bc8c5b9ca6c1c0046286ed710b8ec021b375ebab393417ab48cd0e08b"
-"""As computed before windows were there."""
+"""As computed before windows were introduced."""
 
 
-def test_a_gpu_run_says_what_computes_windows(tmp_path: Path, data: Path, cuda: str) -> None:
+def test_a_gpu_run_reports_what_computes_windows(tmp_path: Path, data: Path, cuda: str) -> None:
     model = MODEL | {"width": 64}
     job_file = write_job(
         tmp_path, data, job={"device": "cuda"}, model=model, precision={"kind": "bf16", "compile": "off"}

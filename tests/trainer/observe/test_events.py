@@ -32,7 +32,7 @@ AWKWARD = [0.0, -0.0, 1.0, 1e-5, 1e-7, 1.5e-45, 1e15, 1e16, 1e22, 3.141592653589
         CheckpointSaved(time=NOW, step=1, folder="step-1", digest="0", bytes=2**60, seconds=0.1),
     ],
 )
-def test_a_line_is_the_model_s_own_json_without_what_is_none(tmp_path: Path, event: TrainerEvent) -> None:
+def test_a_line_is_the_events_json_without_none_fields(tmp_path: Path, event: TrainerEvent) -> None:
     EventWriter(tmp_path / "events").write(event)
     line = (tmp_path / "events").read_bytes()
     assert line == event.model_dump_json(exclude_none=True).encode() + b"\n"

@@ -21,11 +21,11 @@ def test_a_spike_is_reported_at_its_tenth_step_and_once() -> None:
     assert _reports(_noisy(200) + _noisy(40, mean=4.0) + _noisy(50)) == [210]
 
 
-def test_a_level_that_stays_is_reported_once() -> None:
+def test_a_lasting_increase_is_reported_once() -> None:
     assert _reports(_noisy(200) + _noisy(500, mean=4.0)) == [210]
 
 
-def test_fewer_high_steps_are_no_spike() -> None:
+def test_fewer_high_steps_are_not_a_spike() -> None:
     high = [9.0] * (SPIKE_STEPS - 1)
     assert _reports(_noisy(200) + high + [3.0] + high + _noisy(50)) == []
 
@@ -36,7 +36,7 @@ def test_nothing_is_found_in_noise_in_a_falling_loss_or_before_the_window_is_ful
     assert _reports([3.0] * (WINDOW_STEPS - 1) + [9.0] * 5) == []
 
 
-def test_the_report_names_the_limit() -> None:
+def test_the_report_contains_the_limit() -> None:
     spikes = LossSpikes()
     for step in range(WINDOW_STEPS):
         assert spikes.observe(3.0 + 0.1 * (-1) ** step) is None

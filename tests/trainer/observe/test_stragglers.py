@@ -29,7 +29,7 @@ def reports(stragglers: Stragglers, measurements: list[dict[str, float]]) -> lis
     ]
 
 
-def test_a_rank_that_stays_a_tenth_slower_is_reported_once() -> None:
+def test_a_rank_that_remains_a_tenth_slower_is_reported_once() -> None:
     assert reports(Stragglers(LINE), [times(1, 1, 1.12, 1)] * 40) == [(WINDOW, 2)]
 
 

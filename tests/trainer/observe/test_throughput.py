@@ -1,4 +1,4 @@
-"""Fractions of a peak, calculated by hand."""
+"""Fractions of a peak, compared with values calculated by hand."""
 
 import pytest
 
@@ -37,8 +37,8 @@ def test_mfu_is_reported_for_each_known_peak(
     assert {name: value for name, value in values.items() if "mfu" in name} == pytest.approx(fractions)
 
 
-def test_hfu_counts_what_is_computed_twice_and_is_missing_with_mfu() -> None:
-    """A quarter more FLOPs than the model's: 4 TFLOP/s of the model are 5 of the device."""
+def test_hfu_counts_recomputation_and_is_absent_without_mfu() -> None:
+    """The device computes a quarter more FLOPs than the model needs: 4 TFLOP/s of the model are 5 of the device."""
 
     def values_of(peak: Peak | None, again: int) -> dict[str, float]:
         throughput = Throughput(

@@ -1,4 +1,4 @@
-"""Four steps of training move each weight as torch's AdamW does, in every format and layout that a spec may ask for.
+"""Four steps of training move each weight as torch's AdamW does, in every format and layout that a spec allows.
 
 AdamW updates each element by itself, so each rank repeats its own updates: torch's AdamW in float64 starts from
 the same weights and gets the gradients that the run's optimizer gets, after all sums, roundings and clipping.
@@ -76,16 +76,16 @@ FIRST_BOUND = LEARNING_RATE * _worst_case(SPEC.beta1, 1.0)
 SECOND_BOUND = LEARNING_RATE * _worst_case(SPEC.beta2, 0.5)
 
 BEYOND = {PAPER.second: 5e-4, BLOCK.second: 2e-3}
-"""How much of a matrix may be beyond ``BOUND``, by the format of second moments."""
+"""The fraction of a matrix that may be beyond ``BOUND``, by the format of second moments."""
 
 CLAMPED = 2 * LEARNING_RATE * sum(largest_update(SPEC.beta1, SPEC.beta2, step + 1) for step in range(STEPS))
-"""What two updates within the clamp may be apart."""
+"""The largest difference between two updates within the clamp."""
 
 Weights = dict[str, Tensor]
 
 
-class Moved(NamedTuple):
-    """A weight, or a rank's slice of it, after the last step."""
+class UpdatedWeight(NamedTuple):
+    """A weight, or a rank's shard of it, after the last step."""
 
     weight: Tensor
     expected: Tensor
@@ -113,7 +113,7 @@ class Reference:
         self._optimizer.step()
 
 
-class Plain:
+class TorchWeights:
     """The weights that torch's fused AdamW updates on this rank, and their gradients in the last step."""
 
     def __init__(self, updater: ReplicatedUpdater | ShardedUpdater) -> None:
@@ -140,12 +140,12 @@ class Plain:
 
 
 def _local(tensor: Tensor) -> Tensor:
-    """A copy of a tensor, or of this rank's slice of it."""
+    """A copy of a tensor, or of this rank's shard of it."""
     full = tensor.detach()
     return (full.to_local() if hasattr(full, "to_local") else full).clone()
 
 
-class Stored:
+class ScaledWeights:
     """The weights that ``ScaledAdamW`` updates on this rank, and their gradients, as real numbers."""
 
     def __init__(self, updater: FP8Updater) -> None:
@@ -181,14 +181,14 @@ class Stored:
         return view_of(rows, self._first[slot.name], slot)
 
 
-def learn(mesh: Mesh, job_file: Path, fault: str = "none") -> dict[str, Moved]:
+def learn(mesh: Mesh, job_file: Path, fault: str = "none") -> dict[str, UpdatedWeight]:
     """Train four steps; returns the weights that this rank updates."""
     with FORMATS.get(fault, nullcontext)():
         training = start(mesh, job_file)
     STATE.get(fault, lambda training: None)(training)
     learning_rate = LEARNING_RATE * (1.1 if fault == FASTER else 1.0)
     updater = training.engine.updater
-    kept = Stored(updater) if isinstance(updater, FP8Updater) else Plain(updater)
+    kept = ScaledWeights(updater) if isinstance(updater, FP8Updater) else TorchWeights(updater)
     reference = Reference(kept.weights(), training.spec.optimizer)
     gradients: dict[str, list[Tensor]] = {name: [] for name in reference.weights}
     with kept.recording():
@@ -200,12 +200,12 @@ def learn(mesh: Mesh, job_file: Path, fault: str = "none") -> dict[str, Moved]:
             for name, gradient in kept.gradients.items():
                 gradients[name].append(gradient)
     return {
-        name: Moved(weight, reference.weights[name].detach(), torch.stack(gradients[name]))
+        name: UpdatedWeight(weight, reference.weights[name].detach(), torch.stack(gradients[name]))
         for name, weight in kept.weights().items()
     }
 
 
-def complaints(moved: Mapping[str, Moved], formats: StateFormats) -> list[str]:
+def complaints(moved: Mapping[str, UpdatedWeight], formats: StateFormats) -> list[str]:
     """Describe the weights that are further from torch's than their formats explain."""
     found = []
     for name, item in moved.items():
@@ -222,7 +222,7 @@ def complaints(moved: Mapping[str, Moved], formats: StateFormats) -> list[str]:
     return found
 
 
-def _allowed(item: Moved, formats: StateFormats) -> Tensor:
+def _allowed(item: UpdatedWeight, formats: StateFormats) -> Tensor:
     """How far each element may be from torch's."""
     if formats == ALL_FLOAT32:
         return torch.tensor(FLOAT32_BOUND)
@@ -255,7 +255,7 @@ class Case(NamedTuple):
 
     @property
     def sections(self) -> dict[str, Any]:
-        """Sections of the spec. Updates in the backward pass know no norm, no other micro batch and no skipping."""
+        """Sections of the spec. Updates in the backward pass exclude clipping, accumulation and skipped steps."""
         sections = {
             "model": {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2, "feed_forward": 128}
             | {"tied_embeddings": False},
@@ -272,7 +272,7 @@ class Case(NamedTuple):
 
 
 def _shipped() -> Iterator[dict[str, Any]]:
-    """Every level with every kind of moments that a spec may ask for."""
+    """Every level with every format of moments that a spec allows."""
     for level, moments in product(FP8Level, MomentsKind):
         recipe = {"level": level, "moments": moments}
         try:
@@ -311,13 +311,13 @@ IN_MAKE_TEST = (
 )
 
 
-def _moved(folder: Path, data: Path, case: Case, fault: str = "none") -> list[dict[str, Moved]]:
+def _moved(folder: Path, data: Path, case: Case, fault: str = "none") -> list[dict[str, UpdatedWeight]]:
     job_file = write_job(folder, data, case.ranks, **case.sections)
-    results: list[dict[str, Moved]] = on_mesh(read_job(job_file).spec.degrees, learn, job_file, fault)
+    results: list[dict[str, UpdatedWeight]] = on_mesh(read_job(job_file).spec.degrees, learn, job_file, fault)
     return results
 
 
-def test_each_pair_of_formats_that_a_spec_may_ask_for_is_a_case() -> None:
+def test_every_pair_of_formats_that_a_spec_allows_is_a_case() -> None:
     tried = [(FP8Level(level), MomentsKind(moments)) for level, moments in product(FP8Level, MomentsKind)]
     pairs = {(recipe["level"], recipe["moments"]) for recipe in _shipped()}
     assert set(tried) - pairs == {(FP8Level.O1, MomentsKind.BLOCK)}
@@ -329,7 +329,7 @@ def test_each_pair_of_formats_that_a_spec_may_ask_for_is_a_case() -> None:
 
 
 @pytest.mark.parametrize("name", partly_slow(CASES, IN_MAKE_TEST))
-def test_four_steps_are_torchs(tmp_path: Path, data: Path, name: str) -> None:
+def test_four_steps_equal_torchs(tmp_path: Path, data: Path, name: str) -> None:
     case = CASES[name]
     results = _moved(tmp_path, data, case)
     updated = [item for result in results for item in result.values()]
@@ -370,7 +370,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("fault", "name"), partly_slow(PLANTED, [PLANTED[0], PLANTED[2], PLANTED[3]]))
-def test_a_planted_fault_moves_weights_too_far(tmp_path: Path, data: Path, fault: str, name: str) -> None:
+def test_an_injected_fault_moves_weights_too_far(tmp_path: Path, data: Path, fault: str, name: str) -> None:
     """Negative controls of the test above."""
     case = CASES[name]
     assert any(complaints(result, case.formats) for result in _moved(tmp_path, data, case, fault))

@@ -46,7 +46,9 @@ def test_many_updates_follow_the_formulas_in_float64(weight_decay: float) -> Non
         # Each update rounds the weight once, and itself 40 times at most.
         allowed = UPDATES * 2.0**-24 * (wanted[name].norm() * (1 + 40 * LEARNING_RATE))
         assert float((weight.detach() - wanted[name]).norm()) <= allowed, name
-    assert torch.equal(weights["zero"], torch.zeros(4, 4)), "a matrix of zeros without gradients stays"
+    assert torch.equal(weights["zero"], torch.zeros(4, 4)), (
+        "a matrix of zeros without gradients must not change"
+    )
     assert optimizer.metrics()["trust_ratio/min"] > 0
 
 
@@ -78,8 +80,8 @@ def test_every_layout_moves_each_weight_as_the_formulas_say(layout: str, job: Ca
     assert not wrong_by_lamb(results, spec.optimizer)
 
 
-def _norms_of_slices() -> None:
-    """A planted fault: each rank uses the norms of its own part instead of those of the entire weight."""
+def _norms_of_shards() -> None:
+    """Inject a fault: each rank uses the norms of its own shard instead of those of the entire weight."""
 
     def own(self: WholeWeights, values: dict[str, Tensor], count: int) -> Tensor:
         sums = torch.zeros(len(self.order), count, dtype=torch.float64)
@@ -94,11 +96,11 @@ SLICED = ("ZeRO 3, tensor 2", "tensor 2", "ZeRO 3 over 4")
 
 
 @pytest.mark.parametrize("layout", partly_slow(SLICED, SLICED[:1]))
-def test_a_trust_ratio_of_a_slice_is_seen(layout: str, job: Callable[..., Path]) -> None:
+def test_a_trust_ratio_of_a_shard_is_detected(layout: str, job: Callable[..., Path]) -> None:
     ranks, parallelism = LAYOUTS[layout]
     job_file = job(ranks, parallelism=parallelism, optimizer={"kind": "lamb"})
     spec = read_job(job_file).spec
-    results = on_mesh(spec.degrees, first_step, job_file, _norms_of_slices)
+    results = on_mesh(spec.degrees, first_step, job_file, _norms_of_shards)
     wrong = wrong_by_lamb(results, spec.optimizer)
     assert {"embedding.weight", "layers.0.feed_forward.down.weight", "metrics"} <= set(wrong)
 

@@ -28,7 +28,7 @@ def test_rates_by_hand(kind: ScheduleKind, step: int, fraction: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ScheduleKind)
-def test_an_empty_warmup_is_the_one_that_it_stands_for(kind: ScheduleKind) -> None:
+def test_an_unset_warmup_equals_its_documented_default(kind: ScheduleKind) -> None:
     automatic, given = (ScheduleSpec(kind=kind, steps=200, warmup_steps=warmup) for warmup in (None, 20))
     assert [learning_rate_at(step, 1.0, automatic) for step in range(1, 201)] == [
         learning_rate_at(step, 1.0, given) for step in range(1, 201)
@@ -48,7 +48,7 @@ SHAPES = [(1, 0, 0.1), (2, 1, 0.0), (10, 9, 0.1), (100, 0, 0.0), (100, 30, 1.0),
 
 @pytest.mark.parametrize("kind", ScheduleKind)
 @pytest.mark.parametrize(("steps", "warmup", "final"), SHAPES)
-def test_rates_rise_to_the_peak_and_never_again(
+def test_rates_rise_to_the_peak_and_then_only_fall(
     kind: ScheduleKind, steps: int, warmup: int, final: float
 ) -> None:
     schedule = ScheduleSpec(kind=kind, steps=steps, warmup_steps=warmup, final_fraction=final)

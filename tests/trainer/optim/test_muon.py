@@ -59,7 +59,7 @@ def test_many_updates_follow_the_formulas_in_float64() -> None:
             wanted[name] = wanted[name] - LEARNING_RATE * (0.1 * wanted[name] + scale * step)
         optimizer.step()
     for name, weight in weights.items():
-        # Ten steps of norm 0.2 √24 · √8, each as far off as the direction, and ten roundings of the weight.
+        # Ten steps of norm 0.2 √24 · √8, each with the error of the direction, and ten roundings of the weight.
         moved = 10 * LEARNING_RATE * 0.2 * 24**0.5 * 8**0.5
         allowed = moved * 15 * 24 * NEWTON_SCHULZ * ROUNDING + 20 * ROUNDING * wanted[name].norm()
         assert float((weight.detach() - wanted[name]).norm()) <= float(allowed)
@@ -81,8 +81,8 @@ def test_every_layout_moves_each_weight_as_the_formulas_say(layout: str, job: Ca
     assert not wrong_by_muon(on_mesh(spec.degrees, first_step, job_file), spec.optimizer)
 
 
-def _slices_alone() -> None:
-    """Each rank makes its own part orthogonal."""
+def _orthogonalize_shards() -> None:
+    """Inject a fault: each rank orthogonalizes its own shard."""
 
     def own(self: WholeWeights, name: str, part: Tensor | None) -> Tensor:
         whole = torch.zeros(self.slices[name].full_shape)
@@ -97,11 +97,11 @@ SLICED = ("ZeRO 3, tensor 2", "tensor 2", "ZeRO 3 over 4")
 
 
 @pytest.mark.parametrize("layout", partly_slow(SLICED, SLICED[:1]))
-def test_a_direction_of_a_slice_is_seen(layout: str, job: Callable[..., Path]) -> None:
+def test_a_direction_of_a_shard_is_detected(layout: str, job: Callable[..., Path]) -> None:
     ranks, parallelism = LAYOUTS[layout]
     job_file = job(ranks, parallelism=parallelism, optimizer=MUON)
     spec = read_job(job_file).spec
-    wrong = wrong_by_muon(on_mesh(spec.degrees, first_step, job_file, _slices_alone), spec.optimizer)
+    wrong = wrong_by_muon(on_mesh(spec.degrees, first_step, job_file, _orthogonalize_shards), spec.optimizer)
     assert {"layers.0.attention.query.weight", "layers.3.feed_forward.down.weight"} <= set(wrong)
     assert "embedding.weight" not in wrong
 

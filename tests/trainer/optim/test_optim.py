@@ -27,7 +27,7 @@ def test_clipping_scales_all_gradients_by_one_factor() -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 10.0])
-def test_small_gradients_stay_as_they_are(limit: float | None) -> None:
+def test_small_gradients_are_unchanged(limit: float | None) -> None:
     parameters = _with_gradients([3.0], [4.0])
     clip(parameters, global_norm(parameters), limit)
     assert [weight.grad.item() for weight in parameters] == [3.0, 4.0]

@@ -1,7 +1,7 @@
 """Updates by optimizers that need entire weights, and what they must be: formulas in float64, written from the papers.
 
-A training is asked for its state before and after its first step, from the slices that ranks write to checkpoints. Gradients
-follow from the first moments, so the update alone is compared, however the gradients were summed.
+The state before and after a training's first step is assembled from the shards that ranks write to checkpoints.
+Gradients are derived from the first moments, so only the update is compared, however the gradients were summed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
 
 @dataclass
 class Steps:
-    """What a rank reports: the slices that it writes, before and after the first step."""
+    """What a rank reports: the shards that it writes, before and after the first step."""
 
     before: dict[str, TensorShard]
     after: dict[str, TensorShard]
@@ -49,7 +49,7 @@ class Steps:
 
 
 def first_step(mesh: Mesh, job_file: Path, plant: Callable[[], None] | None = None) -> Steps:
-    """Train one step, with a fault that ``plant`` injects."""
+    """Train one step, with the fault that ``plant`` injects."""
     if plant is not None:
         plant()
     training = start(mesh, job_file)
@@ -69,7 +69,7 @@ def states_of(results: list[Steps]) -> tuple[dict[str, Tensor], dict[str, Tensor
 def lamb_reference(
     weight: Tensor, first: Tensor, second: Tensor, updates: int, spec: OptimizerSpec
 ) -> tuple[Tensor, float]:
-    """The change of ``weight``, from its moments after ``updates``, and its trust ratio (You et al. 2020, algorithm 2)."""
+    """The change of ``weight``, from its moments after ``updates``, and its trust ratio (You et al. 2020, alg. 2)."""
     direction = (first / (1 - spec.beta1**updates)) / (
         (second / (1 - spec.beta2**updates)).sqrt() + spec.epsilon
     )
@@ -81,7 +81,7 @@ def lamb_reference(
 
 
 def wrong_by_lamb(results: list[Steps], spec: OptimizerSpec) -> list[str]:
-    """Weights that LAMB's first step moves elsewhere, and metrics that are not theirs."""
+    """Weights that differ from LAMB's first step, and metrics that differ from its norms."""
     before, after = states_of(results)
     wrong, ratios = [], []
     for name in (key.removeprefix("model.") for key in before if key.startswith("model.")):
@@ -120,7 +120,7 @@ NEWTON_SCHULZ = 3.4445**5
 
 
 def wrong_by_muon(results: list[Steps], spec: OptimizerSpec) -> list[str]:
-    """Weights that Muon's first step moves elsewhere."""
+    """Weights that differ from Muon's first step."""
     before, after = states_of(results)
     wrong = []
     for name in (key.removeprefix("model.") for key in before if key.startswith("model.")):

@@ -1,4 +1,4 @@
-"""The checks of a suspected node, on sound devices and on ones that lose or change what they are given."""
+"""The self-test of a suspected node, on healthy devices and on devices that lose or change data."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -20,13 +20,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_PRODUCT_SIZE", 64)
 
 
-def test_a_sound_machine_passes_every_check() -> None:
+def test_a_healthy_machine_passes_every_check() -> None:
     checks = [SelfTestCheck.model_validate(check) for check in health.check_health()]
     assert [check.name for check in checks][:2] == ["memory of cpu", "products on cpu"]
     assert [check for check in checks if not check.passed or check.detail] == []
 
 
-def test_a_bit_that_falls_over_is_found_in_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flipped_bit_is_found_in_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
     written = health._written_blocks
 
     def flipped(device: torch.device) -> Iterator[Tensor]:
@@ -39,7 +39,7 @@ def test_a_bit_that_falls_over_is_found_in_its_block(monkeypatch: pytest.MonkeyP
     assert health.check_memory(CPU) == "1 of 1024 values in block 2 had changed"
 
 
-def test_blocks_differ_so_that_mixed_up_addresses_are_noticed() -> None:
+def test_blocks_differ_so_that_swapped_addresses_are_detected() -> None:
     first, second = health._pattern(0, CPU), health._pattern(1, CPU)
     assert not bool((first == second).any())
     values = torch.cat((first, second))
@@ -60,12 +60,12 @@ def make_products_faulty(monkeypatch: pytest.MonkeyPatch, error: float, at: rang
     monkeypatch.setattr(Tensor, "__matmul__", faulty)
 
 
-def test_a_product_that_does_not_repeat_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_product_that_is_not_reproducible_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     make_products_faulty(monkeypatch, 1e-3, at=range(4, 5))
     assert health.check_products(CPU) == "product 4 of the same matrices differed from the first"
 
 
-def test_products_that_are_wrong_alike_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_with_the_same_error_each_time_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     make_products_faulty(monkeypatch, 3.0, at=range(1, 11))
     assert health.check_products(CPU) == "a product was wrong by 3"
 

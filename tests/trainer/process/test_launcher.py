@@ -71,7 +71,7 @@ def test_two_ranks_train_checkpoint_resume_and_export(tmp_path: Path, data: Path
     assert main(["sample", str(tmp_path / "resumed/out/export"), "--tokens", "3"]) == 0
 
 
-def test_a_launch_leaves_no_folder_of_torch_behind(straight: Path) -> None:
+def test_a_launch_leaves_no_temporary_folder_of_torch(straight: Path) -> None:
     assert not list((straight.parent.parent / "temporary").glob("torchelastic_*"))
 
 
@@ -100,7 +100,7 @@ def test_a_run_continues_with_another_number_of_ranks(tmp_path: Path, data: Path
 
 
 @pytest.mark.slow(target="layouts")
-def test_divergence_is_a_planned_end_of_all_ranks(tmp_path: Path, data: Path) -> None:
+def test_divergence_ends_all_ranks_with_its_own_outcome(tmp_path: Path, data: Path) -> None:
     trained = train_here(write_job(tmp_path / "trained", data, schedule={"steps": 5}))
     with torch.no_grad():
         trained.engine.model.get_parameter("norm.weight")[0] = float("nan")
@@ -186,11 +186,11 @@ def test_a_killed_rank_is_named_with_its_signal(
     assert launcher.returncode == 1
     cause = read_exits(job_file).exits[0]
     assert (cause.rank, cause.signal, cause.exit_code) == (victim, signal.SIGKILL, None)
-    assert not list((job_file.parent / "out").glob("failure-*.json")), "the other rank is no cause"
+    assert not list((job_file.parent / "out").glob("failure-*.json")), "the other rank is not a cause"
     assert not _marked(marker)
 
 
-def test_sigterm_ends_all_ranks_at_once_and_saves_nothing(
+def test_sigterm_ends_all_ranks_immediately_and_saves_nothing(
     endless: tuple[Path, subprocess.Popen[bytes], dict[int, int]], marker: str
 ) -> None:
     job_file, launcher, _ = endless
@@ -202,7 +202,7 @@ def test_sigterm_ends_all_ranks_at_once_and_saves_nothing(
 
 
 @pytest.mark.slow(target="layouts")
-def test_a_kill_during_saving_leaves_only_whole_checkpoints(
+def test_a_kill_during_saving_leaves_only_complete_checkpoints(
     endless: tuple[Path, subprocess.Popen[bytes], dict[int, int]], tmp_path: Path, data: Path
 ) -> None:
     job_file, launcher, _ = endless
@@ -220,8 +220,10 @@ def test_a_kill_during_saving_leaves_only_whole_checkpoints(
     assert run_trainer("train", write_job(again / "run", data, ranks=2, schedule=steps, job=point)) == 0
 
 
-def test_killing_whoever_started_the_launcher_leaves_nothing(tmp_path: Path, data: Path, marker: str) -> None:
-    """Its parent passes down its own pid, as the agent's supervisor does."""
+def test_killing_the_parent_of_the_launcher_leaves_no_process(
+    tmp_path: Path, data: Path, marker: str
+) -> None:
+    """The parent passes its own pid to the launcher, as the agent's supervisor does."""
     job_file = write_job(tmp_path, data, ranks=2, schedule=ENDLESS)
     code = (
         "import os, subprocess, sys; os.environ['TRAINWRIGHT_PARENT'] = str(os.getpid());"
@@ -237,13 +239,13 @@ def test_killing_whoever_started_the_launcher_leaves_nothing(tmp_path: Path, dat
 def test_a_failure_reports_the_last_completed_step(tmp_path: Path, data: Path) -> None:
     job_file = write_job(tmp_path, data, ranks=2, checkpoint={"every_steps": 20})
     (tmp_path / "out").mkdir()
-    (tmp_path / "out/checkpoints").write_text("a file stands where the folder should")
+    (tmp_path / "out/checkpoints").write_text("a file in place of the folder")
     assert run_trainer("train", job_file) == 1
     failure = read_out(job_file, "failure-0.json")
     assert (failure["code"], failure["step"]) == ("crashed", 20)
 
 
-def test_a_trainer_whose_parent_is_another_leaves_at_once(tmp_path: Path, data: Path) -> None:
+def test_a_trainer_with_another_parent_exits_immediately(tmp_path: Path, data: Path) -> None:
     job_file = write_job(tmp_path, data)
     with trainer("train", job_file, TRAINWRIGHT_PARENT="1") as process:
         process.communicate(timeout=30)
@@ -277,7 +279,7 @@ def _step(checkpoint: Path) -> int:
 def _wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < deadline, "it did not come true in time"
+        assert time.monotonic() < deadline, "the condition did not hold in time"
         time.sleep(0.01)
 
 
@@ -285,7 +287,7 @@ def _wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
     ("device", "owners", "found"),
     [("cuda", None, "expandable_segments:True"), ("cuda", "max_split_size_mb:64", None), ("cpu", None, None)],
 )
-def test_ranks_on_gpus_use_expandable_segments_unless_the_owner_chose(
+def test_ranks_on_gpus_use_expandable_segments_unless_configured_otherwise(
     device: str,
     owners: str | None,
     found: str | None,

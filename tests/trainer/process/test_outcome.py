@@ -1,4 +1,4 @@
-"""Every failure leaves a file that explains it, even on a full disk."""
+"""Every failure writes a file that explains it, even on a full disk."""
 
 import errno
 import json
@@ -43,13 +43,13 @@ def test_an_error_is_reported_with_its_code(
     assert [path.name for path in tmp_path.iterdir()] == ["failure-3.json"]
 
 
-def test_too_large_a_tensor_on_a_cpu_is_out_of_memory() -> None:
+def test_a_tensor_too_large_for_the_cpu_is_out_of_memory() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**62, dtype=torch.uint8)
     assert outcome.end_code_of(caught.value) is EndCode.OUT_OF_MEMORY
 
 
-def test_last_words_use_room_that_was_taken_at_the_start(tmp_path: Path) -> None:
+def test_the_outcome_is_written_to_space_reserved_at_the_start(tmp_path: Path) -> None:
     """The renamed file is the one that was reserved, so writing it needs no new block."""
     outcome.reserve_failure_file(tmp_path, 0)
     reserved = next(tmp_path.iterdir()).stat()

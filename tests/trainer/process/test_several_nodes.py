@@ -62,7 +62,7 @@ def test_each_node_reports_its_end_and_its_own_ranks(two_nodes: list[Path]) -> N
 
 
 @pytest.mark.slow(target="layouts")
-def test_the_nodes_checkpoint_is_one(
+def test_the_nodes_write_one_checkpoint(
     tmp_path: Path, data: Path, one_node: Path, two_nodes: list[Path]
 ) -> None:
     """Each node has its ranks' files and the same manifest; together they are the checkpoint of one node."""
@@ -88,7 +88,7 @@ def test_the_nodes_checkpoint_is_one(
 
 @pytest.mark.slow(target="layouts")
 def test_a_node_verifies_the_files_that_it_fetched(tmp_path: Path, data: Path, one_node: Path) -> None:
-    """Its own copies of all ranks' files: the other node's may be whole."""
+    """It verifies its own copies of all ranks' files; the other node's copies may be intact."""
     jobs = jobs_of_two_nodes(tmp_path, data)
     good = one_node.parent / "out/checkpoints/step-10"
     damaged = shutil.copytree(good, tmp_path / "damaged")
@@ -124,7 +124,7 @@ def test_an_export_of_several_nodes_reads_the_fetched_checkpoint(
 
 @pytest.mark.slow(target="layouts")
 def test_the_death_of_one_nodes_rank_ends_the_other(tmp_path: Path, data: Path) -> None:
-    """The survivor names what it noticed; only the node of the dead rank knows more."""
+    """The survivor reports the lost connection; only the node of the dead rank knows more."""
     endless = {"steps": 1_000_000, "warmup_steps": 4}
     jobs = jobs_of_two_nodes(tmp_path, data, schedule=endless)
     launched = [trainer("train", job_file) for job_file in jobs]
@@ -141,7 +141,7 @@ def test_the_death_of_one_nodes_rank_ends_the_other(tmp_path: Path, data: Path) 
     assert read_out(jobs[0], "failure-0.json")["code"] == "rank_lost"
 
 
-def test_a_place_among_fewer_nodes_is_refused(tmp_path: Path, data: Path) -> None:
+def test_a_node_number_beyond_the_number_of_nodes_is_refused(tmp_path: Path, data: Path) -> None:
     job_file = write_job(tmp_path, data, nodes=2, job={"node_rank": 2})
     assert run_trainer("train", job_file) == 1
     assert "node_rank" in read_out(job_file, "failure-0.json")["message"]

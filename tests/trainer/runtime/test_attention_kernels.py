@@ -1,4 +1,4 @@
-"""Attention's kernel is chosen in a fixed order, and the run says which one computes it."""
+"""The attention kernel is chosen in a fixed order, and the run reports it."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ def test_cudnn_comes_before_flash_attention() -> None:
     assert order[:3] == [kind.value for kind in wanted]
 
 
-def test_the_kernel_is_the_one_that_torch_chooses() -> None:
+def test_the_reported_kernel_is_the_one_that_torch_chooses() -> None:
     half = torch.empty((), dtype=torch.bfloat16)
     assert attention_kernel(4, 4, 64, 32, half) == "flash attention"
     assert attention_kernel(4, 2, 64, 32, half) in ("flash attention", "plain matrix products")
 
 
-def test_a_run_on_a_gpu_says_which_kernel_it_has(tmp_path: Path, data: Path, cuda: str) -> None:
+def test_a_run_on_a_gpu_reports_its_kernel(tmp_path: Path, data: Path, cuda: str) -> None:
     model = {"layers": 1, "width": 64, "heads": 2, "kv_heads": 1}
     job_file = write_job(tmp_path, data, 1, job={"device": "cuda"}, model=model, precision={"kind": "bf16"})
     build_here(job_file, cuda)

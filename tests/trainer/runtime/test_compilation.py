@@ -41,23 +41,23 @@ def _forget() -> None:
 
 
 @pytest.mark.parametrize("device", [CPU, GPU])
-def test_without_a_compiler_nothing_is_compiled_by_itself(
+def test_auto_compiles_nothing_without_a_compiler(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: torch.device
 ) -> None:
     _hide_compilers(monkeypatch, tmp_path)
     assert not can_compile(CompileKind.AUTO, device)
 
 
-@pytest.mark.parametrize(("steps", "asked"), [(20, False), (10_000_000, True)])
-def test_the_length_of_the_whole_run_decides_wherever_it_is_resumed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data: Path, steps: int, asked: bool
+@pytest.mark.parametrize(("steps", "compiled_expected"), [(20, False), (10_000_000, True)])
+def test_the_total_length_of_a_run_decides_even_if_it_is_resumed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data: Path, steps: int, compiled_expected: bool
 ) -> None:
     """10⁷ steps of 256 tokens at 6·26,000 FLOPs: 4·10¹⁴ on one thread."""
     seen = []
     monkeypatch.setattr("trainwright_trainer.training.model_passes.compile_blocks", seen.append)
     monkeypatch.setattr("trainwright_trainer.runtime.compilation.missing_toolchain", lambda device: None)
     build_here(write_job(tmp_path, data, precision={"kind": "bf16"}, schedule={"steps": steps}))
-    assert bool(seen) is asked
+    assert bool(seen) is compiled_expected
 
 
 def _begin(mesh: Mesh, job_file: Path) -> None:
@@ -74,7 +74,7 @@ def _begin(mesh: Mesh, job_file: Path) -> None:
     ],
     ids=["long", "short", "off"],
 )
-def test_a_zero_bubble_run_says_that_it_is_not_compiled(
+def test_a_zero_bubble_run_reports_that_it_is_not_compiled(
     tmp_path: Path, data: Path, precision: dict[str, str], steps: int, logged: bool
 ) -> None:
     """In its events, and only if it would be compiled with another schedule."""
@@ -121,7 +121,7 @@ def _compiled_or_refused(test: Callable[..., None]) -> Callable[..., None]:
     ("kind", "in_bf16"),
     [(RecomputeKind.NONE, False), (RecomputeKind.SELECTIVE, True), (RecomputeKind.FULL, True)],
 )
-def test_blocks_compiled_once_compute_what_they_are(kind: RecomputeKind, in_bf16: bool) -> None:
+def test_blocks_are_compiled_once_and_compute_the_same(kind: RecomputeKind, in_bf16: bool) -> None:
     plain, compiled = _model(kind, in_bf16), _model(kind, in_bf16)
     compile_blocks(compiled.layers.values())
     loss, gradients = _learn(plain, in_bf16)
@@ -183,12 +183,14 @@ def test_a_compiled_run_learns_what_an_eager_one_does(tmp_path: Path, data: Path
         for job in (eager, compiled)
     )
     assert one == pytest.approx(other, abs=bound)
-    assert losses(compiled)[-1] < losses(compiled)[0] - 4 * bound  # it learned more than the bound allows for
+    assert (
+        losses(compiled)[-1] < losses(compiled)[0] - 4 * bound
+    )  # the run learned more than the bound allows
 
 
 @pytest.mark.slow(target="layouts")
 @_compiled_or_refused
-def test_a_compiled_chunk_of_the_loss_is_the_chunk() -> None:
+def test_a_compiled_loss_chunk_computes_the_same() -> None:
     torch.manual_seed(0)
     logits, targets = torch.randn(20, V).bfloat16(), torch.randint(V, (20,))
     loss, gradient = chunk_gradient(logits, targets, 60)

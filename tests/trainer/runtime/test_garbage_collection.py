@@ -19,7 +19,7 @@ class Ring:
         self.itself = self
 
 
-def test_nothing_is_collected_while_modules_are_imported_and_all_is_afterwards() -> None:
+def test_garbage_is_collected_after_imports_and_not_during_them() -> None:
     before = gc.get_freeze_count()
     with collection_paused():
         assert not gc.isenabled()
@@ -31,7 +31,7 @@ def test_nothing_is_collected_while_modules_are_imported_and_all_is_afterwards()
         gc.unfreeze()
 
 
-def test_what_a_step_leaves_in_cycles_is_gone_after_it_and_not_before() -> None:
+def test_cycles_of_a_step_are_collected_after_it_and_not_before() -> None:
     with synchronized_collection():
         ring = weakref.ref(Ring())
         made: list[list[int]] = [[number] for number in range(10_000)]
@@ -40,7 +40,7 @@ def test_what_a_step_leaves_in_cycles_is_gone_after_it_and_not_before() -> None:
         assert ring() is None
 
 
-def test_a_cycle_that_outlives_its_step_is_collected_now_and_then() -> None:
+def test_a_cycle_that_outlives_its_step_is_collected_periodically() -> None:
     with synchronized_collection():
         held = Ring()
         ring = weakref.ref(held)

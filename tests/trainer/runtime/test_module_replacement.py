@@ -1,4 +1,4 @@
-"""A pass replaces modules of the classes it knows, keeps names and ties, and refuses what it would lose."""
+"""A pass replaces modules of the classes it knows, preserves names and ties, and refuses what it would lose."""
 
 import pytest
 import torch

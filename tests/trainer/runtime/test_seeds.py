@@ -10,7 +10,7 @@ from trainwright_trainer.runtime.seeds import seed_step
 
 @pytest.mark.parametrize("step", [1, 255, 256, 257, 10_000_019])
 @pytest.mark.parametrize(("seed", "rank"), [(0, 0), (2**40, 3)])
-def test_a_step_is_seeded_by_its_own_hash(seed: int, step: int, rank: int) -> None:
+def test_a_step_is_seeded_by_a_hash_of_seed_step_and_rank(seed: int, step: int, rank: int) -> None:
     """A run resumes bit for bit after a software update, so these numbers must not change."""
     seed_step(seed, step + 1, rank, torch.device("cpu"))
     seed_step(seed, step, rank, torch.device("cpu"))

@@ -1,4 +1,4 @@
-"""DeepSpeed's steps equal the native engine's, checkpoints move both ways, and its output stays quiet."""
+"""DeepSpeed's steps equal the native engine's, each resumes the other's checkpoints, and its output stays quiet."""
 
 import os
 import sys
@@ -85,7 +85,7 @@ def one_process(job: Callable[..., Path]) -> Callable[[], Learned]:
     @cache
     def of() -> Learned:
         (result,) = run(job(1))
-        assert result.norms[0] > 0.5, "gradients are to be clipped"
+        assert result.norms[0] > 0.5, "gradients must be clipped"
         return result
 
     return of
@@ -164,7 +164,7 @@ def test_bfloat16_is_rounded_where_the_native_engine_rounds(stage: int, bf16: li
     # is rounded differently. Gradients rounded to bfloat16 before they are summed would be off by about 2⁻¹⁰.
     assert farthest(first, expected, GRADIENTS) <= 16 * 2.0**-24
     # A weight that differs in its last bits makes a few activations round to their other neighbour, 2⁻⁸ away.
-    # That moves the loss by less than if one of them all did.
+    # The loss changes by less than if all activations did.
     for loss, one in zip(results[0].losses, wanted[0].losses, strict=True):
         assert abs(loss - one) <= 2.0**-9
 
@@ -219,7 +219,7 @@ def resumed(
 
 
 def same_losses(results: list[float], wanted: list[float]) -> bool:
-    """Layouts sum the same gradients in other orders, each at most 2⁻²¹ off, and likewise their norm.
+    """Layouts sum the same gradients and their norm in other orders, each at most 2⁻²¹ off.
 
     ``complaints`` derives the effect over this many steps.
     """
@@ -246,7 +246,7 @@ def test_a_checkpoint_resumes_in_the_other_engine_and_back(
 
 
 def _with_bad_numbers(mesh: Mesh, job_file: Path) -> list[Any]:
-    """Steps in which the last rank spoils something, each between two good ones."""
+    """Steps in which the last rank injects an infinite value, each between two good ones."""
     training = start(mesh, job_file)
     engine = training.engine
     assert isinstance(engine, DeepSpeedEngine) and isinstance(engine.updater, DeepSpeedUpdater)
@@ -302,9 +302,7 @@ def spoilt(job: Callable[..., Path]) -> dict[str, list[Any]]:
 @pytest.mark.parametrize(
     "case", ["stage 0", "stage 1 over 2", "stage 2 over 2", "states in host memory", "stage 3 over 2"]
 )
-def test_a_step_that_is_not_finite_leaves_all_untouched_on_every_rank(
-    case: str, spoilt: dict[str, list[Any]]
-) -> None:
+def test_a_non_finite_step_changes_no_state_on_any_rank(case: str, spoilt: dict[str, list[Any]]) -> None:
     """A loss, a gradient, or a loss whose gradients are nevertheless finite."""
     results = spoilt[case]
     assert results[0] == results[1]
@@ -316,7 +314,7 @@ def test_a_step_that_is_not_finite_leaves_all_untouched_on_every_rank(
         assert loss < 10 and 0 < norm < 100, "the step after it is finite"
 
 
-def _validated_and_left_alone(mesh: Mesh, job_file: Path) -> tuple[list[float], str]:
+def _validate_and_lose_the_other_rank(mesh: Mesh, job_file: Path) -> tuple[list[float], str]:
     """Losses of unequal numbers of batches, and the error on the first rank
     when it gathers the state after the other has left."""
     training = start(mesh, job_file)
@@ -332,12 +330,12 @@ def _validated_and_left_alone(mesh: Mesh, job_file: Path) -> tuple[list[float], 
 
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("stage", [1, 3])
-def test_ranks_with_fewer_validation_batches_block_no_other_and_one_left_alone_says_so(
+def test_uneven_validation_batches_do_not_block_ranks_and_a_lost_rank_is_reported(
     stage: int, job: Callable[..., Path]
 ) -> None:
-    """At stage 3 each forward pass gathers weights, so all ranks must run as many.
-    A checkpoint gathers at any stage."""
-    results = run(job(2, parallelism=DEEPSPEED | {"zero_stage": stage}), _validated_and_left_alone)
+    """At stage 3 each forward pass gathers weights, so all ranks must run the same number. A checkpoint gathers at
+    any stage."""
+    results = run(job(2, parallelism=DEEPSPEED | {"zero_stage": stage}), _validate_and_lose_the_other_rank)
     ((wanted, *_),) = run(job(1), _uneven_alone)
     assert results[0][0] == results[1][0] == pytest.approx(wanted, rel=1e-6)
     assert results[0][1].startswith("lost contact with another rank")
@@ -361,7 +359,7 @@ def _updates_are_not_restored() -> None:
     deepspeed_engine.set_updates = lambda optimizer, updates: None
 
 
-def _weights_are_restored_in_one_place() -> None:
+def _weights_are_restored_for_computing_only() -> None:
     """DeepSpeed stores them twice: for computing and for updating."""
     right = DeepSpeedUpdater.set_tensor
 
@@ -378,16 +376,16 @@ def _weights_are_restored_in_one_place() -> None:
 FAULTS: dict[str, Callable[[], None]] = {
     "moments are not restored": _moments_are_not_restored,
     "updates are not restored": _updates_are_not_restored,
-    "weights are restored in one place": _weights_are_restored_in_one_place,
+    "weights are restored for computing only": _weights_are_restored_for_computing_only,
 }
 
 
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_resuming_is_caught(fault: str, native: Path, job: Callable[..., Path]) -> None:
+def test_a_fault_in_resuming_is_detected(fault: str, native: Path, job: Callable[..., Path]) -> None:
     path, changed = resumed(job, checkpoint(native, STEPS_RESUMED), 2, DEEPSPEED | {"zero_stage": 1}, fault)
     assert changed or not same_losses(losses(path), losses(native)[STEPS_RESUMED:])
-    assert not same_losses(losses(path), losses(native)[STEPS_RESUMED:]), "the losses alone tell it"
+    assert not same_losses(losses(path), losses(native)[STEPS_RESUMED:]), "the losses alone show it"
 
 
 def test_without_deepspeed_the_error_says_how_to_install_it(

@@ -1,6 +1,6 @@
 """Collectives and settings of DeepSpeed, each left out or wrong: every fault is detected.
 
-DeepSpeed communicates through its own backend, not through our axes. These of its collectives carry values:
+DeepSpeed communicates through its own backend, not through our axes. The following collectives carry values:
 sums of gradients (stages 0 to 2) or of their shards (3), sums of squares for the norm, gathers of updated
 weights (1 to 3), and sums that give a checkpoint its full tensors. It also broadcasts initial weights, which
 are equal on all ranks, and at stage 3 lists that it compares.
@@ -86,25 +86,25 @@ FAULTS: dict[str, Fault] = {
     "stage 0: the validation loss is a rank's own": Fault(
         0, lambda: inject_fault(Axis, "all_reduce", own, "DeepSpeedEngine.mean_loss")
     ),
-    "stage 1: moved weights are not gathered": Fault(
+    "stage 1: updated weights are not gathered": Fault(
         1, _collective("all_gather_into_tensor", _keeps_its_own_part)
     ),
-    "stage 1: a checkpoint's tensors are a rank's parts": Fault(
+    "stage 1: a checkpoint has one rank's shards": Fault(
         1, _collective("all_reduce", _keeps, "DeepSpeedUpdater.state")
     ),
     "stage 2: gradients are not summed": Fault(
         2, _collective("all_reduce", _keeps, "DeepSpeedEngine._compute_gradients")
     ),
-    "stage 2: the norm is that of a rank's part": Fault(
+    "stage 2: the norm is that of one rank's shard": Fault(
         2, _collective("all_reduce", _keeps, "DeepSpeedUpdater.wait_for_gradients")
     ),
-    "stage 2: moved weights are not gathered": Fault(
+    "stage 2: updated weights are not gathered": Fault(
         2, _collective("all_gather_into_tensor", _keeps_its_own_part)
     ),
     "stage 2: losses are not averaged": Fault(2, lambda: patch.object(Axis, "all_reduce", own)),
     "stage 2: gradients are summed": Fault(2, _with_settings({"gradient_allreduce_op": "sum"})),
     "stage 2: nothing is clipped": Fault(2, _with_settings({"gradient_clipping": 0.0})),
-    "stage 2: every round is the last": Fault(
+    "stage 2: every micro batch is the last": Fault(
         2,
         lambda: patch.object(
             DeepSpeedUpdater, "begin_step", lambda self, rate: self.begin_last_micro_batch()
@@ -116,11 +116,11 @@ FAULTS: dict[str, Fault] = {
     "stage 3: gradients are not scattered": Fault(
         3, _collective("reduce_scatter_tensor", _takes_its_own_part)
     ),
-    "stage 3: the norm is that of a rank's part": Fault(
+    "stage 3: the norm is that of one rank's shard": Fault(
         3, _collective("all_reduce", _keeps, "DeepSpeedUpdater.wait_for_gradients")
     ),
 }
-"""By what goes wrong."""
+"""Faults by what goes wrong."""
 
 SOUND = "none, after all of them"
 
@@ -164,16 +164,18 @@ def learned(write: Callable[..., Path]) -> dict[str, list[Learned]]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_a_step_is_caught(
+def test_a_fault_in_a_step_is_detected(
     fault: str, learned: dict[str, list[Learned]], one_process: Learned
 ) -> None:
     """``test_deepspeed`` covers these stages without a fault."""
     try:
         found = complaints(learned[fault], one_process)
-    except AssertionError as error:  # the ranks' slices do not fill the full tensors
+    except AssertionError as error:  # the ranks' shards do not fill the full tensors
         found = [str(error)]
     assert found
 
 
-def test_no_fault_is_left_behind(learned: dict[str, list[Learned]], one_process: Learned) -> None:
+def test_faults_are_removed_after_each_training(
+    learned: dict[str, list[Learned]], one_process: Learned
+) -> None:
     assert not complaints(learned[SOUND], one_process)

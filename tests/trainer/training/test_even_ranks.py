@@ -26,7 +26,7 @@ STEPS = 12
 ALL_EVERY_STEPS = 5
 
 
-class Lived(NamedTuple):
+class Record(NamedTuple):
     """What one rank records during a training."""
 
     enabled: list[bool]
@@ -39,8 +39,8 @@ class Lived(NamedTuple):
     """Ranks of each process group that it created."""
 
 
-def _live(mesh: Mesh, job_file: Path) -> Lived:
-    seen = Lived([], [], [])
+def _record(mesh: Mesh, job_file: Path) -> Record:
+    seen = Record([], [], [])
     make = dist.new_group
 
     def counted(ranks: list[int], **given: Any) -> Any:
@@ -67,24 +67,24 @@ def _live(mesh: Mesh, job_file: Path) -> Lived:
     return seen
 
 
-def _lives(tmp_path: Path, data: Path, degrees: Degrees) -> tuple[list[Lived], Path]:
+def _records(tmp_path: Path, data: Path, degrees: Degrees) -> tuple[list[Record], Path]:
     axes = {"data": degrees.data, "tensor": degrees.tensor, "pipeline": degrees.pipeline}
     schedule = {"steps": STEPS, "warmup_steps": 4}
     job_file = write_job(tmp_path, data, degrees.ranks, parallelism=axes, schedule=schedule)
     output_folder(job_file).mkdir()
-    return on_mesh(degrees, _live, job_file), job_file
+    return on_mesh(degrees, _record, job_file), job_file
 
 
 def test_ranks_collect_garbage_after_the_same_steps_and_never_within_one(tmp_path: Path, data: Path) -> None:
-    lives, _ = _lives(tmp_path, data, Degrees(replicas=2))
+    lives, _ = _records(tmp_path, data, Degrees(replicas=2))
     expected = [(step, 0 if step % ALL_EVERY_STEPS else 2) for step in range(1, STEPS + 1)]
     for lived in lives:
         assert lived.enabled == [False] * STEPS
         assert lived.collected == expected
 
 
-def test_every_ranks_seconds_are_in_the_events_of_every_tenth_step(tmp_path: Path, data: Path) -> None:
-    _, job_file = _lives(tmp_path, data, Degrees(replicas=2))
+def test_events_of_every_tenth_step_contain_the_seconds_of_every_rank(tmp_path: Path, data: Path) -> None:
+    _, job_file = _records(tmp_path, data, Degrees(replicas=2))
     series = {
         line["step"]: {name for name in line["values"] if name.startswith("rank_seconds/")}
         for line in events(job_file, "step")
@@ -102,11 +102,9 @@ GROUPS = {
 
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("layout", GROUPS)
-def test_a_rank_makes_the_groups_that_its_layout_speaks_on_and_no_others(
-    tmp_path: Path, data: Path, layout: str
-) -> None:
+def test_a_rank_creates_only_the_groups_that_its_layout_uses(tmp_path: Path, data: Path, layout: str) -> None:
     degrees = GROUPS[layout]
-    lives, _ = _lives(tmp_path, data, degrees)
+    lives, _ = _records(tmp_path, data, degrees)
     for rank, lived in enumerate(lives):
         mesh = make_mesh(rank, degrees, torch.device("cpu"))
         axes = (mesh.data, mesh.tensor, mesh.pipeline)

@@ -47,7 +47,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(path): digest_of(path.read_bytes()) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_a_fork_without_changes_has_bitwise_the_losses_of_its_parent(
+def test_a_fork_without_changes_repeats_the_losses_of_its_parent_bit_for_bit(
     tmp_path: Path, data: Path, parent: Path
 ) -> None:
     before = digests(parent.parent)
@@ -55,12 +55,12 @@ def test_a_fork_without_changes_has_bitwise_the_losses_of_its_parent(
     train_here(job_file)
     assert losses(job_file) == losses(parent)[FORKED_AT:]
     assert tokens(job_file) == tokens(parent)[FORKED_AT:]
-    assert digests(parent.parent) == before, "the parent stays as it was"
+    assert digests(parent.parent) == before, "the parent must be unchanged"
     (started,) = events(job_file, "attempt_started")
     assert started["resume_step"] == FORKED_AT
 
 
-def test_a_fork_with_another_learning_rate_goes_another_way(tmp_path: Path, data: Path, parent: Path) -> None:
+def test_a_fork_with_another_learning_rate_has_other_losses(tmp_path: Path, data: Path, parent: Path) -> None:
     job_file = fork(tmp_path, data, parent, optimizer={"learning_rate": 1e-2}, schedule={"steps": 24})
     train_here(job_file)
     went, parents = losses(job_file), losses(parent)[FORKED_AT:]
@@ -69,7 +69,7 @@ def test_a_fork_with_another_learning_rate_goes_another_way(tmp_path: Path, data
     assert went[1] != parents[1]
 
 
-def test_a_fork_of_a_fork_s_own_checkpoint_counts_on_with_its_own_steps(
+def test_a_fork_resumes_from_its_own_checkpoint_with_its_own_steps(
     tmp_path: Path, data: Path, parent: Path
 ) -> None:
     smaller = {"global_sequences": 4}
@@ -90,7 +90,7 @@ def test_a_fork_of_a_fork_s_own_checkpoint_counts_on_with_its_own_steps(
     assert tokens(resumed) == tokens(whole)[5:]
 
 
-def test_the_same_data_continues_where_the_parent_stopped_and_other_data_starts_at_its_beginning(
+def test_the_same_data_continues_and_other_data_starts_at_the_beginning(
     tmp_path: Path, data: Path, parent: Path
 ) -> None:
     first = read(write_job(tmp_path / "plain", data), 1)
@@ -102,7 +102,7 @@ def test_the_same_data_continues_where_the_parent_stopped_and_other_data_starts_
     assert not np.array_equal(first, next_of_parent)
 
 
-def test_a_checkpoint_that_does_not_fit_is_the_configuration_s_fault(
+def test_a_checkpoint_that_does_not_fit_is_a_configuration_error(
     tmp_path: Path, data: Path, parent: Path
 ) -> None:
     job_file = fork(tmp_path, data, parent, model={"layers": 3})
@@ -110,7 +110,7 @@ def test_a_checkpoint_that_does_not_fit_is_the_configuration_s_fault(
         build_here(job_file)
 
 
-def test_a_damaged_checkpoint_is_not_taken_for_one_that_does_not_fit(
+def test_a_damaged_checkpoint_is_reported_as_damaged_not_as_unfit(
     tmp_path: Path, data: Path, parent: Path
 ) -> None:
     source = tmp_path / "parent" / "out" / "checkpoints" / f"step-{FORKED_AT}"

@@ -40,7 +40,7 @@ def test_all_gpus_train_in_bf16(tmp_path: Path, data: Path) -> None:
     assert run_trainer("export", job_file) == 0
 
 
-def test_a_resumed_run_has_the_whole_state_on_the_gpu_and_continues(tmp_path: Path, data: Path) -> None:
+def test_a_resumed_run_has_its_full_state_on_the_gpu_and_continues(tmp_path: Path, data: Path) -> None:
     """The state is equal to the bit. Losses are not, where a kernel sums in any order:
     see ``test_launcher`` for 3e-5."""
     straight = write_job(tmp_path / "straight", data, job=ON_GPU)
@@ -63,7 +63,7 @@ def test_a_resumed_run_has_the_whole_state_on_the_gpu_and_continues(tmp_path: Pa
     assert losses(resumed) == pytest.approx(losses(straight)[10:], abs=3e-5)
 
 
-def test_weights_are_made_on_the_gpu_with_the_values_of_the_cpu(
+def test_weights_are_initialized_on_the_gpu_with_the_values_of_the_cpu(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_cpu = build_here(write_job(tmp_path / "cpu", data)).engine.model
@@ -88,9 +88,9 @@ def test_phases_sum_to_the_step_and_mfu_is_reported(tmp_path: Path, data: Path) 
 
 
 @pytest.mark.slow(target="layouts")
-def test_too_large_a_batch_is_out_of_memory(tmp_path: Path, data: Path) -> None:
+def test_a_batch_that_is_too_large_is_out_of_memory(tmp_path: Path, data: Path) -> None:
     """20,000 sequences of 1,024 positions and 1,024 features are 84 GB per tensor;
-    a layer keeps more than ten."""
+    a layer saves more than ten."""
     sizes = {"sequence_tokens": 1_024, "micro_sequences": 20_000, "global_sequences": 20_000}
     job_file = write_job(tmp_path, data, job=ON_GPU, batch=sizes, model={"width": 1_024, "heads": 8})
     assert run_trainer("train", job_file) == 1
@@ -107,7 +107,7 @@ def no_waiting() -> Iterator[None]:
     torch.cuda.set_sync_debug_mode("default")
 
 
-def test_a_batch_is_fetched_once_and_nobody_waits(no_waiting: None) -> None:
+def test_a_batch_is_copied_once_without_waiting(no_waiting: None) -> None:
     batch = Batch(torch.arange(4 * 33).view(4, 33))
     there = batch.to(torch.device("cuda"))
     with pytest.raises(RuntimeError, match="synchroniz"):
@@ -118,7 +118,7 @@ def test_a_batch_is_fetched_once_and_nobody_waits(no_waiting: None) -> None:
     assert there.tokens.untyped_storage().data_ptr() == there.targets.untyped_storage().data_ptr()
 
 
-def test_a_slot_is_the_gpu_of_that_number(
+def test_a_slot_is_the_gpu_with_its_number(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if torch.cuda.device_count() < 2:

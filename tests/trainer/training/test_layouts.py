@@ -2,8 +2,8 @@
 follow.
 
 For a pair of layouts A and B, a run in B is saved halfway and continues. A resumes from that state, saves it
-at once and continues too; B resumes from what A saved. Nothing was computed in between, so B must do bit for
-bit what it did without the detour. A sums in another order than B, and its losses stay close.
+at once and continues too; B resumes from what A saved. Nothing was computed in between, so B must repeat bit for bit
+what it computed without the detour. A sums in another order than B, and its losses stay close.
 
 All trainings of a table run in one set of processes. A rank that a layout does not use waits.
 """
@@ -114,7 +114,7 @@ TABLES = {
     ),
     "O3": Table(4, fp8(level="O3"), ("one", "data 2, tensor 2", "data 4", "stages 3,1, data 2"), FP8_NOISE),
     "O2, blocks": Table(2, fp8(level="O2", moments="block"), ("one", "tensor 2", "zbv"), FP8_NOISE, WIDE),
-    "O2, blocks that are cut": Table(
+    "O2, split blocks": Table(
         2, fp8(level="O2", moments="block"), ("one", "tensor 2", "data 2"), FP8_NOISE, rounded=True
     ),
 }
@@ -124,7 +124,7 @@ TABLES = {
 pytestmark = pytest.mark.slow(target="layouts")
 
 
-class Gone(NamedTuple):
+class TrainingResult(NamedTuple):
     """What one training of the tour reports."""
 
     losses: list[float]
@@ -137,13 +137,13 @@ class Gone(NamedTuple):
 
 class Pair(NamedTuple):
     names: tuple[str, str]
-    straight: Gone
+    straight: TrainingResult
     """In B throughout."""
 
-    detour: Gone
+    detour: TrainingResult
     """In B, from what A saved."""
 
-    crossed: Gone
+    crossed: TrainingResult
     """In A, from what B saved."""
 
 
@@ -158,7 +158,7 @@ class Tour:
         self._made = 0
 
     def pairs(self) -> list[Pair]:
-        straight: dict[str, tuple[Gone, Path]] = {}
+        straight: dict[str, tuple[TrainingResult, Path]] = {}
         found = []
         for layout in self._table.layouts:
             if layout not in straight:
@@ -178,7 +178,7 @@ class Tour:
         last: int,
         plant: Callable[[Training], None] = lambda training: None,
         cursor: int = 0,
-    ) -> tuple[Gone, Path]:
+    ) -> tuple[TrainingResult, Path]:
         """Train in ``layout`` from ``source`` to step ``last``.
         Returns the path of the state saved at ``save_at``."""
         self._made += 1
@@ -189,7 +189,7 @@ class Tour:
             job = resume_from(source, folder) if source else {}
             _write(folder, self._data, ranks, job, parallelism, self._table)
         dist.barrier()
-        gone = Gone([], 0.0, 0)
+        gone = TrainingResult([], 0.0, 0)
         if self._world.rank < ranks:
             job_spec = read_job(job_file)
             mesh = make_mesh(self._world.rank, job_spec.spec.degrees, self._world.device)
@@ -217,7 +217,7 @@ def _write(
     output_folder(job_file).mkdir()
 
 
-def _train(training: Training, folder: Path, save_at: int, last: int, cursor: int) -> Gone:
+def _train(training: Training, folder: Path, save_at: int, last: int, cursor: int) -> TrainingResult:
     losses, norms = [], [0.0]
     updater = training.engine.updater
     rounded = updater.requantized_tensors if isinstance(updater, FP8Updater) else 0
@@ -232,7 +232,7 @@ def _train(training: Training, folder: Path, save_at: int, last: int, cursor: in
         norms.append(numbers.grad_norm)
         if step == save_at:
             _save(training, folder, step)
-    return Gone(losses, max(norms), rounded)
+    return TrainingResult(losses, max(norms), rounded)
 
 
 def _save(training: Training, folder: Path, step: int) -> None:
@@ -275,7 +275,7 @@ def judged(table: Table, pair: Pair) -> Found:
     rounded = bool(detour.rounded or crossed.rounded)
     allowed = bound + _of_a_loss(table)
     faults = {
-        "the other layout is too far": not all(number < allowed for number in apart),
+        "the losses of the other layout differ too much": not all(number < allowed for number in apart),
         "numbers were rounded again": rounded and not table.rounded,
         "numbers rounded again are too far off": rounded and not all(number < bound for number in drift),
         "not the same bits after the detour": not rounded and detour.losses != straight.losses,
@@ -324,7 +324,7 @@ def _swap_moments(training: Training) -> None:
 
 
 def _swap_stored_moments(updater: FP8Updater) -> None:
-    """Swaps values and not codes: each moment keeps its format and gets scales for its new values."""
+    """Swap values instead of codes: each moment keeps its format and gets scales for its new values."""
     first, second, local_range = (
         updater.optimizer.first,
         updater.optimizer.second,
@@ -404,7 +404,7 @@ SPOILT: list[tuple[dict[str, Any], tuple[str, str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("precision", "layouts", "faults"), SPOILT, ids=[str(case[0]) for case in SPOILT])
-def test_what_is_lost_on_the_way_shows_in_the_losses(
+def test_state_lost_in_a_layout_change_shows_in_the_losses(
     tmp_path: Path, data: Path, precision: dict[str, Any], layouts: tuple[str, str], faults: list[str]
 ) -> None:
     """Negative controls of the test above:

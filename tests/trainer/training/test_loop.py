@@ -81,7 +81,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
         assert torch.equal(weight, second.engine.model.get_parameter(name)), name
 
 
-def test_a_wrong_moment_in_the_checkpoint_would_be_noticed(tmp_path: Path, data: Path) -> None:
+def test_a_wrong_moment_in_the_checkpoint_is_detected(tmp_path: Path, data: Path) -> None:
     """Negative control of the test above: losing the optimizer state changes the losses."""
     straight = write_job(tmp_path / "straight", data)
     train_here(straight)
@@ -95,7 +95,7 @@ def test_a_wrong_moment_in_the_checkpoint_would_be_noticed(tmp_path: Path, data:
 
 
 @pytest.mark.parametrize("off", [1, -8])
-def test_a_wrong_position_in_the_data_would_be_noticed(tmp_path: Path, data: Path, off: int) -> None:
+def test_a_wrong_data_position_is_detected(tmp_path: Path, data: Path, off: int) -> None:
     """Off by a sequence, or by a step of 8."""
     straight = write_job(tmp_path / "straight", data)
     train_here(straight)
@@ -110,7 +110,7 @@ def test_a_wrong_position_in_the_data_would_be_noticed(tmp_path: Path, data: Pat
     assert losses(resumed)[0] != losses(straight)[10]
 
 
-def test_a_wrong_number_of_updates_in_the_checkpoint_would_be_noticed(tmp_path: Path, data: Path) -> None:
+def test_a_wrong_number_of_updates_in_the_checkpoint_is_detected(tmp_path: Path, data: Path) -> None:
     """AdamW corrects its moments by 1 - beta ** updates: a count that is off by one changes the losses."""
     straight = write_job(tmp_path / "straight", data)
     train_here(straight)
@@ -159,7 +159,7 @@ def test_steps_are_skipped_and_training_continues(tmp_path: Path, data: Path) ->
     assert (manifest["state"]["skipped_steps"], manifest["state"]["updates"]) == (3, 7)
 
 
-def test_a_skipped_step_touches_neither_weights_nor_moments(tmp_path: Path, data: Path) -> None:
+def test_a_skipped_step_changes_neither_weights_nor_moments(tmp_path: Path, data: Path) -> None:
     training = build_here(write_job(tmp_path, data, schedule={"steps": 5}, precision=SKIPPING))
     _overflow_after(training, 2)
     report = training.report
@@ -211,10 +211,12 @@ def test_one_skipped_step_too_many_ends_the_run_and_names_the_tensor(
     with pytest.raises(DivergedError, match=message.replace("FIRST", first)):
         train(training)
     assert training.step == 10 + training.skipped_steps.limit
-    assert (tmp_path / "out/checkpoints/step-10/manifest.json").exists(), "the write before it was finished"
+    assert (tmp_path / "out/checkpoints/step-10/manifest.json").exists(), (
+        "the previous write must be finished"
+    )
 
 
-def test_a_diverged_run_that_releases_gradients_says_that_its_weights_have_moved(
+def test_a_diverged_run_that_updates_in_the_backward_pass_reports_changed_weights(
     tmp_path: Path, data: Path
 ) -> None:
     precision = {"kind": "fp8", "fp8": {"optimizer_in_backward": True, "skip_limit": 0}}
@@ -239,7 +241,7 @@ def test_random_numbers_are_a_function_of_the_step() -> None:
     assert not torch.equal(torch.rand(3), first)
 
 
-def test_divergence_is_found_before_the_optimizer_moves(tmp_path: Path, data: Path) -> None:
+def test_divergence_is_detected_before_the_optimizer_step(tmp_path: Path, data: Path) -> None:
     training = build_here(write_job(tmp_path, data))
     model = training.engine.model
     with torch.no_grad():
@@ -268,7 +270,7 @@ def test_data_that_does_not_fit_the_spec_is_refused(
         build_here(write_job(tmp_path, data, **sections))
 
 
-def test_step_lines_carry_every_series_and_phases_sum_to_the_step(tmp_path: Path, data: Path) -> None:
+def test_step_events_contain_every_series_and_phases_sum_to_the_step(tmp_path: Path, data: Path) -> None:
     peak = {"flops_per_second": 1e11, "dtype": "fp32", "device": "a CPU", "measured": True}
     job_file = write_job(tmp_path, data, job={"peak": peak})
     train_here(job_file)
@@ -286,7 +288,7 @@ def test_step_lines_carry_every_series_and_phases_sum_to_the_step(tmp_path: Path
     assert [line["step"] for line in events(job_file, "finished")] == [20]
 
 
-def test_no_mfu_is_shown_without_a_known_peak(tmp_path: Path, data: Path) -> None:
+def test_no_mfu_is_reported_without_a_known_peak(tmp_path: Path, data: Path) -> None:
     job_file = write_job(tmp_path, data, schedule={"steps": 5})
     train_here(job_file)
     assert "mfu" not in events(job_file, "step")[0]["values"]

@@ -65,7 +65,7 @@ CASES: dict[str, tuple[int, dict[str, Any], list[int]]] = {
     ),
     "GPU, FP8": (1, {"precision": FP8, "memory": {"recompute": "none"}}, [2, 10, 11]),
 }
-"""Ranks, sections of the spec, and indices into ``ORDER``. Those whose names begin with GPU have the device of one."""
+"""Ranks, sections of the spec, and indices into ``ORDER``. Cases whose names begin with GPU are for a GPU."""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -93,7 +93,7 @@ def _class_assignments(folder: Path) -> Iterator[str]:
 
 
 def test_modules_are_replaced_and_never_given_another_class(tmp_path: Path) -> None:
-    """A class that is exchanged in place keeps the attributes of another, and nothing shows it."""
+    """A module whose class is replaced keeps the attributes of the old class, without any sign of it."""
     (tmp_path / "planted.py").write_text("module.__class__ = Other\n")
     assert list(_class_assignments(tmp_path)) == [f"{tmp_path / 'planted.py'}:1"]
     assert list(_class_assignments(Path(trainwright_trainer.__file__).parent)) == []

@@ -1,5 +1,5 @@
-"""A loss or gradient that is not finite: an error that does not repeat leaves no trace, one that does ends the attempt
-and names its batch, and the next attempt reads on behind it."""
+"""A loss or gradient that is not finite: an error that does not repeat leaves no trace. One that does ends the attempt
+and names its batch, and the next attempt continues after that batch."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ PRECISIONS: dict[str, dict[str, Any]] = {
 
 
 def _spoil_once(training: Training, rank: int = 0) -> list[int]:
-    """Make one activation of ``BAD_STEP`` infinite the first time that it is computed, on one rank; returns the steps at
-    which that was done."""
+    """Make one activation of ``BAD_STEP`` infinite when it is first computed, on one rank. Returns the steps at which
+    that was done."""
     done: list[int] = []
 
     def spoil(_: nn.Module, __: Any, output: torch.Tensor) -> torch.Tensor:
@@ -114,7 +114,7 @@ def test_all_ranks_compute_the_step_again_if_one_had_the_error(
     assert found[0] == found[1]
 
 
-def test_the_next_attempt_reads_on_behind_the_data_of_one_that_diverged(tmp_path: Path, data: Path) -> None:
+def test_the_next_attempt_skips_the_data_on_which_the_run_diverged(tmp_path: Path, data: Path) -> None:
     straight = build_here(write_job(tmp_path / "straight", data))
     train(straight)
     point = resume_from(tmp_path / "straight/out/checkpoints/step-10", tmp_path / "resumed")
@@ -132,7 +132,7 @@ def test_the_next_attempt_reads_on_behind_the_data_of_one_that_diverged(tmp_path
     )
 
 
-def test_data_that_the_checkpoint_has_read_already_is_not_skipped_again(tmp_path: Path, data: Path) -> None:
+def test_data_before_the_checkpoint_is_not_skipped_again(tmp_path: Path, data: Path) -> None:
     train(build_here(write_job(tmp_path / "straight", data)))
     point = resume_from(tmp_path / "straight/out/checkpoints/step-10", tmp_path / "resumed")
     point["resume"]["sequences_read"] = 9 * 8

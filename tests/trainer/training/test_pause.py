@@ -1,5 +1,4 @@
-"""A training that is asked to stop saves and exits on all ranks after one step,
-and resumes as if uninterrupted."""
+"""A training that should stop saves and exits on all ranks after one step, and resumes as if uninterrupted."""
 
 import time
 from collections.abc import Callable
@@ -43,14 +42,14 @@ LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
 IN_MAKE_TEST = ("one process",)
 
 
-def _train(mesh: Mesh, job_file: Path, asked_from: int | None) -> Outcome:
-    """Train the job. From step ``asked_from`` on, rank 0 asks all ranks to stop."""
+def _train(mesh: Mesh, job_file: Path, stop_from: int | None) -> Outcome:
+    """Train the job. From step ``stop_from`` on, rank 0 tells all ranks to stop."""
     looks = 0
 
     def should_stop() -> bool:
         nonlocal looks
         looks += 1  # once before the first step, then once in each
-        return mesh.rank == 0 and asked_from is not None and looks > asked_from
+        return mesh.rank == 0 and stop_from is not None and looks > stop_from
 
     output_folder(job_file).mkdir(exist_ok=True)
     return train(build(read_job(job_file), job_file, mesh), should_stop)
@@ -81,7 +80,9 @@ def _checkpoints(job_file: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("layout", partly_slow(LAYOUTS, IN_MAKE_TEST))
-def test_all_ranks_leave_after_one_step_and_the_losses_stay(tmp_path: Path, data: Path, layout: str) -> None:
+def test_all_ranks_exit_after_one_step_and_the_losses_are_the_same(
+    tmp_path: Path, data: Path, layout: str
+) -> None:
     if layout == "deepspeed":
         pytest.importorskip("deepspeed")
     ranks, sections = LAYOUTS[layout]
@@ -98,7 +99,7 @@ def test_all_ranks_leave_after_one_step_and_the_losses_stay(tmp_path: Path, data
 
 
 @pytest.mark.parametrize(
-    ("asked_from", "code", "step", "saved"),
+    ("stop_from", "code", "step", "saved"),
     [
         (0, "saved", 0, []),
         (4, "saved", 4, [4]),
@@ -106,17 +107,17 @@ def test_all_ranks_leave_after_one_step_and_the_losses_stay(tmp_path: Path, data
         (STEPS, "finished", STEPS, [4, 8]),
     ],
 )
-def test_a_checkpoint_is_made_once_and_only_of_what_was_trained(
-    tmp_path: Path, data: Path, asked_from: int, code: str, step: int, saved: list[int]
+def test_a_pause_saves_one_checkpoint_and_only_of_trained_steps(
+    tmp_path: Path, data: Path, stop_from: int, code: str, step: int, saved: list[int]
 ) -> None:
     job_file = write_job(tmp_path, data, ranks=2, **SHAPE | {"checkpoint": {"every_steps": 4}})
-    outcome = _on_ranks(_train, job_file, asked_from)
+    outcome = _on_ranks(_train, job_file, stop_from)
     assert (outcome.code, outcome.step) == (code, step)
     assert [event["step"] for event in events(job_file, "checkpoint_saved")] == saved
     assert len(events(job_file, "finished")) == (code == "finished")
 
 
-def test_a_stop_file_lets_a_launch_end_well_with_what_it_trained(tmp_path: Path, data: Path) -> None:
+def test_a_stop_file_ends_a_launch_successfully_with_a_checkpoint(tmp_path: Path, data: Path) -> None:
     job_file = write_job(tmp_path, data, ranks=2, schedule={"steps": 1_000_000})
     with trainer("train", job_file) as launcher:
         _wait_until(lambda: len(losses(job_file)) > 3)
@@ -130,7 +131,7 @@ def test_a_stop_file_lets_a_launch_end_well_with_what_it_trained(tmp_path: Path,
 
 
 @pytest.mark.slow(target="layouts")
-def test_a_stop_file_that_lies_there_at_the_start_lets_nothing_begin(tmp_path: Path, data: Path) -> None:
+def test_a_stop_file_at_the_start_prevents_training(tmp_path: Path, data: Path) -> None:
     (tmp_path / STOP_NAME).touch()
     job_file = write_job(tmp_path, data, ranks=2)
     assert run_trainer("train", job_file) == 0
@@ -141,5 +142,5 @@ def test_a_stop_file_that_lies_there_at_the_start_lets_nothing_begin(tmp_path: P
 def _wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < deadline, "it did not come true in time"
+        assert time.monotonic() < deadline, "the condition did not hold in time"
         time.sleep(0.01)

@@ -108,7 +108,7 @@ def planned_bytes(built: nn.Module, model: ModelSpec, mode: BlockMode) -> float:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_block_keeps_what_is_planned(kind: PrecisionKind, model: str) -> None:
+def test_a_block_saves_the_planned_bytes(kind: PrecisionKind, model: str) -> None:
     built = block_of(MODELS[model], kind)
     assert measured_bytes(built, kind) == pytest.approx(
         planned_bytes(built, MODELS[model], BlockMode(kind)), rel=_WITHIN
@@ -117,7 +117,7 @@ def test_a_block_keeps_what_is_planned(kind: PrecisionKind, model: str) -> None:
 
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("kind", [PrecisionKind.BF16, PrecisionKind.FP8])
-def test_a_compiled_block_keeps_what_is_planned(kind: PrecisionKind) -> None:
+def test_a_compiled_block_saves_the_planned_bytes(kind: PrecisionKind) -> None:
     model = MODELS["grouped"]
     built = block_of(model, kind)
     built.layers["0"].compile(fullgraph=True, dynamic=False)
@@ -127,7 +127,7 @@ def test_a_compiled_block_keeps_what_is_planned(kind: PrecisionKind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_block_that_is_computed_again_keeps_its_input(kind: PrecisionKind) -> None:
+def test_a_recomputed_block_saves_its_input(kind: PrecisionKind) -> None:
     model = MODELS["grouped"]
     built = block_of(model, kind)
     recompute(built, MemorySpec(recompute=RecomputeKind.FULL))
@@ -192,7 +192,7 @@ def _live_bytes() -> int:
 
 
 @pytest.mark.parametrize("layout", partly_slow(HELD, ["one rank", "zero 3", "O3"]))
-def test_a_rank_holds_what_is_planned(tmp_path: Path, data: Path, layout: str) -> None:
+def test_a_rank_holds_the_planned_bytes(tmp_path: Path, data: Path, layout: str) -> None:
     job_file = job_of(tmp_path / "job", data, layout)
     output_folder(job_file).mkdir()
     spec = read_job(job_file).spec
@@ -223,11 +223,10 @@ DEEPSPEED = {
     "zero 3, weights on the host": (2, {"zero_stage": 3, "offload": "parameters"}),
 }
 _BUCKET = 4 * 500_000_000
-"""DeepSpeed's bucket, which a small model leaves untouched;
-without it the other memory can be distinguished."""
+"""DeepSpeed's bucket, which a small model does not use. It is subtracted to see the other memory."""
 
 
-def most_bytes(mesh: Mesh, job_file: Path) -> int:
+def peak_bytes(mesh: Mesh, job_file: Path) -> int:
     """Peak bytes during a step: persistent memory plus, from the allocator's record, temporary memory.
 
     Takes the minimum over three steps: a gloo thread may free what it sent a moment after the next buffer is
@@ -235,10 +234,10 @@ def most_bytes(mesh: Mesh, job_file: Path) -> int:
     """
     training = build(read_job(job_file), job_file, mesh)
     training.engine.step(training.loader.micro_batches(1), 1e-3, StepTimer(mesh.device))
-    return _live_bytes() + min(_comes_beside(training, step, mesh) for step in (2, 3, 4))
+    return _live_bytes() + min(_temporary_bytes(training, step, mesh) for step in (2, 3, 4))
 
 
-def _comes_beside(training: Training, step: int, mesh: Mesh) -> int:
+def _temporary_bytes(training: Training, step: int, mesh: Mesh) -> int:
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
     ) as seen:
@@ -250,7 +249,7 @@ def _comes_beside(training: Training, step: int, mesh: Mesh) -> int:
 
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("layout", DEEPSPEED)
-def test_deepspeed_takes_what_is_planned(tmp_path: Path, data: Path, layout: str) -> None:
+def test_deepspeed_takes_the_planned_bytes(tmp_path: Path, data: Path, layout: str) -> None:
     ranks, parallelism = DEEPSPEED[layout]
     job_file = write_job(
         tmp_path / "job",
@@ -265,5 +264,5 @@ def test_deepspeed_takes_what_is_planned(tmp_path: Path, data: Path, layout: str
     spec = read_job(job_file).spec
     planned = rank_memory(spec, [5], 0)
     bucket = _BUCKET if spec.parallelism.zero_stage else 0
-    for measured in on_mesh(spec.degrees, most_bytes, job_file):
+    for measured in on_mesh(spec.degrees, peak_bytes, job_file):
         assert measured - bucket == pytest.approx(planned.total + planned.host - bucket, rel=_SMALL)

@@ -1,4 +1,4 @@
-"""Decisions on which all ranks must agree: they do, and a missing collective is detected."""
+"""All ranks agree on the decisions that they must share, and a missing collective is detected."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -109,7 +109,7 @@ def answers(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_ranks_come_to_the_same_answer_together_and_not_alone(
+def test_ranks_agree_with_the_collective_and_disagree_without_it(
     question: str, answers: list[dict[str, tuple[Any, Any]]]
 ) -> None:
     together, alone = zip(*(of_rank[question] for of_rank in answers), strict=True)

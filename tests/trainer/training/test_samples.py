@@ -1,4 +1,4 @@
-"""Samples are what the weights write after each prompt, in every layout, and training computes the same without them."""
+"""Samples are generated from each prompt in every layout, and training computes the same without them."""
 
 from dataclasses import replace
 from functools import cache
@@ -68,7 +68,7 @@ def test_greedy_samples_are_the_most_likely_tokens(tmp_path: Path, data: Path) -
         assert (sample.prompt, sample.text) == (prompt, tokenizer.decode(ids[length:]))
 
 
-def test_samples_go_on_beyond_the_length_of_a_sequence(tmp_path: Path, data: Path) -> None:
+def test_samples_can_be_longer_than_a_sequence(tmp_path: Path, data: Path) -> None:
     long = {"prompts": ["the river " * 10], "sample_tokens": 40, "temperature": 1.0}
     training = build_here(write_job(tmp_path, data, **spec(long)))
     assert training.samples is not None
@@ -88,13 +88,13 @@ def test_draws_are_functions_of_seed_step_and_prompt(tmp_path: Path, data: Path)
     torch.rand(3)  # the generators of the training are not used
     first = texts(training, 2)
     assert first == texts(training, 2)
-    assert first[:3] == texts(fewer, 2), "a prompt more changes no other"
-    assert first[0] != first[3], "equal prompts are drawn apart"
+    assert first[:3] == texts(fewer, 2), "another prompt changes no other sample"
+    assert first[0] != first[3], "equal prompts are sampled independently"
     assert first != texts(training, 4)
     assert first != texts(other, 2)
 
 
-def test_a_run_with_samples_resumes_from_a_checkpoint_without(tmp_path: Path, data: Path) -> None:
+def test_a_run_with_samples_resumes_from_a_checkpoint_of_one_without(tmp_path: Path, data: Path) -> None:
     plain, sampled = (
         write_job(tmp_path / name, data, **spec(own)) for name, own in (("plain", {}), ("sampled", GREEDY))
     )
@@ -107,10 +107,10 @@ def test_samples_are_written_at_every_validation(tmp_path: Path, data: Path) -> 
     assert [event["step"] for event in events(job_file, "samples")] == [2, 4]
 
 
-def test_writing_samples_is_no_step_for_who_watches_the_ranks(
+def test_writing_samples_is_not_a_step_in_the_rank_position(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if there is nothing to validate on; then no validation came before."""
+    """This also holds without validation data, where no validation precedes the samples."""
     training = build_here(write_job(tmp_path, data, **spec(GREEDY)))
     empty = replace(training, validation=cast(TokenStream, SimpleNamespace(sequences=0)))
     seen: list[object] = []
@@ -180,17 +180,17 @@ def test_training_is_bitwise_the_same_with_and_without_samples(layout: str, trai
 def test_every_layout_writes_what_one_process_writes(
     layout: str, trained: Any, data: Path, tmp_path: Path
 ) -> None:
-    """Greedily, after as many steps: their weights differ by rounding only."""
+    """Greedy samples after the same number of steps: the weights differ by rounding only."""
     sections = {name: own for name, own in LAYOUTS[layout].items() if name != "parallelism"}
     alone = write_job(tmp_path, data, **spec(GREEDY, **sections))
     train_here(alone)
     assert trained(layout)["with"].texts == reported(alone).texts
 
 
-def test_samples_leave_no_trace_in_what_fp8_layers_remember(
+def test_samples_do_not_enter_the_history_of_fp8_layers(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In training mode a layer keeps the largest input, from which later scales follow."""
+    """In training mode a layer records its largest input, from which later scales follow."""
     training = build_here(write_job(tmp_path, data, **spec(GREEDY, precision=FP8_O3)))
     writer, model = training.samples, training.engine.model
     assert writer is not None

@@ -1,4 +1,4 @@
-"""Sums and maxima that combine a step's metrics over ranks: each is missed when it is left out.
+"""Sums and maxima that combine a step's metrics over ranks: leaving one out is detected.
 
 Faults in collectives of gradients, weights and activations show in what is learned, and are injected where
 that is compared (``tests/parity/faults.py`` and ``test_zero_faults``, ``test_tensor_parallel`` and
@@ -52,7 +52,7 @@ def learn(mesh: Mesh, job_file: Path, faults: list[str]) -> dict[str | None, Ran
                 found[fault] = _one_step(mesh, job_file)
             except ZeroDivisionError as error:
                 found[fault] = str(error)
-    assert _one_step(mesh, job_file) == found[None], "no fault is left behind"
+    assert _one_step(mesh, job_file) == found[None], "all faults must be removed"
     return found
 
 
@@ -95,7 +95,7 @@ def _own_in(function: str, method: str = "all_reduce") -> Callable[[], AbstractC
 _receive = Axis.receive
 
 
-def _nothing_arrives(axis: Axis, tensor: Tensor, member: int) -> None:
+def _receive_nothing(axis: Axis, tensor: Tensor, member: int) -> None:
     _receive(axis, tensor, member)
     tensor.zero_()
 
@@ -108,12 +108,12 @@ FAULTS: dict[str, Fault] = {
     "the validation loss stays with the last stage": Fault("pipeline 2", _own_in("TorchEngine.mean_loss")),
     "no activation reaches the last stage in validation": Fault(
         "pipeline 2",
-        lambda: inject_fault(Axis, "receive", _nothing_arrives, "PipelineForwardBackward.sum_losses"),
+        lambda: inject_fault(Axis, "receive", _receive_nothing, "PipelineForwardBackward.sum_losses"),
     ),
     "FP8: the norm is a data rank's own": Fault("O3, data 2", _own_in("FP8Gradients.norm")),
     "FP8: the norm is a tensor rank's own": Fault("O3, tensor 2", _own_in("FP8Gradients.norm")),
-    "FP8: the norm is a stage's own": Fault("O3, pipeline 2", _own_in("FP8Gradients.norm")),
-    "FP8: a stage knows its own weights' numbers only": Fault(
+    "FP8: the norm is one stage's own": Fault("O3, pipeline 2", _own_in("FP8Gradients.norm")),
+    "FP8: a stage reports metrics of its own weights only": Fault(
         "O3, pipeline 2", _own_in("ParameterIndex.all_gather")
     ),
     "FP8: the largest inputs are a rank's own": Fault(
@@ -175,7 +175,7 @@ def complaints(results: list[RankResult | str], wanted: RankResult | str, noise:
         if item.numbers.keys() != wanted.numbers.keys():
             found.append("the metrics have other names")
         if item.numbers.get("fp8_smallest_headroom") != wanted.numbers.get("fp8_smallest_headroom"):
-            found.append("the smallest headroom is another")
+            found.append("the smallest headroom differs")
     return found
 
 
@@ -190,7 +190,7 @@ def _alone(layout: str) -> str:
 @pytest.mark.parametrize(
     "layout", partly_slow(TOGETHER, [name for name in TOGETHER if name not in LEFT_TO_LAYOUTS])
 )
-def test_all_ranks_report_the_numbers_of_one_process(layout: str, results: Callable[..., Any]) -> None:
+def test_all_ranks_report_the_metrics_of_one_process(layout: str, results: Callable[..., Any]) -> None:
     (wanted,) = results(_alone(layout))[None]
     assert not complaints(results(layout)[None], wanted, _noise(layout))
 
@@ -199,7 +199,7 @@ def test_all_ranks_report_the_numbers_of_one_process(layout: str, results: Calla
     "fault",
     partly_slow(FAULTS, [name for name, fault in FAULTS.items() if fault.layout not in LEFT_TO_LAYOUTS]),
 )
-def test_a_sum_that_is_left_out_is_missed(fault: str, results: Callable[..., Any]) -> None:
+def test_a_sum_that_is_left_out_is_detected(fault: str, results: Callable[..., Any]) -> None:
     layout = FAULTS[fault].layout
     (wanted,) = results(_alone(layout))[None]
     assert complaints(results(layout)[fault], wanted, _noise(layout))

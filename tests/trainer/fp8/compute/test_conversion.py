@@ -113,7 +113,7 @@ def test_weights_have_canonical_names_in_the_model_s_order(tied: bool) -> None:
     assert bytes_held == 4 * len(shapes)
 
 
-def test_a_tied_embedding_is_one_weight_that_both_ends_add_to() -> None:
+def test_a_tied_embedding_is_one_weight_with_gradients_from_both_uses() -> None:
     in_fp8, result = converted(build(), FP8Spec())
     dense = in_fp8.head.weight
     assert torch.equal(dense, in_fp8.embedding.weight) and dense.dtype is torch.bfloat16
@@ -156,7 +156,7 @@ def test_an_embedding_looks_up_rows_of_the_dense_weight_bit_for_bit(
     assert torch.equal(weight.handle.grad, leaf.grad.to(gradients))
 
 
-def test_an_embedding_makes_no_more_rows_than_it_looks_up() -> None:
+def test_an_embedding_converts_only_the_rows_it_looks_up() -> None:
     many = 10_000
     weight = Weight(torch.Size((many, 128)), torch.bfloat16, HERE.device)
     weight.attach(torch.zeros(many, 128, dtype=torch.float16), torch.ones(()), torch.ones(()))
@@ -175,14 +175,14 @@ def test_an_embedding_makes_no_more_rows_than_it_looks_up() -> None:
     assert taken == B * T * 128 < many * 128
 
 
-def test_the_products_in_fp8_are_those_of_the_blocks_that_are_not_kept_high() -> None:
+def test_fp8_is_used_in_blocks_except_those_in_high_precision() -> None:
     names = [name for name, _ in build().named_parameters()]
     for first, last, blocks in ((0, 0, {0, 1, 2}), (1, 0, {1, 2}), (0, 2, {0}), (1, 1, {1})):
         expected = {f"layers.{block}.{matrix}.weight" for block in blocks for matrix in MATRICES}
         assert fp8_weights(names, FP8Spec(bf16_first_layers=first, bf16_last_layers=last)) == expected
 
 
-def test_what_is_kept_high_is_the_bf16_model_bit_for_bit() -> None:
+def test_layers_in_high_precision_equal_the_bf16_model_bit_for_bit() -> None:
     model = build()
     in_fp8, _ = converted(model, FP8Spec(bf16_first_layers=1))
     in_bf16 = bf16(model)
@@ -205,7 +205,7 @@ def test_what_is_kept_high_is_the_bf16_model_bit_for_bit() -> None:
     assert isinstance(in_fp8.embedding, BF16Embedding) and isinstance(in_fp8.head, BF16Linear)
 
 
-def test_records_are_in_the_order_of_the_forward_pass_by_weight() -> None:
+def test_amaxes_are_recorded_by_weight_in_forward_order() -> None:
     in_fp8, result = converted(build(), FP8Spec())
     logits = in_fp8(tokens())
     logits.backward(towards(logits))
@@ -272,7 +272,7 @@ def test_a_converted_block_compiles_whole_and_once_for_all_layers() -> None:
 
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("kind", [RecomputeKind.NONE, RecomputeKind.SELECTIVE])
-def test_compiled_blocks_and_chunks_of_the_loss_learn_what_eager_ones_do(kind: RecomputeKind) -> None:
+def test_compiled_blocks_and_loss_chunks_learn_what_eager_ones_do(kind: RecomputeKind) -> None:
     """All passes over a model combined, as in a run on a GPU, except for the generated code."""
     torch._dynamo.reset()
     counters.clear()

@@ -61,7 +61,7 @@ def test_all_256_codes_round_trip(dtype: torch.dtype, wide: torch.dtype) -> None
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_ties_go_to_the_even_code_and_all_else_to_the_nearest(dtype: torch.dtype) -> None:
+def test_rounding_is_to_nearest_with_ties_to_even(dtype: torch.dtype) -> None:
     finite = [code for code in range(128) if math.isfinite(meaning(code, dtype))]
     below = torch.tensor([meaning(code, dtype) for code in finite[:-1]])
     above = torch.tensor([meaning(code, dtype) for code in finite[1:]])
@@ -94,7 +94,7 @@ def strict_casts() -> Iterator[list[torch.dtype]]:
 
 @pytest.mark.parametrize("cast", [cast, lambda scaled, dtype: cast_(scaled.clone(), dtype)])
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_what_is_too_large_is_clamped_before_the_cast_whatever_the_cast_would_do(
+def test_large_values_are_clamped_before_the_cast(
     dtype: torch.dtype, cast: Callable[[Tensor, torch.dtype], Tensor]
 ) -> None:
     largest = LARGEST[dtype]
@@ -109,7 +109,7 @@ def test_what_is_too_large_is_clamped_before_the_cast_whatever_the_cast_would_do
 
 
 @pytest.mark.parametrize("dtype", [*FORMATS, torch.float16])
-def test_largest_and_smallest_are_those_of_the_format(dtype: torch.dtype) -> None:
+def test_the_largest_and_smallest_values_are_those_of_the_format(dtype: torch.dtype) -> None:
     assert LARGEST[dtype] == torch.finfo(dtype).max
     assert torch.tensor(SMALLEST[dtype]).to(dtype).float() == SMALLEST[dtype]
     assert torch.tensor(SMALLEST[dtype] / 2).to(dtype).float() == 0.0
@@ -130,7 +130,7 @@ def test_largest_and_smallest_are_those_of_the_format(dtype: torch.dtype) -> Non
         (NAN, E4M3, 8.0),
     ],
 )
-def test_scales_follow_the_amax_and_stay_where_it_is_zero_or_not_finite(
+def test_scales_follow_the_amax_and_are_one_if_it_is_zero_or_not_finite(
     amax: float, dtype: torch.dtype, scale: float
 ) -> None:
     assert scale_for(torch.tensor(amax), dtype, previous=torch.tensor(8.0)) == scale
@@ -139,7 +139,7 @@ def test_scales_follow_the_amax_and_stay_where_it_is_zero_or_not_finite(
 
 
 @pytest.mark.parametrize("dtype", [*FORMATS, torch.float16])
-def test_every_amax_is_used_to_the_last_power_of_two(dtype: torch.dtype) -> None:
+def test_scales_use_the_range_up_to_a_power_of_two(dtype: torch.dtype) -> None:
     amax = torch.logspace(-25, 25, 1_001)
     scale = scale_for(amax, dtype)
     assert torch.equal(scale.log2(), scale.log2().round())
@@ -148,7 +148,7 @@ def test_every_amax_is_used_to_the_last_power_of_two(dtype: torch.dtype) -> None
     assert reached.min() > 0.5
 
 
-def test_scales_and_their_inverses_stay_finite_at_the_ends_of_float32() -> None:
+def test_scales_and_their_inverses_are_finite_at_the_limits_of_float32() -> None:
     ends = torch.tensor([torch.finfo(torch.float32).tiny, 1e-45, torch.finfo(torch.float32).max])
     for dtype in FORMATS:
         scale = scale_for(ends, dtype)
@@ -157,7 +157,7 @@ def test_scales_and_their_inverses_stay_finite_at_the_ends_of_float32() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("place", [0, 777, 999])
-def test_an_amax_sees_what_is_not_finite(dtype: torch.dtype, place: int) -> None:
+def test_an_amax_is_not_finite_if_a_value_is_not(dtype: torch.dtype, place: int) -> None:
     values = torch.linspace(-3, 2, 1_000).to(dtype)
     assert amax_of(values) == 3.0
     for bad in (NAN, INF, -INF):
@@ -166,11 +166,11 @@ def test_an_amax_sees_what_is_not_finite(dtype: torch.dtype, place: int) -> None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_every_code_is_widened_to_the_number_it_stands_for(dtype: torch.dtype) -> None:
+def test_every_code_is_converted_to_the_value_it_represents(dtype: torch.dtype) -> None:
     for format in (E4M3, E5M2):
         codes = torch.arange(256, dtype=torch.uint8).view(format)
         wide = codes.to(dtype)
         finite = torch.isfinite(wide)
         assert torch.equal(widen(codes, dtype)[finite], wide[finite])
     not_numbers = widen(torch.tensor([0x7F, 0xFF], dtype=torch.uint8).view(E4M3), dtype)
-    assert not_numbers.tolist() == [480.0, -480.0]  # products make sure that none of these codes counts
+    assert not_numbers.tolist() == [480.0, -480.0]  # products ensure that none of these codes counts

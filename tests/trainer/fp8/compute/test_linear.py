@@ -1,5 +1,5 @@
-"""FP8 linear layers: as precise as their formats, saved in one byte,
-laid out for tensor cores, with sound metrics."""
+"""FP8 linear layers: as precise as their formats, one byte per saved value,
+layouts for tensor cores, and correct metrics."""
 
 import math
 import random
@@ -40,7 +40,7 @@ def heavy(*shape: int, seed: int, size: float = 1.0) -> Tensor:
 
 
 def sqnr(found: Tensor, exact: Tensor) -> float:
-    """Signal to quantisation noise, in dB."""
+    """Signal-to-quantization-noise ratio in dB."""
     return float(
         10 * (exact.double().square().sum() / (found.double() - exact.double()).square().sum()).log10()
     )
@@ -98,7 +98,7 @@ def test_output_and_both_gradients_are_as_precise_as_their_formats(
 @pytest.mark.parametrize("gradients", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("features", [128, 384, 512])
 @pytest.mark.parametrize("scaling", SCALINGS)
-def test_operands_lie_as_torch_wants_them_on_gpus(
+def test_operands_have_the_layouts_that_torch_requires_on_gpus(
     scaling: ScalingKind, features: int, gradients: torch.dtype
 ) -> None:
     # Meta tensors take the same path as GPUs, and torch checks the GPU's rules on them.
@@ -112,7 +112,7 @@ def test_operands_lie_as_torch_wants_them_on_gpus(
         torch._scaled_mm(codes, codes.t().contiguous(), one, one)
 
 
-def test_a_compiler_meets_products_of_blocks_as_an_operator_it_cannot_take_apart() -> None:
+def test_products_of_blocks_are_one_opaque_operator_to_the_compiler() -> None:
     # torch 2.13 would pass the scales of one operator to another that expects a different memory layout. Meta
     # tensors take the same path as GPUs.
     torch._dynamo.reset()
@@ -133,7 +133,7 @@ def test_a_compiler_meets_products_of_blocks_as_an_operator_it_cannot_take_apart
 
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("gradients", [torch.bfloat16, torch.float32])
-def test_gradients_come_in_the_dtype_of_the_handle(scaling: ScalingKind, gradients: torch.dtype) -> None:
+def test_gradients_have_the_dtype_of_the_handle(scaling: ScalingKind, gradients: torch.dtype) -> None:
     weight = hold(heavy(N, K, seed=1), gradients=gradients)
     y = layer_of(weight, scaling)(heavy(M, K, seed=0).bfloat16().requires_grad_())
     y.backward(heavy(M, N, seed=2).bfloat16())
@@ -143,7 +143,7 @@ def test_gradients_come_in_the_dtype_of_the_handle(scaling: ScalingKind, gradien
     assert rounded is (gradients is torch.bfloat16)
 
 
-def test_weights_that_are_e4m3_already_enter_products_as_they_are() -> None:
+def test_e4m3_weights_are_multiplied_without_a_cast() -> None:
     numbers = heavy(N, K, seed=1)
     x, dy = heavy(M, K, seed=0).bfloat16(), heavy(M, N, seed=2).bfloat16()
     found = []
@@ -180,9 +180,7 @@ def saved_bytes(forward: Callable[[], Tensor], weights: list[Weight]) -> dict[to
 @pytest.mark.parametrize(
     ("scaling", "scales"), [(ScalingKind.TENSOR, 0), (ScalingKind.ROW, K), (ScalingKind.BLOCK, K * M // 128)]
 )
-def test_what_waits_for_backward_is_the_input_in_one_byte_once_for_all_its_readers(
-    scaling: ScalingKind, scales: int
-) -> None:
+def test_only_one_cast_of_a_shared_input_is_saved_for_backward(scaling: ScalingKind, scales: int) -> None:
     weights = [hold(heavy(N, K, seed=seed)) for seed in range(3)]
     shared = InputCast(scaling, CPU)
     layers = [FP8Linear(weight, shared) for weight in weights]
@@ -206,7 +204,7 @@ def test_an_input_that_changed_in_place_is_cast_again() -> None:
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
-def test_a_weight_may_move_while_another_waits_for_its_backward_pass(scaling: ScalingKind) -> None:
+def test_a_weight_may_be_updated_while_another_waits_for_its_backward_pass(scaling: ScalingKind) -> None:
     flat = heavy(2 * K * K, seed=1)
     layers = []
     for numbers in flat.view(2, K, K):
@@ -224,7 +222,7 @@ def test_a_weight_may_move_while_another_waits_for_its_backward_pass(scaling: Sc
     assert not layers[1].stored_weight.codes.any()
 
 
-def test_operands_stand_for_the_numbers_they_were_made_from() -> None:
+def test_operands_represent_their_values_within_rounding() -> None:
     x = heavy(256, 384, seed=0).bfloat16()
     operands = {
         "tensor": cast_per_tensor(x, E4M3, PRESENT).operand,
@@ -291,7 +289,7 @@ def _codes(rows: int, columns: int, dtype: torch.dtype = E4M3) -> Tensor:
         (_codes(16, 32), _codes(16, 32, E5M2), "E5M2"),
     ],
 )
-def test_what_tensor_cores_refuse_is_refused_on_a_cpu_too(a: Tensor, b: Tensor, rule: str) -> None:
+def test_operands_that_tensor_cores_refuse_are_refused_on_a_cpu_too(a: Tensor, b: Tensor, rule: str) -> None:
     with pytest.raises(AssertionError, match=rule):
         scaled_matmul(Operand(a, torch.ones(())), Operand(b, torch.ones(())), torch.bfloat16)
 
@@ -306,7 +304,7 @@ def test_what_tensor_cores_refuse_is_refused_on_a_cpu_too(a: Tensor, b: Tensor, 
         ((10, 0), "13.0", ScalingKind.BLOCK, "precision.fp8.scaling.*9.0.*10.0"),
     ],
 )
-def test_scalings_without_products_on_the_device_are_refused_by_field(
+def test_a_scaling_that_the_device_lacks_is_refused_by_field(
     monkeypatch: pytest.MonkeyPatch,
     capability: tuple[int, int],
     cuda: str,
@@ -324,7 +322,7 @@ def test_scalings_without_products_on_the_device_are_refused_by_field(
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
-def test_records_hold_the_largest_of_all_rounds_and_leave_the_next_step_none(scaling: ScalingKind) -> None:
+def test_amaxes_are_the_largest_of_all_micro_batches_and_reset_each_step(scaling: ScalingKind) -> None:
     layer = layer_of(hold(heavy(N, K, seed=1)), scaling)
     records = AmaxHistory({"w": tap_of(layer)}, AmaxKind.CURRENT)
     inputs = [heavy(M, K, seed=seed, size=size).bfloat16() for seed, size in ((2, 1.0), (3, 4.0), (4, 0.5))]
@@ -349,7 +347,7 @@ def test_records_hold_the_largest_of_all_rounds_and_leave_the_next_step_none(sca
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
-def test_computing_a_layer_again_in_the_backward_pass_changes_no_record_and_no_gradient(
+def test_recomputing_a_layer_changes_no_amax_and_no_gradient(
     scaling: ScalingKind,
 ) -> None:
     x = heavy(M, K, seed=0).bfloat16()
@@ -377,7 +375,7 @@ def test_computing_a_layer_again_in_the_backward_pass_changes_no_record_and_no_g
 
 
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
-def test_a_tensor_that_is_not_finite_is_seen_and_forgotten_with_its_step(bad: float) -> None:
+def test_a_non_finite_tensor_is_reported_in_its_step_only(bad: float) -> None:
     layers = {name: layer_of(hold(heavy(K, K, seed=1)), ScalingKind.TENSOR) for name in "abc"}
     records = AmaxHistory({name: tap_of(layer) for name, layer in layers.items()}, AmaxKind.CURRENT)
 
@@ -405,10 +403,10 @@ def test_a_tensor_that_is_not_finite_is_seen_and_forgotten_with_its_step(bad: fl
 @pytest.mark.parametrize("delayed", [0.0, 1.0])
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
-def test_what_is_computed_from_an_input_that_is_not_finite_is_not_either(
+def test_a_non_finite_input_gives_a_non_finite_output(
     bad: float, scaling: ScalingKind, delayed: float, device: str
 ) -> None:
-    """Also where amaxes are not recorded: a validation loss must not come from clamped values."""
+    """This holds where amaxes are not recorded too: a validation loss must not come from clamped values."""
     layer = layer_of(hold(heavy(N, K, seed=1).to(device)), scaling).eval()
     layer.input_cast.delayed.fill_(delayed)
     x = heavy(M, K, seed=0).bfloat16().to(device)
@@ -423,7 +421,7 @@ def test_what_is_computed_from_an_input_that_is_not_finite_is_not_either(
 
 
 class Rules:
-    """The rules of delayed scaling for one tensor, in their plainest form."""
+    """The rules of delayed scaling for one tensor, in their simplest form."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -501,7 +499,7 @@ def _step_of_rank(mesh: Mesh) -> tuple[dict[str, tuple[float, float]], set[str],
     return records.observed(), non_finite_tensor(records), scales_of(taps)
 
 
-def test_all_ranks_keep_the_largest_amax_of_any() -> None:
+def test_all_ranks_record_the_largest_amax_of_any_rank() -> None:
     ranks = on_ranks(2, _step_of_rank)
     assert ranks[0] == ranks[1]
     observed, bad, scales = ranks[0]
@@ -510,7 +508,7 @@ def test_all_ranks_keep_the_largest_amax_of_any() -> None:
     assert scales == [2.0**-3, 0.0] * 2
 
 
-def test_the_fraction_of_tensors_that_were_clamped_is_reported() -> None:
+def test_the_fraction_of_clamped_tensors_is_reported() -> None:
     taps = {name: _scalar_tap() for name in "ab"}
 
     def saturated(records: AmaxHistory, *amaxes: float) -> float:
@@ -536,7 +534,7 @@ def test_the_fraction_of_tensors_that_were_clamped_is_reported() -> None:
         assert saturated(present, *[amax] * 4) == 0.0
 
 
-def test_a_delayed_scale_is_used_and_what_exceeds_it_is_clamped() -> None:
+def test_a_delayed_scale_is_used_and_larger_values_are_clamped() -> None:
     layer = layer_of(hold(heavy(N, K, seed=1)), ScalingKind.TENSOR)
     x = heavy(M, K, seed=0).bfloat16().clamp(-1, 1)
     layer.input_cast.delayed.fill_(2.0**-10)  # the largest value is 448 / 1024

@@ -93,7 +93,7 @@ def _one_reduction(mesh: Mesh, cut: bool) -> tuple[dict[str, Tensor], float, lis
 
 
 @pytest.mark.parametrize("ranks", partly_slow([2, 4, 8], [4]))
-def test_the_sum_over_ranks_is_near_the_exact_one_and_equal_on_all(ranks: int) -> None:
+def test_the_sum_over_ranks_is_close_to_the_exact_one_and_equal_on_all(ranks: int) -> None:
     results = on_ranks(ranks, _one_reduction, False)
     exact = {
         name: sum((draw_gradients(rank + 1)[name].double() for rank in range(ranks)), torch.zeros(()))
@@ -115,7 +115,7 @@ def test_the_sum_over_ranks_is_near_the_exact_one_and_equal_on_all(ranks: int) -
 
 
 @pytest.mark.parametrize("ranks", partly_slow([2, 4], [2]))
-def test_a_cut_layout_gives_each_gradient_to_its_owner_alone(ranks: int) -> None:
+def test_a_sharded_layout_reduces_each_gradient_to_its_owner(ranks: int) -> None:
     whole, norm, _ = on_ranks(ranks, _one_reduction, False)[0]
     cut = on_ranks(ranks, _one_reduction, True)
     owned = {name: gradient for held, _, _ in cut for name, gradient in held.items()}
@@ -130,8 +130,8 @@ def test_a_cut_layout_gives_each_gradient_to_its_owner_alone(ranks: int) -> None
 @pytest.mark.parametrize(
     ("dtype", "rounds"), [(torch.bfloat16, 1), (torch.bfloat16, 64), (torch.float32, 64)]
 )
-def test_many_rounds_are_stored_once(dtype: torch.dtype, rounds: int) -> None:
-    """64 micro batches summed in E4M3 would have 4 to 17 dB."""
+def test_gradients_of_many_micro_batches_are_quantized_once(dtype: torch.dtype, rounds: int) -> None:
+    """A sum of 64 micro batches in E4M3 would have 4 to 17 dB."""
     stage = Stage(single_rank_mesh(torch.device("cpu")), dtype=dtype)
     given = [draw_gradients(seed + 1) for seed in range(rounds)]
     stage.step(*given)
@@ -140,7 +140,7 @@ def test_many_rounds_are_stored_once(dtype: torch.dtype, rounds: int) -> None:
         assert signal_to_noise(exact, ours) > (30 if dtype is torch.float32 else 28)
 
 
-def test_a_handle_keeps_no_gradient_after_it_was_stored() -> None:
+def test_a_stored_gradient_is_removed_from_its_handle() -> None:
     stage = Stage(single_rank_mesh(torch.device("cpu")))
     stage.step(draw_gradients(1))
     assert all(weight.handle.grad is None for weight in stage.weights.values())
@@ -160,7 +160,7 @@ def test_clipping_changes_what_is_read() -> None:
 
 
 @pytest.mark.parametrize("elements", partly_slow([256, 4_096, 65_536], [256]))
-def test_headroom_stays_one_while_nothing_overflows(elements: int) -> None:
+def test_headroom_is_one_while_nothing_overflows(elements: int) -> None:
     """10,000 steps in which only the largest element occasionally rounds to the largest code."""
     headroom = Headroom([elements], single_rank_mesh(torch.device("cpu")).world)
     steps, at_largest = 10_000, 0
@@ -175,11 +175,11 @@ def test_headroom_stays_one_while_nothing_overflows(elements: int) -> None:
         headroom.adapt()
         at_largest += int((codes.view(torch.uint8) & 0x7F == 0x7E).any())
     assert headroom.factor.item() == 1.0
-    # Codes at the maximum are no overflow, and they do occur: in about 5 % of the steps.
+    # Codes at the maximum are not an overflow. They occur in about 5 % of the steps.
     assert at_largest > 0.01 * steps
 
 
-def test_a_planted_overflow_halves_the_headroom_once_and_it_grows_back() -> None:
+def test_an_injected_overflow_halves_the_headroom_once_and_it_grows_back() -> None:
     stage = Stage(single_rank_mesh(torch.device("cpu")))
     gradients = draw_gradients(1)
     gradients["query"][3, 4] = torch.inf
@@ -206,7 +206,7 @@ def _one_rank_overflows(mesh: Mesh, value: float) -> tuple[bool, list[str], floa
 
 
 @pytest.mark.parametrize("value", [torch.inf, torch.nan])
-def test_what_is_not_finite_on_one_rank_is_known_to_all(value: float) -> None:
+def test_a_non_finite_value_on_one_rank_is_known_to_all(value: float) -> None:
     results = on_ranks(2, _one_rank_overflows, value)
     # A NaN is not a value that was too large, so it does not affect the headroom.
     assert results == [(False, ["head"], 0.5 if value == torch.inf else 1.0)] * 2
@@ -228,7 +228,7 @@ def test_flushed_values_are_counted() -> None:
     assert stage.gradients.underflowed == 2
 
 
-def test_whole_tensors_are_dealt_out_evenly() -> None:
+def test_tensors_are_assigned_to_owners_evenly() -> None:
     draw = torch.Generator().manual_seed(0)
     sizes = {
         str(index): int(size) for index, size in enumerate(torch.randint(1, 10_000, (200,), generator=draw))
@@ -274,7 +274,7 @@ def _bytes_of_a_step(mesh: Mesh, shapes: dict[str, tuple[int, ...]]) -> float:
 
 
 @pytest.mark.parametrize("ranks", partly_slow([2, 4], [2]))
-def test_gradients_travel_in_half_of_the_bytes_of_bfloat16(ranks: int) -> None:
+def test_gradients_are_sent_in_half_of_the_bytes_of_bfloat16(ranks: int) -> None:
     shapes = {f"layers.{index}": (256, 128) for index in range(8)} | {"embedding": (512, 128)}
     elements = sum(torch.Size(shape).numel() for shape in shapes.values())
     in_bf16 = 2 * (ranks - 1) / ranks * 2 * elements

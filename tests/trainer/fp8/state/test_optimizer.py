@@ -45,8 +45,8 @@ class Stored(NamedTuple):
     amax: Tensor
 
 
-class Trial:
-    """An optimizer over a few weights, with the accessors that a test needs."""
+class TestedOptimizer:
+    """An optimizer of a few weights, with the accessors that a test needs."""
 
     def __init__(
         self, weights: Mapping[str, Tensor], formats: StateFormats, spec: OptimizerSpec = SPEC, seed: int = 0
@@ -146,9 +146,9 @@ class Reference:
         self.optimizer.step()
 
 
-def test_in_float32_it_is_adamw() -> None:
+def test_the_float32_optimizer_is_adamw() -> None:
     given = weights()
-    trial, reference = Trial(given, ALL_FLOAT32), Reference(given)
+    trial, reference = TestedOptimizer(given, ALL_FLOAT32), Reference(given)
     for step in range(20):
         gradients = realistic_gradients(given, step)
         stored = trial.store(gradients)
@@ -169,7 +169,7 @@ def update_error(formats: StateFormats) -> float:
     """Relative L2 error of Adam's update m / (√v + ε) after its moments,
     averages over 30 steps, are stored once."""
     given = {"embedding": torch.zeros(512, 64), "matrix": torch.zeros(64, 128)}
-    exact, trial = Trial(given, ALL_FLOAT32, NO_DECAY), Trial(given, formats, NO_DECAY)
+    exact, trial = TestedOptimizer(given, ALL_FLOAT32, NO_DECAY), TestedOptimizer(given, formats, NO_DECAY)
     for step in range(30):
         exact.step(realistic_gradients(given, step))
     trial.optimizer.updates = exact.optimizer.updates
@@ -189,14 +189,14 @@ def _store_all(into: StateBuffer, exact: StateBuffer, formats: StateFormats, is_
     elif format.scaled is ScaleGranularity.TENSOR:
         into.scale = scale_for(exact.codes.abs().amax().expand(len(into.scale)), format.dtype)
     scale = into.scale[:, None] if format.scaled is ScaleGranularity.ROW else into.scale[0]
-    thrown = uniform_noise(
+    drawn = uniform_noise(
         torch.arange(exact.codes.numel(), dtype=torch.int32).view_as(exact.codes), torch.tensor(0)
     )
-    of_kind = thrown[2 if is_second else 1] if formats.stochastic else None
+    of_kind = drawn[2 if is_second else 1] if formats.stochastic else None
     into.codes.copy_(round_to_format(exact.codes / scale, format, of_kind, never_zero=is_second))
 
 
-def update_of(trial: Trial, name: str) -> Tensor:
+def update_of(trial: TestedOptimizer, name: str) -> Tensor:
     m, v = trial.number("first", name).double(), trial.number("second", name).double()
     made = trial.optimizer.updates
     return (m / (1 - 0.9**made)) / ((v / (1 - 0.95**made)).sqrt() + 1e-8)
@@ -220,7 +220,7 @@ def test_updates_are_close_to_those_of_exact_moments(formats: StateFormats, bar:
     assert update_error(formats) < bar
 
 
-def test_e4m3_for_the_second_moment_with_one_scale_a_tensor_fails() -> None:
+def test_a_second_moment_in_e4m3_with_one_scale_per_tensor_fails() -> None:
     assert update_error(E4M3_SECOND) > 0.2
 
 
@@ -234,12 +234,12 @@ def gradients_over_decades(step: int) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("betas", [(0.9, 0.95), (0.9, 0.999), (0.95, 0.9)])
 @pytest.mark.parametrize("formats", [ALL_FLOAT32, PAPER, BLOCK], ids=["float32", "paper", "block"])
-def test_no_weight_moves_further_than_exact_moments_allow(
+def test_no_update_exceeds_the_bound_of_exact_moments(
     formats: StateFormats, betas: tuple[float, float]
 ) -> None:
     spec = OptimizerSpec(weight_decay=0.0, beta1=betas[0], beta2=betas[1])
     # Float32 master weights show the update itself.
-    trial = Trial({"matrix": torch.zeros(64, 128)}, formats._replace(master=FLOAT32), spec)
+    trial = TestedOptimizer({"matrix": torch.zeros(64, 128)}, formats._replace(master=FLOAT32), spec)
     for step in range(40):
         before = trial.weight("matrix").clone()
         trial.step(gradients_over_decades(step), learning_rate=1.0)
@@ -248,7 +248,7 @@ def test_no_weight_moves_further_than_exact_moments_allow(
         assert moved <= largest_update(*betas, step + 1) + 1e-5
 
 
-def test_the_bound_is_that_of_cauchy_and_schwarz() -> None:
+def test_the_bound_is_the_cauchy_schwarz_bound() -> None:
     """The bound is reached by the gradients for which it is an equality: gₜ ∝ (β₁ / β₂)^(T - t)."""
     for beta1, beta2 in ((0.9, 0.95), (0.9, 0.999), (0.0, 0.9)):
         weight = torch.nn.Parameter(torch.zeros((), dtype=torch.float64))
@@ -262,13 +262,13 @@ def test_the_bound_is_that_of_cauchy_and_schwarz() -> None:
 
 def stored_ratio(formats: StateFormats) -> float:
     """The largest m / √v that an update would use if it were not clamped."""
-    trial = Trial({"matrix": torch.zeros(64, 128)}, formats, NO_DECAY)
+    trial = TestedOptimizer({"matrix": torch.zeros(64, 128)}, formats, NO_DECAY)
     for step in range(5):
         trial.step(gradients_over_decades(step))
     return update_of(trial, "matrix").abs().max().item()
 
 
-def test_a_second_moment_that_is_not_zero_never_becomes_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nonzero_second_moment_never_becomes_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = stored_ratio(ALL_FLOAT32)
     assert stored_ratio(BLOCK) < 4 * exact
     monkeypatch.setattr("trainwright_trainer.fp8.state.optimizer.SMALLEST", {E4M3: 0.0, torch.float16: 0.0})
@@ -276,11 +276,10 @@ def test_a_second_moment_that_is_not_zero_never_becomes_zero(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("formats", "follows"), [(PAPER, True), (BLOCK, True), (TO_NEAREST, False)])
-def test_the_first_moment_reaches_a_constant_gradient(formats: StateFormats, follows: bool) -> None:
-    """Rounded to nearest, the average stops once a tenth
-    of the difference is below half of E4M3's spacing."""
+def test_the_first_moment_converges_to_a_constant_gradient(formats: StateFormats, follows: bool) -> None:
+    """With rounding to nearest, the average stops once a tenth of the difference is below half of E4M3's spacing."""
     given = {"matrix": torch.zeros(8, 128)}
-    trial = Trial(given, formats, NO_DECAY)
+    trial = TestedOptimizer(given, formats, NO_DECAY)
     for _ in range(80):
         trial.step({"matrix": torch.ones(8, 128)})
     # Stochastic rounding of 1,024 elements: 0.037 · √(1 / (1 - 0.9²)) / √1024 = 0.003.
@@ -292,7 +291,7 @@ def test_the_first_moment_reaches_a_constant_gradient(formats: StateFormats, fol
 )
 def test_the_second_moment_falls_with_the_gradients(formats: StateFormats, follows: bool) -> None:
     given = {"matrix": torch.zeros(8, 128)}
-    trial = Trial(given, formats, NO_DECAY)
+    trial = TestedOptimizer(given, formats, NO_DECAY)
     for step in range(140):
         trial.step({"matrix": torch.ones(8, 128) * (1.0 if step < 20 else 0.25)})
     # 0.95^120 = 0.002 of the old 1 is left. Stochastic rounding: 0.037 · √(1 / (1 - 0.95²)) / √1024 = 0.004
@@ -301,9 +300,9 @@ def test_the_second_moment_falls_with_the_gradients(formats: StateFormats, follo
 
 
 @pytest.mark.parametrize("formats", [PAPER, BLOCK])
-def test_moments_hardly_ever_become_zero(formats: StateFormats) -> None:
+def test_moments_rarely_become_zero(formats: StateFormats) -> None:
     given = weights()
-    exact, trial = Trial(given, ALL_FLOAT32), Trial(given, formats)
+    exact, trial = TestedOptimizer(given, ALL_FLOAT32), TestedOptimizer(given, formats)
     for step in range(30):
         exact.step(realistic_gradients(given, step))
     for kind in ("first", "second"):
@@ -317,10 +316,10 @@ def test_moments_hardly_ever_become_zero(formats: StateFormats) -> None:
 
 
 @pytest.mark.parametrize(("formats", "moves"), [(PAPER, True), (TO_NEAREST, False)])
-def test_updates_smaller_than_the_spacing_arrive_on_average(formats: StateFormats, moves: bool) -> None:
+def test_updates_below_the_spacing_are_applied_on_average(formats: StateFormats, moves: bool) -> None:
     """1,000 updates of 1e-6 move weights of 0.05, where float16 has a spacing of 3e-5, by 1e-3."""
     given = {"matrix": torch.full((8, 128), 0.05)}
-    trial = Trial(given, formats, NO_DECAY)
+    trial = TestedOptimizer(given, formats, NO_DECAY)
     before = trial.weight("matrix")
     for _ in range(1_000):
         trial.step({"matrix": torch.ones(8, 128)}, learning_rate=1e-6)
@@ -329,10 +328,12 @@ def test_updates_smaller_than_the_spacing_arrive_on_average(formats: StateFormat
     assert (moved == pytest.approx(1e-3, rel=0.05)) is moves
 
 
-def test_what_is_lost_to_rounding_is_counted() -> None:
+def test_updates_lost_to_rounding_are_counted() -> None:
     given = {"matrix": torch.full((64, 128), 0.05)}
     lost = {
-        name: Trial(given, formats, NO_DECAY).step({"matrix": torch.ones(64, 128)}, learning_rate=1e-6)
+        name: TestedOptimizer(given, formats, NO_DECAY).step(
+            {"matrix": torch.ones(64, 128)}, learning_rate=1e-6
+        )
         for name, formats in {"nearest": TO_NEAREST, "dice": PAPER, "float32": ALL_FLOAT32}.items()
     }
     assert lost["nearest"] == 1.0
@@ -341,18 +342,18 @@ def test_what_is_lost_to_rounding_is_counted() -> None:
     assert lost["float32"] == 0.0
 
 
-def test_dice_depend_on_seed_step_weight_and_element_only() -> None:
+def test_stochastic_rounding_depends_on_seed_step_weight_and_element_only() -> None:
     elements = torch.arange(4_096, dtype=torch.int32)
     key, other = torch.tensor(7, dtype=torch.int32), torch.tensor(8, dtype=torch.int32)
-    for kind, thrown in enumerate(uniform_noise(elements, key)):
-        assert thrown.min() >= 0
-        assert thrown.max() < 1
+    for kind, drawn in enumerate(uniform_noise(elements, key)):
+        assert drawn.min() >= 0
+        assert drawn.max() < 1
         # The mean of n uniform numbers has a deviation of 1 / √(12 n) = 0.0045; the mean of their squares, of
         # 0.0047.
-        assert thrown.mean().item() == pytest.approx(0.5, abs=0.02)
-        assert (thrown**2).mean().item() == pytest.approx(1 / 3, abs=0.02)
-        assert not torch.equal(thrown, uniform_noise(elements, other)[kind])
-        assert torch.equal(uniform_noise(elements[100:200], key)[kind], thrown[100:200])
+        assert drawn.mean().item() == pytest.approx(0.5, abs=0.02)
+        assert (drawn**2).mean().item() == pytest.approx(1 / 3, abs=0.02)
+        assert not torch.equal(drawn, uniform_noise(elements, other)[kind])
+        assert torch.equal(uniform_noise(elements[100:200], key)[kind], drawn[100:200])
     master, first, second = uniform_noise(elements, key)
     for one, another in ((master, first), (master, second), (first, second)):
         # The correlation of n pairs of independent numbers has a deviation of 1 / √n = 0.016.
@@ -363,8 +364,8 @@ def test_dice_depend_on_seed_step_weight_and_element_only() -> None:
 @pytest.mark.parametrize("value", [1.0 + 2**-12, -3.3, 1e-5, 2.0**-20 * 1.37, 400.3, 0.0])
 def test_rounding_is_unbiased_and_goes_to_a_neighbour(value: float, dtype: torch.dtype) -> None:
     count = 2**13
-    every_throw = torch.arange(count, dtype=torch.float32) / count
-    rounded = stochastic_round(every_throw, torch.full((count,), value), dtype).float()
+    every_draw = torch.arange(count, dtype=torch.float32) / count
+    rounded = stochastic_round(every_draw, torch.full((count,), value), dtype).float()
     bits, lowest = (10, 2.0**-24) if dtype is torch.float16 else (3, 2.0**-9)
     spacing = max(2.0 ** (math.floor(math.log2(abs(value) or 1)) - bits), lowest)
     assert (rounded - value).abs().max() < spacing
@@ -374,8 +375,8 @@ def test_rounding_is_unbiased_and_goes_to_a_neighbour(value: float, dtype: torch
 def test_layout_and_buckets_change_no_bit() -> None:
     """The same weights get the same values in one bucket or several, alone or with others."""
     given = weights()
-    together = Trial(given, PAPER)
-    alone = {name: Trial({name: weight}, PAPER) for name, weight in given.items()}
+    together = TestedOptimizer(given, PAPER)
+    alone = {name: TestedOptimizer({name: weight}, PAPER) for name, weight in given.items()}
     for step in range(5):
         gradients = realistic_gradients(given, step)
         together.step(gradients)
@@ -386,11 +387,11 @@ def test_layout_and_buckets_change_no_bit() -> None:
             assert torch.equal(together.number(kind, name), trial.number(kind, name)), (name, kind)
 
 
-def test_bytes_a_parameter() -> None:
-    """6 bytes including the gradient, plus 0.03 for each row's weight index."""
+def test_state_takes_six_bytes_per_parameter() -> None:
+    """This includes the gradient; each row's weight index adds 0.03."""
     given = {"matrix": torch.zeros(1_024, 1_024)}
     for formats, bar in ((PAPER, 6.1), (BLOCK, 5.2)):
-        optimizer = Trial(given, formats).optimizer
+        optimizer = TestedOptimizer(given, formats).optimizer
         held = [value for value in vars(optimizer).values() if isinstance(value, Tensor)]
         for kind in (optimizer.master, optimizer.first, optimizer.second):
             held += [kind.codes, kind.scale, kind.amax]
@@ -407,13 +408,13 @@ def test_the_compiled_update_is_the_eager_one_bit_for_bit(
     and executed with the same operations as here."""
     given = weights()
     monkeypatch.setitem(optimizer_module.CHUNK_ROWS, "cpu", 7)
-    trials = [Trial(given, formats)]
+    trials = [TestedOptimizer(given, formats)]
     monkeypatch.setattr(
         optimizer_module,
         "fuse_on_gpu",
         lambda function, device: torch.compile(function, dynamic=True, backend="aot_eager"),
     )
-    trials.append(Trial(given, formats))
+    trials.append(TestedOptimizer(given, formats))
     for trial in trials:
         for step in range(2):
             trial.step(realistic_gradients(given, step))

@@ -71,11 +71,11 @@ in_make_layouts = pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     ("first", "then"),
     [
-        pytest.param((1, {}), (2, {"tensor": 2}), id="cut by two tensor ranks"),
+        pytest.param((1, {}), (2, {"tensor": 2}), id="split by two tensor ranks"),
         pytest.param((2, {"tensor": 2}), (1, {}), id="put together again", marks=in_make_layouts),
     ],
 )
-def test_blocks_that_a_slice_cuts_are_reported(
+def test_split_blocks_are_reported(
     first: tuple[int, Any], then: tuple[int, Any], resumed: Callable[..., list[str]]
 ) -> None:
     """Columns of 64 and 160 are halved, so a block has values of both shards. This affects two moments of two
@@ -97,7 +97,7 @@ def test_blocks_that_a_slice_cuts_are_reported(
         pytest.param(NARROW, PAPER, (2, {"tensor": 2}), id="a scale for the tensor", marks=in_make_layouts),
     ],
 )
-def test_nothing_is_reported_if_no_block_is_cut(
+def test_nothing_is_reported_if_no_block_is_split(
     model: dict[str, Any], recipe: dict[str, Any], then: tuple[int, Any], resumed: Callable[..., list[str]]
 ) -> None:
     assert resumed(model, recipe, then) == []

@@ -33,14 +33,14 @@ def test_work_is_done_in_order_while_training_continues() -> None:
     assert done[1:] == [2] and done[0] != get_ident()
 
 
-def test_alone_work_is_done_at_once() -> None:
+def test_a_single_rank_does_the_work_immediately() -> None:
     stream, done = _side_stream(1), []
     stream.submit(lambda: done.append(get_ident()), [])
     assert done == [get_ident()]
     stream.wait()
 
 
-def test_after_a_failure_nothing_is_done_and_the_first_one_is_raised() -> None:
+def test_after_a_failure_no_work_is_done_and_the_first_error_is_raised() -> None:
     stream, done = _side_stream(2), []
 
     def fail() -> None:

@@ -44,11 +44,11 @@ def state_after_steps(folder: Path, data: Path, level: str, global_sequences: in
 
 
 @pytest.mark.parametrize("level", ["O1", "O2"])
-def test_kept_operands_change_no_bit(
+def test_reused_operands_change_no_bit(
     tmp_path: Path, data: Path, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = state_after_steps(tmp_path / "kept", data, level)
-    with monkeypatch.context() as stale:  # planted: operands of the initial weights
+    with monkeypatch.context() as stale:  # injected fault: operands of the initial weights
         refreshed: list[WeightOperands] = []
         real = WeightOperands.refresh
 
@@ -63,7 +63,7 @@ def test_kept_operands_change_no_bit(
     assert torch.equal(state_after_steps(tmp_path / "cast", data, level), kept)
 
 
-def test_one_micro_batch_and_o3_keep_none(tmp_path: Path, data: Path) -> None:
+def test_runs_of_one_micro_batch_and_o3_reuse_no_operands(tmp_path: Path, data: Path) -> None:
     state_after_steps(tmp_path / "one", data, "O2", global_sequences=2)
     state_after_steps(tmp_path / "O3", data, "O3")
 

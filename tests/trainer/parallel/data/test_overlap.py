@@ -1,5 +1,4 @@
-"""Gradients travel while earlier layers still compute,
-and owners broadcast their weights at the same time."""
+"""Gradients are reduced while earlier layers still compute, and owners broadcast their weights concurrently."""
 
 from functools import partial
 from pathlib import Path
@@ -73,8 +72,8 @@ def events(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, li
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_bucket_leaves_before_the_backward_pass_ends(layout: str, events: dict[str, list[str]]) -> None:
-    """The first bucket leaves before most gradients are computed, one in the middle before many."""
+def test_a_bucket_is_reduced_before_the_backward_pass_ends(layout: str, events: dict[str, list[str]]) -> None:
+    """The first bucket is sent before most gradients are computed, a middle one before many."""
     happened = [word for word in events[layout] if word in (GRADIENT, SENT)]
     still_to_come = [happened[at:].count(GRADIENT) for at, word in enumerate(happened) if word == SENT]
     assert len(still_to_come) >= 3
@@ -82,7 +81,7 @@ def test_a_bucket_leaves_before_the_backward_pass_ends(layout: str, events: dict
     assert still_to_come[len(still_to_come) // 2] > happened.count(GRADIENT) / 5
 
 
-def test_owners_send_their_weights_at_the_same_time(events: dict[str, list[str]]) -> None:
+def test_owners_broadcast_their_weights_concurrently(events: dict[str, list[str]]) -> None:
     happened = events["ZeRO 1"]
     first, last = happened.index(BROADCAST), len(happened) - 1 - happened[::-1].index(BROADCAST)
     assert happened[first : last + 1] == [BROADCAST] * happened.count(BROADCAST)

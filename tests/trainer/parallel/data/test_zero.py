@@ -67,7 +67,7 @@ IN_MAKE_TEST = (
 
 
 @pytest.mark.parametrize("case", partly_slow(CASES, IN_MAKE_TEST))
-def test_ranks_that_share_learn_what_one_process_does(
+def test_sharded_ranks_learn_what_one_process_does(
     case: str, job: Callable[..., Path], stage_0: Callable[..., list[Learned]]
 ) -> None:
     ranks, parallelism = CASES[case]
@@ -75,14 +75,14 @@ def test_ranks_that_share_learn_what_one_process_does(
     results = run(job(ranks, parallelism=parallelism))
     initial, expected = assembled([result.initial for result in results]), assembled([wanted.initial])
     assert all(torch.equal(initial[name], expected[name]) for name in expected)
-    assert wanted.norms[0] > 0.5, "gradients are to be clipped"
+    assert wanted.norms[0] > 0.5, "gradients must be clipped"
     assert not complaints(results, wanted)
 
 
 @pytest.mark.parametrize(
     "case", partly_slow(["stage 1 over 2", "stage 1 over 4", "stage 1, 2 replicas of 2"], ["stage 1 over 2"])
 )
-def test_moments_may_be_shared_without_changing_a_bit(
+def test_sharding_moments_changes_no_bit(
     case: str, job: Callable[..., Path], stage_0: Callable[..., list[Learned]]
 ) -> None:
     ranks, parallelism = CASES[case]
@@ -98,7 +98,7 @@ def test_moments_may_be_shared_without_changing_a_bit(
     ("stage", "tied"),
     partly_slow([(2, True), (3, True), (2, False), (3, False)], [(3, False)]),
 )
-def test_two_ranks_in_one_round_add_two_numbers_wherever_they_keep_the_sum(
+def test_two_ranks_with_one_micro_batch_each_equal_stage_0_bit_for_bit(
     stage: int, tied: bool, job: Callable[..., Path], stage_0: Callable[..., list[Learned]]
 ) -> None:
     """This does not apply to the norm, a sum over all gradients: nothing is clipped here."""
@@ -119,7 +119,7 @@ def test_two_ranks_in_one_round_add_two_numbers_wherever_they_keep_the_sum(
 
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("tied", [True, False])
-def test_cut_weights_round_to_bfloat16_where_whole_ones_do(
+def test_sharded_weights_round_to_bfloat16_where_full_ones_do(
     tied: bool, job: Callable[..., Path], stage_0: Callable[..., list[Learned]]
 ) -> None:
     """Embedding, head and norms are not rounded.
@@ -160,7 +160,7 @@ def _bytes_held(mesh: Mesh, job_file: Path) -> int:
 
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_what_is_shared_takes_its_part_of_the_memory(ranks: int, job: Callable[..., Path]) -> None:
+def test_sharded_state_takes_its_fraction_of_the_memory(ranks: int, job: Callable[..., Path]) -> None:
     model = {"layers": 4, "width": 64, "kv_heads": 4, "feed_forward": 192, "tied_embeddings": False}
     elements = 4 * (4 * 64 * 64 + 3 * 64 * 192) + 2 * 256 * 64
     whole = 4 * elements
@@ -181,8 +181,8 @@ def test_what_is_shared_takes_its_part_of_the_memory(ranks: int, job: Callable[.
 
 
 def _gradient_bytes(mesh: Mesh, job_file: Path) -> tuple[int, int]:
-    """Bytes of gradients in any buffer:
-    the peak in a step of several micro batches, and those of own weights."""
+    """Bytes of gradients in any buffer: the peak in a step of several micro batches, and those of this rank's
+    weights."""
     gradient_buckets.BUCKET_BYTES = BUCKET_BYTES
     training = start(mesh, job_file)
     updater: Any = training.engine.updater
@@ -202,7 +202,7 @@ def _gradient_bytes(mesh: Mesh, job_file: Path) -> tuple[int, int]:
     return max(seen), sum(part.tensor.nbytes for part in updater.state() if part.name.startswith("model."))
 
 
-def test_stage_2_holds_its_own_gradients_and_two_buckets(job: Callable[..., Path]) -> None:
+def test_stage_2_stores_its_own_gradients_and_two_buckets(job: Callable[..., Path]) -> None:
     model = {"layers": 8, "width": 64, "kv_heads": 4, "feed_forward": 192, "tied_embeddings": False}
     results = on_mesh(Degrees(shard=4), _gradient_bytes, job(4, model=model, parallelism={"zero_stage": 2}))
     whole = sum(own for _, own in results)
@@ -216,7 +216,7 @@ def test_stage_2_holds_its_own_gradients_and_two_buckets(job: Callable[..., Path
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_one_data_rank_shares_nothing(tmp_path: Path, data: Path, stage: int) -> None:
+def test_one_data_rank_shards_nothing(tmp_path: Path, data: Path, stage: int) -> None:
     """At degree 1 the model and its updater are those of a spec without a stage."""
     plain, staged = (
         build_here(write_job(tmp_path / name, data, parallelism=given)).engine

@@ -25,11 +25,11 @@ def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
     return job_writer(data, tmp_path_factory)
 
 
-def _nobody_hands_round() -> None:
+def _no_owner_broadcasts() -> None:
     OwnedParameters.broadcast_params = lambda self: None
 
 
-def _one_owner_hands_nothing_round() -> None:
+def _one_owner_does_not_broadcast() -> None:
     right = OwnedParameters.__init__
 
     def wrong(self: Any, *given: Any) -> None:
@@ -39,7 +39,7 @@ def _one_owner_hands_nothing_round() -> None:
     OwnedParameters.__init__ = wrong
 
 
-def _a_bucket_stays() -> None:
+def _a_bucket_is_not_reduced() -> None:
     right = ShardedGradients._send
 
     def wrong(self: Any) -> None:
@@ -72,7 +72,7 @@ def _replicas_keep_their_sums() -> None:
     ShardedGradients.reduce_when_ready = wrong
 
 
-def _only_the_last_round_counts() -> None:
+def _only_the_last_micro_batch_counts() -> None:
     right = ShardedGradients.end_micro_batch
 
     def wrong(self: Any) -> None:
@@ -87,15 +87,15 @@ def _own_norm() -> None:
     sharded_updater.norm_over = lambda axis, norm: norm
 
 
-def _slices_of_replicas_stay_apart() -> None:
+def _shards_are_not_summed_over_replicas() -> None:
     fsdp.make_device_mesh = lambda mesh: DeviceMesh.from_group(mesh.shard.group, "cpu")
 
 
-def _slices_are_averaged() -> None:
+def _shards_are_averaged() -> None:
     FSDPModule.set_gradient_divide_factor = lambda self, factor: None
 
 
-def _vectors_stay_apart() -> None:
+def _vectors_are_not_summed() -> None:
     class Apart(GradientBuckets):
         def mark_ready(self, weights: Any) -> None:
             self._works = [None] * len(self._flat)
@@ -117,22 +117,22 @@ def _vectors_are_counted_by_all() -> None:
 
 
 FAULTS: dict[str, tuple[int, dict[str, Any], Callable[[], None]]] = {
-    "owners keep the weights they moved": (*CASES["stage 1 over 2"], _nobody_hands_round),
-    "one owner keeps the weights it moved": (*CASES["stage 2 over 4"], _one_owner_hands_nothing_round),
+    "owners do not broadcast updated weights": (*CASES["stage 1 over 2"], _no_owner_broadcasts),
+    "one owner does not broadcast updated weights": (*CASES["stage 2 over 4"], _one_owner_does_not_broadcast),
     "gradients are summed over shards only": (*CASES["stage 1, 2 replicas of 2"], _sums_over_shards_only),
-    "a bucket is left out": (*CASES["stage 2 over 2"], _a_bucket_stays),
-    "shares are not summed over replicas": (
+    "a bucket is left out": (*CASES["stage 2 over 2"], _a_bucket_is_not_reduced),
+    "gradient shards are not summed over replicas": (
         *CASES["stage 2, 2 replicas of 2"],
         _replicas_keep_their_sums,
     ),
-    "rounds before the last are lost": (*CASES["stage 2 over 2"], _only_the_last_round_counts),
-    "the norm is that of the own share": (*CASES["stage 2 over 2"], _own_norm),
-    "slices are not summed over replicas": (
+    "micro batches before the last are lost": (*CASES["stage 2 over 2"], _only_the_last_micro_batch_counts),
+    "the norm is that of the rank's own shard": (*CASES["stage 2 over 2"], _own_norm),
+    "FSDP shards are not summed over replicas": (
         *CASES["stage 3, 2 replicas of 2"],
-        _slices_of_replicas_stay_apart,
+        _shards_are_not_summed_over_replicas,
     ),
-    "slices are averaged": (*CASES["stage 3 over 2"], _slices_are_averaged),
-    "vectors are not summed": (*CASES["stage 3 over 2"], _vectors_stay_apart),
+    "slices are averaged": (*CASES["stage 3 over 2"], _shards_are_averaged),
+    "vectors are not summed": (*CASES["stage 3 over 2"], _vectors_are_not_summed),
     "vectors are counted by every rank": (*CASES["stage 3 over 2"], _vectors_are_counted_by_all),
 }
 
@@ -144,19 +144,19 @@ def alone(job: Callable[..., Path]) -> Learned:
 
 
 IN_MAKE_TEST = (
-    "owners keep the weights they moved",
+    "owners do not broadcast updated weights",
     "a bucket is left out",
-    "shares are not summed over replicas",
+    "gradient shards are not summed over replicas",
     "slices are averaged",
 )
 
 
 @pytest.mark.parametrize("fault", partly_slow(FAULTS, IN_MAKE_TEST))
-def test_a_planted_fault_is_caught(fault: str, job: Callable[..., Path], alone: Learned) -> None:
+def test_an_injected_fault_is_detected(fault: str, job: Callable[..., Path], alone: Learned) -> None:
     ranks, parallelism, plant = FAULTS[fault]
     results = run(job(ranks, parallelism=parallelism), STEPS, plant)
     try:
         found = complaints(results, alone)
-    except AssertionError as error:  # the ranks' slices do not fill the full tensors
+    except AssertionError as error:  # the ranks' shards do not fill the full tensors
         found = [str(error)]
     assert found

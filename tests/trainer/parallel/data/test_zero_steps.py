@@ -42,7 +42,7 @@ def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
     return job_writer(data, tmp_path_factory)
 
 
-def _with_a_bad_number(mesh: Mesh, job_file: Path, where: str) -> tuple[bool, list[Any]]:
+def _with_a_nan(mesh: Mesh, job_file: Path, where: str) -> tuple[bool, list[Any]]:
     """Whether the second of three steps, in which one rank computes NaN, leaves the state unchanged."""
     training = start(mesh, job_file)
     one_step(training, 1)
@@ -80,11 +80,11 @@ def _all_held(training: Training) -> dict[str, Tensor]:
         [(2, "loss"), (3, "gradient")],
     ),
 )
-def test_a_step_that_is_not_finite_leaves_all_untouched_on_every_rank(
+def test_a_non_finite_step_changes_no_state_on_any_rank(
     stage: int, where: str, job: Callable[..., Path]
 ) -> None:
     path = job(4, parallelism={"zero_stage": stage, "shard": 2})
-    results = on_mesh(Degrees(replicas=2, shard=2), _with_a_bad_number, path, where)
+    results = on_mesh(Degrees(replicas=2, shard=2), _with_a_nan, path, where)
     assert all(unchanged for unchanged, _ in results)
     (finite, name, next_loss) = results[0][1]
     assert not finite
@@ -93,7 +93,7 @@ def test_a_step_that_is_not_finite_leaves_all_untouched_on_every_rank(
     assert all(rest == results[0][1] for _, rest in results)
 
 
-def _left_alone(mesh: Mesh, job_file: Path) -> str:
+def _lose_the_other_rank(mesh: Mesh, job_file: Path) -> str:
     """The error on the first rank after the second has left."""
     training = start(mesh, job_file)
     one_step(training, 1)
@@ -106,9 +106,9 @@ def _left_alone(mesh: Mesh, job_file: Path) -> str:
 
 
 @pytest.mark.parametrize("stage", partly_slow([1, 2, 3], [1, 3]))
-def test_a_rank_that_is_left_alone_says_so(stage: int, job: Callable[..., Path]) -> None:
-    """Also where torch's own code communicates with the other ranks."""
-    results = on_mesh(Degrees(shard=2), _left_alone, job(2, parallelism={"zero_stage": stage}))
+def test_a_rank_that_lost_the_others_reports_it(stage: int, job: Callable[..., Path]) -> None:
+    """This includes the places where torch's own code communicates."""
+    results = on_mesh(Degrees(shard=2), _lose_the_other_rank, job(2, parallelism={"zero_stage": stage}))
     assert results[0].startswith("lost contact with another rank")
 
 
@@ -116,7 +116,7 @@ def _uneven(mesh: Mesh, job_file: Path) -> list[float]:
     return uneven_losses(start(mesh, job_file))
 
 
-def test_ranks_with_fewer_validation_batches_block_no_other(job: Callable[..., Path]) -> None:
+def test_ranks_with_fewer_validation_batches_do_not_block_the_others(job: Callable[..., Path]) -> None:
     """Each forward pass gathers weights, so all ranks must run equally many."""
     shared = job(2, parallelism={"zero_stage": 3})
     results = on_mesh(read_job(shared).spec.degrees, _uneven, shared)

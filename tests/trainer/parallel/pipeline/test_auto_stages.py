@@ -41,25 +41,27 @@ def spec_of(pipeline: int, ranks: int, layers: int = 8) -> RunSpec:
     )
 
 
-def chosen_with(mesh: Mesh, spec: RunSpec, speeds: list[float]) -> StageChoice:
+def choose_with_speeds(mesh: Mesh, spec: RunSpec, speeds: list[float]) -> StageChoice:
     """Choose stages as if global rank i had the i-th speed."""
     return choose_stages(spec, mesh, lambda *_: speeds[mesh.rank])
 
 
 def test_equal_ranks_get_equal_stages() -> None:
-    found = on_mesh(Degrees(pipeline=2), chosen_with, spec_of(2, 2), [100.0, 95.0])
+    found = on_mesh(Degrees(pipeline=2), choose_with_speeds, spec_of(2, 2), [100.0, 95.0])
     assert [item.layers for item in found] == [(4, 4), (4, 4)]
     assert found[0].note == ("The stages have 4, 4 layers: all pipeline ranks are equally fast.")
 
 
-def test_the_slowest_of_a_stages_ranks_counts_and_all_ranks_agree() -> None:
+def test_a_stage_is_as_fast_as_its_slowest_rank_and_all_ranks_agree() -> None:
     # Ranks 0 and 1 have the first stage, 2 and 3 the second; only rank 1 is slow.
-    found = on_mesh(Degrees(pipeline=2, replicas=2), chosen_with, spec_of(2, 4), [90.0, 30.0, 90.0, 90.0])
+    found = on_mesh(
+        Degrees(pipeline=2, replicas=2), choose_with_speeds, spec_of(2, 4), [90.0, 30.0, 90.0, 90.0]
+    )
     assert {item.layers for item in found} == {(2, 6)}
     assert found[0].note == "The stages have 2, 6 layers: pipeline rank 0 at 33% of the fastest rank's speed."
 
 
-def test_speeds_that_nearly_equal_a_faster_one_count_as_that() -> None:
+def test_nearly_equal_speeds_count_as_equal() -> None:
     assert group_speeds([1.0, 0.95, 0.91]) == [1.0, 1.0, 1.0]
     assert group_speeds([0.5, 1.0, 0.46, 0.8]) == pytest.approx([0.5, 1.0, 0.5, 0.8])
 
@@ -79,7 +81,7 @@ def a_quarter_of_the_time(mesh: Mesh, spec: RunSpec) -> float:
     return matmul_speed(spec, mesh.device)
 
 
-def chosen_under(mesh: Mesh, spec: RunSpec, group: Path) -> StageChoice:
+def choose_under_cpu_quota(mesh: Mesh, spec: RunSpec, group: Path) -> StageChoice:
     """Choose by measuring when rank 0 is limited to the CPU quota of ``group``."""
     if mesh.rank == 0:
         join(group)
@@ -89,10 +91,12 @@ def chosen_under(mesh: Mesh, spec: RunSpec, group: Path) -> StageChoice:
 def test_a_rank_that_is_slowed_by_a_cpu_quota_gets_fewer_layers() -> None:
     try:
         with cpu_quota(0.04) as group:
-            slowed, free = on_mesh(Degrees(pipeline=2), chosen_under, spec_of(2, 2), group)
+            slowed, free = on_mesh(Degrees(pipeline=2), choose_under_cpu_quota, spec_of(2, 2), group)
     except RefusedError as error:
-        assert "quota" in str(error) or "control group" in str(error), "what is missing here is said"
-        # Neither passes nor skips, which would fail the tests of anyone who is not root.
+        assert "quota" in str(error) or "control group" in str(error), (
+            "the message says what this machine lacks"
+        )
+        # Neither a pass nor a skip: a skip would fail the tests of anyone who is not root.
         pytest.xfail(str(error))
     assert slowed.layers == free.layers and slowed.layers[0] < slowed.layers[1]
     assert "pipeline rank 0 at" in slowed.note
@@ -112,7 +116,7 @@ def too_small(mesh: Mesh, spec: RunSpec) -> str:
     return str(caught.value)
 
 
-def test_what_does_not_fit_ends_the_job_naming_stage_and_bytes() -> None:
+def test_a_stage_that_does_not_fit_ends_the_job_with_its_number_and_bytes() -> None:
     for message in on_mesh(Degrees(pipeline=2), too_small, spec_of(2, 2)):
         assert "stage 1 with 1 layers needs" in message and "which has 1,000,000" in message
 
@@ -121,7 +125,7 @@ def layers_here(mesh: Mesh, job_file: Path) -> list[str]:
     return list(build(read_job(job_file), job_file, mesh).engine.model.layers)
 
 
-def test_a_run_cuts_its_model_as_was_chosen_and_says_so(tmp_path: Path, data: Path) -> None:
+def test_a_run_splits_its_model_as_chosen_and_reports_it(tmp_path: Path, data: Path) -> None:
     job_file = write_job(
         tmp_path / "job",
         data,

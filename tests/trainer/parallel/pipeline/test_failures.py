@@ -24,13 +24,13 @@ from trainwright_trainer.training import build as build_module
 from trainwright_trainer.training.build import build
 
 
-def _leave_in_the_middle(mesh: Mesh, job_file: Path) -> str | None:
+def _exit_within_a_step(mesh: Mesh, job_file: Path) -> str | None:
     """Error on rank 0 when rank 1 leaves instead of computing the loss."""
     output_folder(job_file).mkdir(exist_ok=True)
     if mesh.rank == 1:
 
         def leave(*_: object, **__: object) -> Tensor:
-            _hang_up()
+            _close_connections()
             raise LookupError("gone")
 
         build_module.head_loss = leave
@@ -42,7 +42,7 @@ def _leave_in_the_middle(mesh: Mesh, job_file: Path) -> str | None:
     return None
 
 
-def _hang_up() -> None:
+def _close_connections() -> None:
     """Close this process's connections, as its exit would."""
     for descriptor in list(Path("/proc/self/fd").iterdir()):
         with suppress(OSError), socket.socket(fileno=os.dup(int(descriptor.name))) as connection:
@@ -50,14 +50,14 @@ def _hang_up() -> None:
             connection.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_rank_that_leaves_is_a_lost_one_to_the_other_stages(tmp_path: Path, data: Path) -> None:
+def test_a_rank_that_exits_is_reported_as_lost_by_the_other_stages(tmp_path: Path, data: Path) -> None:
     two = Degrees(pipeline=2)
-    met = on_mesh(two, _leave_in_the_middle, staged(tmp_path, data, two, ONE_F_ONE_B))
+    met = on_mesh(two, _exit_within_a_step, staged(tmp_path, data, two, ONE_F_ONE_B))
     assert met == ["RankLostError", "LookupError"]
 
 
 @pytest.mark.parametrize("raised", [torch.OutOfMemoryError("full"), RankLostError("gone"), ValueError("bad")])
-def test_what_a_stage_raises_comes_out_as_it_was(raised: Exception) -> None:
+def test_an_error_of_a_stage_is_raised_unchanged(raised: Exception) -> None:
     with pytest.raises(type(raised), match=str(raised)), unwrap_stage_errors():
         try:
             raise raised
@@ -65,7 +65,7 @@ def test_what_a_stage_raises_comes_out_as_it_was(raised: Exception) -> None:
             raise RuntimeError("failed to run forward") from error
 
 
-def test_errors_that_are_not_a_stage_s_stay_as_they_are() -> None:
+def test_other_errors_are_raised_unchanged() -> None:
     with pytest.raises(RankLostError, match="lost"), unwrap_stage_errors():
         try:
             raise RuntimeError("gloo/transport/tcp")

@@ -1,4 +1,4 @@
-"""Faults in what stages send and in when they reduce: each changes the losses or ends the step."""
+"""Faults in what stages send and when they reduce: each changes the losses or ends the step."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     return whole_models(data, tmp_path_factory)
 
 
-def _keep_tied_gradients_apart() -> None:
+def _skip_the_sum_of_tied_gradients() -> None:
     PipelineForwardBackward.reduce_tied_gradient = lambda self: (
         self._updater.mark_ready(["embedding.weight"]) if self._tied else None
     )
 
 
-def _listen_to_hooks() -> None:
+def _reduce_in_hooks() -> None:
     """Reduce when autograd reports a weight's gradient, as without a pipeline."""
     GradientBuckets.clear = _clear_and_listen
     ReplicatedUpdater.mark_ready = lambda self, names: None
@@ -52,7 +52,7 @@ def _clear_and_listen(self: GradientBuckets) -> None:
     self.reduce_when_ready()
 
 
-def _complete_with_input_gradients() -> None:
+def _reduce_with_input_gradients() -> None:
     """Reduce when the last input gradient of a stage is computed, without waiting for weight gradients."""
     backward, complete = TrainingStage.backward_one_chunk, GradientBuckets.mark_ready
 
@@ -115,14 +115,14 @@ in_make_layouts = pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     ("layout", "replicas", "sections", "fault"),
     [
-        (ONE_F_ONE_B, 1, TIED, _keep_tied_gradients_apart),
-        pytest.param(ZBV, 2, {}, _complete_with_input_gradients, marks=in_make_layouts),
+        (ONE_F_ONE_B, 1, TIED, _skip_the_sum_of_tied_gradients),
+        pytest.param(ZBV, 2, {}, _reduce_with_input_gradients, marks=in_make_layouts),
         pytest.param(ONE_F_ONE_B, 1, {}, _drop_an_activation, marks=in_make_layouts),
         pytest.param(INTERLEAVED, 1, {}, _misroute_gradients, marks=in_make_layouts),
     ],
-    ids=["tied gradients apart", "reduced too early", "activation dropped", "gradient misrouted"],
+    ids=["tied gradients not summed", "reduced too early", "activation dropped", "gradient misrouted"],
 )
-def test_a_planted_fault_changes_the_losses(
+def test_an_injected_fault_changes_the_losses(
     tmp_path: Path,
     data: Path,
     whole: Whole,
@@ -138,9 +138,9 @@ def test_a_planted_fault_changes_the_losses(
         assert_close(job_file, whole(**(sections or {"precision": {"kind": "fp32"}}))[0])
 
 
-def test_hooks_would_miss_weights_under_a_zero_bubble_schedule(tmp_path: Path, data: Path) -> None:
+def test_hooks_miss_weights_under_a_zero_bubble_schedule(tmp_path: Path, data: Path) -> None:
     """Negative control: autograd reports only norms and embeddings,
     and the step ends without the other gradients."""
     degrees = Degrees(pipeline=2, replicas=2)
     with pytest.raises(AssertionError, match="a weight got no gradient"):
-        run(degrees, [staged(tmp_path, data, degrees, ZBV)], _listen_to_hooks)
+        run(degrees, [staged(tmp_path, data, degrees, ZBV)], _reduce_in_hooks)

@@ -38,8 +38,7 @@ OF_RANK = {
 
 
 class RecordingStage:
-    """Replaces the stage of 1F1B and records what it is asked to do.
-    It has no neighbours to communicate with."""
+    """Replaces the stage of 1F1B and records its calls. It has no neighbors to communicate with."""
 
     def __init__(self, stage: int, stages: int) -> None:
         self.stage_index, self.stages, self.done = stage, stages, list[Action]()
@@ -112,6 +111,6 @@ def torchs_order(pipeline: Pipeline, rank: int) -> list[Action]:
     SIZES,
     ids=lambda size: f"{size.schedule}-{size.ranks}-{size.stages_per_rank}-{size.micro_batches}",
 )
-def test_orders_are_those_of_torch(pipeline: Pipeline) -> None:
+def test_orders_equal_those_of_torch(pipeline: Pipeline) -> None:
     for rank, actions in enumerate(torch_action_orders(pipeline)):
         assert list(actions) == torchs_order(pipeline, rank)

@@ -1,5 +1,5 @@
 """Forward and backward passes of stages:
-what runs how often, is recomputed, compiled or stored, and their duration."""
+what runs how often, what is recomputed, compiled or stored, and how long phases take."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def _count_backward_passes(mesh: Mesh, job_file: Path, torch_splits: bool) -> di
 
     counting(_Product if torch_splits else LinearFunction, "linear")
     counting(loss_module.LossAndGradients, "loss")
-    counting(_Same, "block")
+    counting(_Identity, "block")
     forward = Block.forward
-    Block.forward = lambda self, x, *tables: _Same.apply(forward(self, x, *tables))
+    Block.forward = lambda self, x, *tables: _Identity.apply(forward(self, x, *tables))
     if torch_splits:
         _split_by_torch()
     output_folder(job_file).mkdir(exist_ok=True)
@@ -83,7 +83,7 @@ class _Product(torch.autograd.Function):
         return dy_BTN @ weight_NK, dy_BTN.flatten(0, 1).T @ x_BTK.flatten(0, 1)
 
 
-class _Same(torch.autograd.Function):
+class _Identity(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         return x.clone()
@@ -106,9 +106,7 @@ def _split_by_torch() -> None:
     TrainingStage.__init__ = without_builder
 
 
-def test_each_function_runs_backwards_once_a_micro_batch_under_a_zero_bubble_schedule(
-    tmp_path: Path, data: Path
-) -> None:
+def test_zero_bubble_runs_each_backward_function_once_per_micro_batch(tmp_path: Path, data: Path) -> None:
     """Rank 0 has stages of 2 and 3 layers and the loss, in 2 chunks of tokens; rank 1 has stages of 1 and 2
     layers.
 
@@ -137,7 +135,7 @@ def test_each_function_runs_backwards_once_a_micro_batch_under_a_zero_bubble_sch
         pytest.param(INTERLEAVED, id="interleaved", marks=pytest.mark.slow(target="layouts")),
     ],
 )
-def test_recomputed_layers_lie_in_any_stage_and_change_no_bit(
+def test_recomputed_layers_in_any_stage_change_no_bit(
     tmp_path: Path, data: Path, whole: Whole, layout: dict[str, Any]
 ) -> None:
     like, learned = whole(precision={"kind": "bf16"})
@@ -148,7 +146,7 @@ def test_recomputed_layers_lie_in_any_stage_and_change_no_bit(
 
 
 @pytest.mark.slow(target="layouts")
-def test_compiled_blocks_learn_in_stages_what_they_learn_in_one_process(
+def test_compiled_blocks_learn_the_same_in_stages_as_in_one_process(
     tmp_path: Path, data: Path, whole: Whole
 ) -> None:
     sections = {"precision": {"kind": "bf16", "compile": "on"}, "model": MODEL | {"layers": 2}}
@@ -158,7 +156,7 @@ def test_compiled_blocks_learn_in_stages_what_they_learn_in_one_process(
     assert_equal(job_file, run(two, [job_file])[0][1], like, learned)
 
 
-def test_phases_sum_to_the_step_and_tell_waiting_from_work(tmp_path: Path, data: Path) -> None:
+def test_phases_sum_to_the_step_and_separate_waiting_from_work(tmp_path: Path, data: Path) -> None:
     two = Degrees(pipeline=2)
     job_file = staged(tmp_path, data, two, ZBV)
     run(two, [job_file])
@@ -169,9 +167,8 @@ def test_phases_sum_to_the_step_and_tell_waiting_from_work(tmp_path: Path, data:
         assert min(phases.values()) > 0
 
 
-def _largest_room(mesh: Mesh, job_file: Path) -> list[int]:
-    """Micro batches for which a stage of this rank has input buffers:
-    the peak, and the number after a step."""
+def _most_buffers(mesh: Mesh, job_file: Path) -> list[int]:
+    """Micro batches with input buffers in a stage of this rank: the peak, and the number after a step."""
     output_folder(job_file).mkdir(exist_ok=True)
     training = build(read_job(job_file), job_file, mesh)
     rooms: list[int] = []
@@ -193,10 +190,8 @@ def _largest_room(mesh: Mesh, job_file: Path) -> list[int]:
     return [max(rooms), held(stage)]
 
 
-def test_a_stage_keeps_what_it_received_for_as_many_micro_batches_as_are_in_flight(
-    tmp_path: Path, data: Path
-) -> None:
+def test_a_stage_has_input_buffers_only_for_micro_batches_in_flight(tmp_path: Path, data: Path) -> None:
     """Under 1F1B, stage i of p has p - i in flight, regardless of the number of micro batches."""
     four = Degrees(pipeline=4)
-    rooms = on_mesh(four, _largest_room, staged(tmp_path, data, four, ONE_F_ONE_B))
+    rooms = on_mesh(four, _most_buffers, staged(tmp_path, data, four, ONE_F_ONE_B))
     assert rooms == [[0, 0], [3, 0], [2, 0], [1, 0]]

@@ -43,7 +43,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 @pytest.mark.parametrize("kind", partly_slow(["fp32", "bf16"], ["fp32"]))
-def test_stages_on_two_ranks_equal_the_whole_model_bit_for_bit(
+def test_stages_on_two_ranks_equal_one_process_bit_for_bit(
     tmp_path: Path, data: Path, whole: Whole, kind: str
 ) -> None:
     """Each weight's gradient is the sum over the same micro batches in the same order,
@@ -67,7 +67,7 @@ def test_stages_on_two_ranks_equal_the_whole_model_bit_for_bit(
 
 
 @pytest.mark.slow(target="layouts")
-def test_stages_on_four_ranks_equal_the_whole_model_and_ranks_between_the_ends_read_nothing(
+def test_stages_on_four_ranks_equal_one_process_and_middle_ranks_read_no_data(
     tmp_path: Path, data: Path, whole: Whole
 ) -> None:
     like, learned = whole(precision={"kind": "fp32"})
@@ -84,7 +84,7 @@ def test_stages_on_four_ranks_equal_the_whole_model_and_ranks_between_the_ends_r
 
 
 @pytest.mark.slow(target="layouts")
-def test_two_pipelines_equal_two_whole_models_bit_for_bit(tmp_path: Path, data: Path, whole: Whole) -> None:
+def test_two_pipelines_equal_two_data_ranks_bit_for_bit(tmp_path: Path, data: Path, whole: Whole) -> None:
     """Two data ranks sum two numbers, in either order; compared with one process only rounding differs."""
     pairs, four = Degrees(replicas=2), Degrees(pipeline=2, replicas=2)
     plain = job(tmp_path / "plain", data, ranks=2)
@@ -103,8 +103,8 @@ def test_two_pipelines_equal_two_whole_models_bit_for_bit(tmp_path: Path, data: 
 
 
 @pytest.mark.slow(target="layouts")
-def test_tied_embeddings_move_alike_at_both_ends(tmp_path: Path, data: Path, whole: Whole) -> None:
-    """In one process each backward pass adds both gradients at once; here each end accumulates its own."""
+def test_tied_embeddings_are_updated_equally_in_both_stages(tmp_path: Path, data: Path, whole: Whole) -> None:
+    """In one process each backward pass adds both gradients at once. Here each stage accumulates its own."""
     like, _ = whole(**TIED)
     two = Degrees(pipeline=2)
     jobs = [
@@ -119,9 +119,11 @@ def test_tied_embeddings_move_alike_at_both_ends(tmp_path: Path, data: Path, who
 
 
 @pytest.mark.slow(target="layouts")
-def test_ranks_between_the_places_of_a_tied_weight_make_the_same_groups(tmp_path: Path, data: Path) -> None:
-    """torch names a group by how many its process has made:
-    ranks with unequal counts would wait for each other forever."""
+def test_ranks_between_the_replicas_of_a_tied_weight_create_the_same_groups(
+    tmp_path: Path, data: Path
+) -> None:
+    """torch names a group by how many its process has created.
+    Ranks with unequal counts would wait for each other forever."""
     between = Degrees(pipeline=4, replicas=2)
     one = staged(tmp_path, data, between, ONE_F_ONE_B, **TIED | {"schedule": {"steps": 1, "warmup_steps": 0}})
     ((_, ranks),) = run(between, [one])
@@ -169,7 +171,7 @@ def _steps(steps: int) -> dict[str, Any]:
     return {"steps": steps, "warmup_steps": 1, "final_fraction": 1.0}
 
 
-def test_one_stage_adds_nothing(tmp_path: Path, data: Path) -> None:
+def test_a_single_stage_adds_no_pipeline(tmp_path: Path, data: Path) -> None:
     training = build_here(job(tmp_path, data))
     assert isinstance(training.engine.forward_backward, GradientAccumulation)
     assert not any(isinstance(module, DenseLinear) for module in training.engine.model.modules())
@@ -184,7 +186,7 @@ def test_one_stage_adds_nothing(tmp_path: Path, data: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("tied", [False, True])
-def test_ranks_hold_their_layers_under_canonical_names_and_each_weight_counts_once(
+def test_layers_of_ranks_have_canonical_names_and_each_weight_counts_once(
     schedule: PipelineSchedule, layers: tuple[int, ...], layers_of_ranks: list[list[int]], tied: bool
 ) -> None:
     counted: list[str] = []

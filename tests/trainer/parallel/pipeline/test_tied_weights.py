@@ -24,7 +24,7 @@ from trainwright_trainer.training.build import build
 EMBEDDING = "embedding.weight"
 STEPS = 5
 DATA = 3
-"""Two numbers have one sum. From three on it depends on the order, and so on their position in a buffer."""
+"""A sum of two numbers does not depend on their order. From three on it does, and so on their position in a buffer."""
 
 RANKS = 2 * DATA
 
@@ -32,7 +32,7 @@ MODEL: dict[str, Any] = {"layers": 4, "width": 32, "heads": 4, "kv_heads": 4, "t
 """The embedding is half of the first stage's weights, and a fifth of the last one's."""
 
 LARGE_HEADS = MODEL | {"head_size": 128, "feed_forward": 64}
-"""Query weights and the like are larger than the embedding, four in the first stage and twelve in the last.
+"""Attention weights are larger than the embedding, four in the first stage and twelve in the last.
 By size alone, the embedding would get a different owner in each."""
 
 LAYOUTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -48,7 +48,9 @@ PRECISIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.slow(target="layouts")
-def test_copies_of_a_tied_weight_have_the_same_bits_in_unequal_stages(tmp_path: Path, data: Path) -> None:
+def test_replicas_of_a_tied_weight_are_equal_bit_for_bit_in_unequal_stages(
+    tmp_path: Path, data: Path
+) -> None:
     jobs = [
         write_job(
             tmp_path / name,

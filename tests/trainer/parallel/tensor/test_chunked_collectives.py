@@ -43,8 +43,8 @@ Tensors = dict[str, Tensor]
 
 
 def pass_through(mesh: Mesh, kind: str, number: int, later: bool = False) -> Tensors:
-    """Results of both passes of layers that read one input, of one whose output is summed, and of two whose outputs are;
-    unchunked for 0 chunks."""
+    """Results of both passes of layers that read one input, of one layer whose output is summed, and of two whose
+    outputs are summed; unchunked for 0 chunks."""
     results: Tensors = {}
     for half in (_gathered, _summed, _summed_twice):
         deferred = DeferredWeightGradients() if later else None
@@ -131,7 +131,7 @@ def pass_through_all(mesh: Mesh, kind: str) -> list[Tensors]:
 
 
 @pytest.mark.parametrize("kind", partly_slow(["bf16", "fp8", "fp8, delayed"], ["fp8"]))
-def test_chunks_give_what_the_whole_gives(kind: str) -> None:
+def test_chunked_results_equal_unchunked_ones(kind: str) -> None:
     """Outputs, gradients (including weight gradients that zero-bubble schedules defer), and amaxes."""
     for wanted, *results in on_mesh(Degrees(tensor=2), pass_through_all, kind):
         assert all(tensor.any() for tensor in wanted.values())
@@ -144,7 +144,7 @@ def _differing(results: Tensors, wanted: Tensors) -> list[str]:
 
 
 def pass_without_gradients(mesh: Mesh) -> list[list[Tensor]]:
-    """Results of a layer whose weight has changed since its cast was made, and of one that keeps no cast."""
+    """Results of a layer whose weight has changed since its cast was made, and of one that reuses no cast."""
     layers = DenseLinear(nn.Linear(K, N, bias=False)), nn.Linear(K, N, bias=False)
     WeightCasts(layers[:1], torch.bfloat16).refresh()
     x, chunking = _whole_numbers(B, T, K, seed=91), Chunking(mesh.tensor, 2)
@@ -157,8 +157,8 @@ def pass_without_gradients(mesh: Mesh) -> list[list[Tensor]]:
         ]
 
 
-def test_without_gradients_the_newest_weights_are_multiplied() -> None:
-    """A validation follows an update, and the casts of weights are those of the step before."""
+def test_without_gradients_the_current_weights_are_multiplied() -> None:
+    """A validation follows an update, so the casts of weights are those of the previous step."""
     for kept, plain in on_mesh(Degrees(tensor=2), pass_without_gradients):
         assert [torch.equal(one, other) for one, other in zip(kept, plain, strict=True)] == [True, True]
 
@@ -174,7 +174,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
         "_rows",
         lambda right: lambda whole, _, cut: right(whole, 0, cut),
     ),
-    "sums are put together in another order": (
+    "sums are concatenated in another order": (
         chunked_collectives,
         "_wait_all",
         lambda right: lambda coming, cut: right(coming[::-1], cut),
@@ -192,7 +192,7 @@ def pass_through_with_faults(mesh: Mesh) -> dict[str, list[str]]:
     return found
 
 
-def test_a_chunk_that_is_left_out_or_misplaced_is_seen() -> None:
+def test_a_chunk_that_is_left_out_or_misplaced_is_detected() -> None:
     results = on_mesh(Degrees(tensor=2), pass_through_with_faults)
     for fault in FAULTS:
         assert any(result[fault] for result in results), fault
@@ -239,7 +239,7 @@ def order(mesh: Mesh) -> list[list[str]]:
     return order
 
 
-def test_one_chunk_travels_while_another_is_multiplied() -> None:
+def test_one_chunk_is_sent_while_another_is_multiplied() -> None:
     gathers = ["gather", *["gather", "wait", "product"] * 2, "wait", "product"]
     scatters = ["product", "scatter"] * 3
     for results in on_mesh(Degrees(tensor=2), order):
@@ -292,7 +292,7 @@ CASES = {
 
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("case", CASES)
-def test_a_training_in_chunks_is_that_without(case: str, learned: Callable[..., list[float]]) -> None:
+def test_a_chunked_training_equals_an_unchunked_one(case: str, learned: Callable[..., list[float]]) -> None:
     kind, degrees = CASES[case][:2]
     tensor = Degrees(tensor=degrees.tensor)
     # Products of fewer rows may be summed in another order, and so rounded differently. The noise is at most

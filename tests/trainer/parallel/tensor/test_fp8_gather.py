@@ -98,13 +98,13 @@ def test_gathered_codes_are_those_of_one_process(case: str) -> None:
 
 
 @pytest.mark.parametrize("fault", ["a rank's own amax", "a rank's own gradient"])
-def test_a_collective_left_out_of_the_gather_is_seen(fault: str) -> None:
+def test_a_collective_left_out_of_the_gather_is_detected(fault: str) -> None:
     results = on_mesh(Degrees(tensor=2), gather_codes, "present", fault)
     with pytest.raises(AssertionError):
         _check_codes(results, "present")
 
 
-def test_the_numbers_of_codes_cast_again_are_the_same() -> None:
+def test_casting_decoded_values_again_changes_nothing() -> None:
     """A layer that cast the gathered bfloat16 values would multiply the same numbers,
     so codes may be gathered instead."""
     x = _input("present")
@@ -149,7 +149,7 @@ def gathered_bytes(mesh: Mesh, job_file: Path) -> dict[torch.dtype, int]:
     return given
 
 
-def test_codes_are_half_the_bytes(job: Callable[..., Path]) -> None:
+def test_codes_take_half_the_bytes(job: Callable[..., Path]) -> None:
     degrees = Degrees(tensor=2)
     for high, low in zip(
         on_mesh(degrees, gathered_bytes, job(degrees, None)),
@@ -206,7 +206,7 @@ def test_ranks_learn_what_one_process_does(
 
 @pytest.mark.parametrize("recompute", partly_slow(["full", "selective"], []))
 def test_recomputation_changes_no_bit(recompute: str, job: Callable[..., Path]) -> None:
-    """What recomputation gathers again is also freed."""
+    """Memory that recomputation gathers again is freed too."""
     degrees = Degrees(tensor=2)
     plain, again = (
         on_mesh(degrees, learn_fp8, job(degrees, "O2", memory={"recompute": kind}))
@@ -216,7 +216,7 @@ def test_recomputation_changes_no_bit(recompute: str, job: Callable[..., Path]) 
 
 
 def trace(mesh: Mesh, job_file: Path) -> tuple[Tensor, Tensor]:
-    """Output of a block in eager mode, and traced into one graph that is executed operation by operation."""
+    """The output of a block in eager mode, and of its trace as one graph, executed operation by operation."""
     training = start(mesh, job_file)
     model = training.engine.model
     x = torch.randn(2, 32, training.spec.model.width, generator=torch.Generator().manual_seed(0)).bfloat16()
@@ -229,7 +229,7 @@ def trace(mesh: Mesh, job_file: Path) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.slow(target="layouts")
-def test_a_graph_holds_what_is_gathered_and_gathered_again(job: Callable[..., Path]) -> None:
+def test_a_graph_contains_the_gathers_of_both_passes(job: Callable[..., Path]) -> None:
     """The checkpoint around a block is in its graph too."""
     degrees = Degrees(tensor=2)
     for plain, traced in on_mesh(degrees, trace, job(degrees, "O2", memory={"recompute": "full"})):
@@ -245,7 +245,7 @@ def kept(mesh: Mesh, job_file: Path) -> tuple[int, int]:
     return len(gathered), sum(cast.full_input is not None for cast in gathered)
 
 
-def test_nothing_gathered_outlives_its_layers(job: Callable[..., Path]) -> None:
+def test_gathered_tensors_are_freed_after_their_layers(job: Callable[..., Path]) -> None:
     degrees = Degrees(tensor=2)
     results = on_mesh(degrees, kept, job(degrees, "O2", memory={"recompute": "full"}))
     assert results == [(2 * MODEL["layers"], 0)] * 2

@@ -105,7 +105,7 @@ def validated(mesh: Mesh) -> Any:
 
 
 def _tensor_shards(training: Training, of: Callable[[nn.Parameter], Tensor | None]) -> dict[str, TensorShard]:
-    """Slices on this rank, by canonical name."""
+    """Shards on this rank, by canonical name."""
     held = _parts(training).local
     found = {}
     for name, weight in training.engine.model.named_parameters():
@@ -158,8 +158,8 @@ CASES = {
     "tensor 4, chunks": (Degrees(tensor=4), True, {"memory": CHUNKED}),
     "tensor 4, untied": (Degrees(tensor=4), False, {}),
     "data 2, tensor 2": (Degrees(replicas=2, tensor=2), True, {"memory": CHUNKED}),
-    "tensor 2, all recomputed": (Degrees(tensor=2), True, {"memory": {"recompute": "full"}}),
-    "tensor 2, some recomputed": (Degrees(tensor=2), True, {"memory": {"recompute": "selective"}}),
+    "tensor 2, full recomputation": (Degrees(tensor=2), True, {"memory": {"recompute": "full"}}),
+    "tensor 2, selective recomputation": (Degrees(tensor=2), True, {"memory": {"recompute": "selective"}}),
 }
 
 
@@ -216,7 +216,7 @@ def _check_initial(results: list[Learned], wanted: Learned) -> None:
 
 
 @pytest.mark.parametrize("ranks", partly_slow([2, 4], [2]))
-def test_bfloat16_is_as_near_to_one_process_as_its_roundings(
+def test_bfloat16_differs_from_one_process_by_its_roundings_only(
     ranks: int, job: Callable[..., Path], alone: Callable[..., Learned]
 ) -> None:
     degrees = Degrees(tensor=ranks)
@@ -295,7 +295,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "the vocabulary's exponentials are not summed": (vocab_parallel, "log_sum_and_target", _own_logits),
     "the target's logit stays with its owner": (vocab_parallel, "log_sum_and_target", _own_targets),
     "embedded tokens are not summed": (vocab_parallel, "reduce_scatter", _own_summand),
-    "rows of other ranks' tokens are added": (Tensor, "masked_fill", lambda self, mask, value: self),
+    "embeddings of other ranks' tokens are added": (Tensor, "masked_fill", lambda self, mask, value: self),
     "the gradient norm is a rank's own": (replicated_updater, "norm_over", lambda axis, norm: norm),
 }
 
@@ -310,7 +310,7 @@ def learn_with_faults(mesh: Mesh, job_file: Path) -> dict[str, Learned]:
     return results | {"none": learn(mesh, job_file, 1)}
 
 
-def test_each_collective_that_is_left_out_is_seen(
+def test_each_collective_that_is_left_out_is_detected(
     job: Callable[..., Path], alone: Callable[..., Learned]
 ) -> None:
     degrees, wanted = Degrees(tensor=2), alone("fp32", True)
@@ -380,7 +380,7 @@ def test_a_checkpoint_of_one_degree_resumes_in_another(
     assert abs(straight[2] - straight[3]) > 0
 
 
-def test_at_degree_1_nothing_is_changed(job: Callable[..., Path]) -> None:
+def test_degree_1_changes_nothing(job: Callable[..., Path]) -> None:
     model = build_here(job(Degrees(), precision={"kind": "fp32"})).engine.model
     for block in model.layers.values():
         assert type(block.attention) is Attention and type(block.feed_forward) is FeedForward
@@ -388,7 +388,7 @@ def test_at_degree_1_nothing_is_changed(job: Callable[..., Path]) -> None:
     assert type(model.embedding) is nn.Embedding and type(model.norm) is nn.RMSNorm
 
 
-def test_training_to_the_end_is_that_of_one_process(job: Callable[..., Path]) -> None:
+def test_a_complete_training_equals_that_of_one_process(job: Callable[..., Path]) -> None:
     """Through the training loop, with its validation and checkpoints."""
     precision = {"kind": "fp32"}
     alone_job = job(Degrees(), precision=precision)
@@ -400,7 +400,7 @@ def test_training_to_the_end_is_that_of_one_process(job: Callable[..., Path]) ->
     assert results == pytest.approx(losses(alone_job), abs=shift)
 
 
-def test_every_matrix_is_cut() -> None:
+def test_every_matrix_is_sharded() -> None:
     """A new kind of layer must declare how it is sharded."""
     with torch.device("meta"):
         model = Transformer(ModelSpec(layers=2, width=32, heads=8, tied_embeddings=False), 257, 8)

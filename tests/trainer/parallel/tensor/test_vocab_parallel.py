@@ -31,7 +31,7 @@ def _given(scale: float) -> tuple[Tensor, Tensor, Tensor]:
     return torch.randn(B, T, D), scale * torch.randn(V, D) / D**0.5, torch.randint(V, (B, T))
 
 
-def cut_loss(mesh: Mesh, scale: float, chunk_tokens: int, products: torch.dtype) -> dict[str, Any]:
+def sharded_loss(mesh: Mesh, scale: float, chunk_tokens: int, products: torch.dtype) -> dict[str, Any]:
     """This rank's loss, gradients and largest tensor."""
     axis = mesh.tensor
     features, head, targets = _given(scale)
@@ -76,10 +76,10 @@ def cut_loss(mesh: Mesh, scale: float, chunk_tokens: int, products: torch.dtype)
         (1.0, CHUNK, torch.bfloat16),
     ],
 )
-def test_the_loss_of_a_cut_vocabulary_is_that_of_a_whole_one(
+def test_the_loss_of_a_sharded_vocabulary_equals_that_of_a_full_one(
     ranks: int, scale: float, chunk_tokens: int, products: torch.dtype
 ) -> None:
-    results = on_mesh(Degrees(tensor=ranks), cut_loss, scale, chunk_tokens, products)
+    results = on_mesh(Degrees(tensor=ranks), sharded_loss, scale, chunk_tokens, products)
     features, head, targets = (item.double() if item.is_floating_point() else item for item in _given(scale))
     x, w = features.requires_grad_(), head.requires_grad_()
     exact = head_loss(x, w, targets, B * T)
@@ -110,7 +110,7 @@ def _off(one: Tensor, exact: Tensor) -> float:
 
 
 @pytest.mark.parametrize(("size", "ranks"), [(257, 2), (257, 4), (8, 8), (9, 4)])
-def test_rows_cover_the_vocabulary_as_equally_as_can_be(size: int, ranks: int) -> None:
+def test_rows_of_the_vocabulary_are_split_evenly(size: int, ranks: int) -> None:
     rows = [
         local_range(size, Axis((tuple(range(ranks)),), rank, torch.device("cpu"))) for rank in range(ranks)
     ]
