@@ -68,10 +68,10 @@ def test_a_stream_that_was_cut_short_says_so(store: Store, compression: Compress
 @pytest.mark.parametrize("compression", BOTH)
 def test_bytes_behind_the_end_and_bad_checksums_are_errors(store: Store, compression: Compression) -> None:
     packed = PACKERS[compression](b"hello" * 1_000)
-    with pytest.raises(UnusableDataError, match="holds broken"):
+    with pytest.raises(UnusableDataError, match="contains broken"):
         _whole(store, packed + b"garbage!", compression)
     if compression is Compression.GZIP:
-        with pytest.raises(UnusableDataError, match=r"holds broken gzip data .*incorrect data check"):
+        with pytest.raises(UnusableDataError, match=r"contains broken gzip data .*incorrect data check"):
             _whole(store, packed[:-8] + bytes(4) + packed[-4:], compression)
 
 

@@ -233,8 +233,8 @@ def test_tables_of_every_dialect_give_their_cells(
 CSV_ROWS: list[tuple[bytes, str | None]] = [
     (b"1,good", "good"),
     (b"", None),
-    (b"2", "has another number of cells than the header"),
-    (b"3,a,b", "has another number of cells than the header"),
+    (b"2", "has a different number of cells than the header"),
+    (b"3,a,b", "has a different number of cells than the header"),
     (b"4,", "is empty"),
     (b"5,\xe9t\xe9", Reason.BAD_UTF8),
     (b"\xe9,other cells may be anything", "other cells may be anything"),

@@ -177,9 +177,9 @@ def test_a_footer_that_lies_is_refused_before_it_is_read(store: Store) -> None:
     _refused(
         store,
         GOOD[:-8] + (2**31 - 1).to_bytes(4, "little") + b"PAR1",
-        "announces a footer of 2,147,483,647 bytes",
+        "states a footer of 2,147,483,647 bytes",
     )
-    _refused(store, GOOD[:-8] + (len(GOOD)).to_bytes(4, "little") + b"PAR1", "announces a footer")
+    _refused(store, GOOD[:-8] + (len(GOOD)).to_bytes(4, "little") + b"PAR1", "states a footer")
     _refused(store, GOOD[:-100], "does not end like a Parquet file: it was cut short")
     _refused(
         store,
@@ -226,15 +226,15 @@ def _header(plain_bytes: int, stored_bytes: int) -> bytes:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (_header(2**30 + 1, 10) + bytes(10), "announces 1,073,741,825 plain bytes in 10 stored"),
-        (_header(2**26 + 2_001, 10) + bytes(10), "announces 67,110,865 plain bytes in 10 stored"),
-        (_header(10, 2**29), "announces 536,870,912 stored bytes, more than the column has left"),
-        (_header(10, 10), "announces 10 stored bytes, more than"),
+        (_header(2**30 + 1, 10) + bytes(10), "states 1,073,741,825 decompressed bytes in 10 stored"),
+        (_header(2**26 + 2_001, 10) + bytes(10), "states 67,110,865 decompressed bytes in 10 stored"),
+        (_header(10, 2**29), "states 536,870,912 stored bytes, more than the column has left"),
+        (_header(10, 10), "states 10 stored bytes, more than"),
         (b"\x18\xff\xff\xff\x7f", "the header of a page never ends"),
-        (b"\x15\x00\x00", "says no length"),
+        (b"\x15\x00\x00", "states no length"),
         (b"\x1c" * 50, "nested too deeply"),
         (b"\x19\xf9\xff\xff\xff\x7f" + b"\xf9\xff\xff\x7f" * 40, "nested too deeply"),
-        (b"\x1b\x00", "holds what none has"),
+        (b"\x1b\x00", "contains an unknown type"),
         (b"\x15" + b"\xff" * 30, "a number without an end"),
     ],
 )
@@ -355,4 +355,4 @@ def test_a_file_that_ends_its_reader_is_refused(store: Store) -> None:
     lost = subprocess.run([sys.executable, "-c", program], input=aborting, capture_output=True)
     if lost.returncode >= 0:
         pytest.fail("the library survives this file now: choose another one")
-    _refused(store, aborting, "it brings its reader down")
+    _refused(store, aborting, "it makes the reader crash")

@@ -139,7 +139,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "not JSON": (lambda: b"{", "it is not JSON"),
     "nested": (_deep, "its JSON is nested too deeply"),
     "config": (lambda: b'{"model_max_length": 3}', "not tokenizer_config.json"),
-    "WordPiece": (_wordpiece, "model.type is WordPiece, which turns words it does not know into one token"),
+    "WordPiece": (_wordpiece, "model.type is WordPiece, which turns all unknown words into one token"),
     "no kind": (_changed(lambda it: it["model"].pop("type")), "model.type is null: use one of BPE, Unigram"),
     "no merges": (
         _changed(lambda it: it["model"].pop("merges")),

@@ -2396,7 +2396,7 @@ export interface components {
         BatchSpec: {
             /**
              * Document Mask
-             * @description Tokens attend to their own document only, and positions restart with each document. Off: also to documents before it in the sequence.
+             * @description Tokens attend to their own document only, and positions restart with each document. Off: also to earlier documents in the sequence.
              * @default false
              */
             document_mask: boolean;
@@ -2856,7 +2856,7 @@ export interface components {
         };
         /**
          * DailyRunUsage
-         * @description Slot-hours of one run on one day, the finest that are stored.
+         * @description Slot-hours of one run on one day, the finest resolution that is stored.
          */
         DailyRunUsage: {
             /**
@@ -3943,7 +3943,7 @@ export interface components {
         };
         /**
          * MemberLimits
-         * @description What one member's runs may use of what the team may use, set by owners.
+         * @description Limits of one member's runs, within those of the team. Owners set them.
          */
         MemberLimits: {
             /**
@@ -3971,7 +3971,7 @@ export interface components {
              * @description GPUs at the same time.
              */
             gpus?: number | null;
-            /** @description The highest priority that the member can give, if it is lower than that of the role. */
+            /** @description The highest priority that the member can assign, if it is lower than that of the role. */
             highest_priority?: components["schemas"]["Priority"] | null;
             /**
              * Queued Runs
@@ -4113,8 +4113,8 @@ export interface components {
         ModelSpec: {
             /**
              * Activation
-             * @description Between the layers of the feed-forward network: `swiglu` and `geglu` multiply a second projection by SiLU or GELU of a gate
-             *     (Llama; Gemma), `gelu` has no gate (GPT).
+             * @description Activation of the feed-forward network: `swiglu` (Llama) and `geglu` (Gemma) multiply a second projection by SiLU or GELU
+             *     of a gate; `gelu` (GPT) has no gate.
              * @default swiglu
              * @enum {string}
              */
@@ -4129,7 +4129,7 @@ export interface components {
             attention: "full" | "localized_filtering";
             /**
              * Biases
-             * @description Linear layers of blocks that add a bias: none (Llama), those of queries, keys and values (Qwen2), or all (GPT).
+             * @description Linear layers of blocks that add a bias: `none` (Llama), those of queries, keys and values (Qwen2), or `all` (GPT).
              * @default none
              * @enum {string}
              */
@@ -4144,7 +4144,7 @@ export interface components {
             block: "serial" | "parallel";
             /**
              * Embedding Multiplier
-             * @description What embedded tokens are multiplied by: √width in Gemma, a number of its own in Granite.
+             * @description Factor of embedded tokens: √width in Gemma, a number that each model chooses in Granite.
              * @default 1
              */
             embedding_multiplier: number;
@@ -4183,7 +4183,8 @@ export interface components {
             layers: number;
             /**
              * Norm
-             * @description Norm of the residual stream: `rms`, RMSNorm; `layer`, LayerNorm with a bias (GPT), `layer_without_bias`, without one.
+             * @description Norm of the residual stream: `rms` is RMSNorm (Llama), `layer` LayerNorm with a bias (GPT), `layer_without_bias` LayerNorm
+             *     without one.
              * @default rms
              * @enum {string}
              */
@@ -4202,7 +4203,7 @@ export interface components {
             qk_norm: boolean;
             /**
              * Residual Multiplier
-             * @description What attention and feed-forward network are multiplied by before they are added to the residual stream (Granite).
+             * @description Factor of the results of attention and feed-forward network before they are added to the residual stream (Granite).
              * @default 1
              */
             residual_multiplier: number;
@@ -4250,7 +4251,7 @@ export interface components {
             device: string;
             /**
              * Forecast
-             * @description At the end of the month: the use so far, plus the mean of the last seven days for each day that is left.
+             * @description Expected use of the entire month: the use so far, plus the mean of the last seven days for each remaining day.
              */
             forecast: number;
             /** Limit */
@@ -5285,8 +5286,7 @@ export interface components {
         };
         /**
          * QueueOrder
-         * @description A new order of some waiting runs, which all have the same priority. They exchange their places among
-         *     themselves.
+         * @description A new order of some waiting runs of the same priority. They exchange places among themselves.
          */
         QueueOrder: {
             /**
@@ -5553,8 +5553,8 @@ export interface components {
             max_attempts?: number | null;
             /**
              * Max Hours
-             * @description Maximum run time: after so many hours on nodes since it was submitted or resumed, the run saves and is paused. An export is
-             *     not interrupted. Empty: no maximum.
+             * @description Maximum run time: after this many hours on nodes since it was submitted or resumed, the run saves and is paused. An export
+             *     is not interrupted. Empty: no maximum.
              */
             max_hours?: number | null;
             /**
@@ -6748,7 +6748,7 @@ export interface components {
              */
             cpu_hours_per_month?: number | null;
             /**
-             * @description The highest priority that editors can give.
+             * @description The highest priority that editors can assign.
              * @default normal
              */
             editor_priority: components["schemas"]["Priority"];
@@ -6758,7 +6758,7 @@ export interface components {
              */
             gpu_hours_per_month?: number | null;
             /**
-             * @description The highest priority that owners can give.
+             * @description The highest priority that owners can assign.
              * @default high
              */
             owner_priority: components["schemas"]["Priority"];
@@ -6917,7 +6917,7 @@ export interface components {
             prepared_bytes: number;
             /**
              * Reserved Bytes
-             * @description Room that is kept for the next checkpoints of the runs on nodes.
+             * @description Space that is reserved for the next checkpoints of the runs on nodes.
              */
             reserved_bytes: number;
             /**

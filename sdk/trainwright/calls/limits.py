@@ -8,10 +8,10 @@ from trainwright.contracts.api.people import Quota, QuotaLimit
 
 
 class LimitCalls(TeamCalls):
-    """Limits of slots, hours a month, storage, runs and priorities."""
+    """Limits of slots, monthly hours, storage, runs and priorities."""
 
     def limits(self) -> LimitUse:
-        """The team's limits besides its slots, what is used of them, and this month's notices."""
+        """The team's limits besides its slots, how much of them is used, and this month's notices."""
         return self._client.get(f"{self._path}/limits", LimitUse)
 
     def set_limits(self, limits: TeamLimits) -> TeamLimits:
@@ -24,7 +24,7 @@ class LimitCalls(TeamCalls):
         return self._client.put(f"{self._path}/quota/{device}", Quota, json=new)
 
     def member_limits(self) -> list[MemberLimitUse]:
-        """The limits of each member, by name, and what their runs use of them."""
+        """The limits of each member, by name, and how much of them their runs use."""
         return self._client.get_list(f"{self._path}/limits/members", MemberLimitUse)
 
     def set_member_limits(self, member_id: str, limits: MemberLimits) -> MemberLimits:

@@ -16,6 +16,6 @@ class QueueCalls(TeamCalls):
         return self._client.get_pages(f"{self._path}/queue", QueuedRun)
 
     def reorder(self, run_ids: Sequence[str]) -> None:
-        """Let waiting runs of one priority start in this order, in the places that they have together."""
+        """Let waiting runs of one priority start in this order. They exchange places among themselves."""
         order = QueueOrder(runs=tuple(run_ids))
         self._client.put(f"{self._path}/queue/order", QueueOrder, json=order.model_dump(mode="json"))

@@ -12,9 +12,8 @@ from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, o
 
 app = typer.Typer(no_args_is_help=True, help="Show who changed what in the team. For owners.")
 
-
 SHOWN_CHARACTERS = 80
-"""Of the details of an entry in a table."""
+"""Characters of an entry's details in a table."""
 
 
 @app.command("list")
@@ -26,7 +25,7 @@ def list_audit(
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Number of entries.")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the newest entries. Long details are cut; --json prints all of them."""
+    """List the newest entries. Long details are truncated; --json prints them in full."""
     with open_team(server, key, team) as api:
         page = api.audit(words, limit)
         if as_json:

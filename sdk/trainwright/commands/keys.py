@@ -38,9 +38,7 @@ def create(
     ] = KeyScope.MANAGE,
     days: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=3_650, help="Days until it expires. Without this, it does not.", show_default=False
-        ),
+        typer.Option(min=1, max=3_650, help="Days until it expires. Default: never.", show_default=False),
     ] = None,
 ) -> None:
     """Create an API key and print it. It is not shown again."""

@@ -14,14 +14,14 @@ from trainwright.contracts.api.limits import LimitUse, MemberLimits, TeamLimits
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Show the limits of hours a month, storage, runs and priorities; site admins and owners change them.",
+    help="Show and change the limits of monthly hours, storage, runs and priorities.",
 )
 
 NOUNS = {"cuda": "GPU-hours", "cpu": "CPU slot-hours"}
 Changes = Annotated[
     list[str],
     typer.Argument(
-        metavar="FIELD=VALUE…", help="Such as gpu_hours_per_month=500. An empty value removes the limit."
+        metavar="FIELD=VALUE…", help="Limits, such as gpu_hours_per_month=500. An empty value removes one."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -29,7 +29,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command("show")
 def show(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: Json = False) -> None:
-    """Show the team's limits and what is used of them, with a forecast of the month's hours."""
+    """Show the team's limits, how much of them is used, and a forecast of the month's hours."""
     with open_team(server, key, team) as api:
         found = api.limits()
         if as_json:
@@ -40,7 +40,7 @@ def show(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: Json 
 
 @app.command("set")
 def set_limits(changes: Changes, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Change limits of the team; the others stay. For site admins."""
+    """Change some limits of the team. For site admins."""
     with open_team(server, key, team) as api:
         limits = api.limits().limits.model_dump() | parse_changes(changes, TeamLimits)
         typer.echo(api.set_limits(TeamLimits.model_validate(limits)).model_dump_json(indent=2))
@@ -56,7 +56,7 @@ def set_slots(device: str, limit: int, key: Key, team: TeamSlug, server: Server 
 
 @app.command("members")
 def list_members(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: Json = False) -> None:
-    """List the members' limits and what their runs use."""
+    """List the limits of the members and how much of them their runs use."""
     with open_team(server, key, team) as api:
         found = api.member_limits()
         if as_json:
@@ -75,7 +75,7 @@ def list_members(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_jso
 def set_member(
     member: Person, changes: Changes, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER
 ) -> None:
-    """Change limits of a member; the others stay. For owners."""
+    """Change some limits of a member. For owners."""
     with open_team(server, key, team) as api:
         user = member_id(api, member)
         current = next((item.limits for item in api.member_limits() if item.user == user), MemberLimits())
@@ -85,17 +85,17 @@ def set_member(
 
 
 def parse_changes(changes: list[str], contract: type[TeamLimits | MemberLimits]) -> dict[str, Any]:
-    """``field=value`` as a dict; an empty value is the field's default.
+    """``FIELD=VALUE`` as a dict; an empty value means the field's default.
 
     Raises:
-        ValueError: it is written otherwise.
+        ValueError: a change has no ``=``.
     """
     parsed: dict[str, Any] = {}
     for change in changes:
         name, equals, value = change.partition("=")
         if not equals:
             raise ValueError(
-                f"{change}: write it as FIELD=VALUE, with a field of {', '.join(contract.model_fields)}."
+                f"{change}: write it as FIELD=VALUE. The fields are {', '.join(contract.model_fields)}."
             )
         default = contract.model_fields[name].default if name in contract.model_fields else None
         parsed[name] = value or default
@@ -113,8 +113,8 @@ def print_limits(found: LimitUse) -> None:
     of = "no limit" if storage.limit_bytes is None else f"of {format_bytes(storage.limit_bytes)}"
     typer.echo(
         f"storage: {format_bytes(storage.used_bytes)}, {of} (files {format_bytes(storage.uploads_bytes)}, prepared data "
-        f"{format_bytes(storage.prepared_bytes)}, checkpoints and exports {format_bytes(storage.checkpoint_bytes)}); kept for "
-        f"checkpoints of runs: {format_bytes(storage.reserved_bytes)}"
+        f"{format_bytes(storage.prepared_bytes)}, checkpoints and exports {format_bytes(storage.checkpoint_bytes)}); reserved for "
+        f"the next checkpoints of runs: {format_bytes(storage.reserved_bytes)}"
     )
     limits = found.limits
     typer.echo(f"runs on nodes: {found.running}, {_of(limits.concurrent_runs)}")

@@ -114,10 +114,10 @@ def allow_slots(
     node: str,
     key: Key,
     server: Server = LOCAL_SERVER,
-    cuda: Annotated[int | None, typer.Option(help="GPUs that runs may use; all that it reports.")] = None,
-    cpu: Annotated[int | None, typer.Option(help="CPU slots that runs may use; all that it reports.")] = None,
+    cuda: Annotated[int | None, typer.Option(help="GPUs that runs may use.")] = None,
+    cpu: Annotated[int | None, typer.Option(help="CPU slots that runs may use.")] = None,
 ) -> None:
-    """Let a node have the slots that it reports now, or as many as given. Slots that it had when it joined are allowed."""
+    """Change how many of its slots a node may use. Without options: all slots that it reports now."""
     with open_client(server, key) as client:
         found = _node_id(client, node)
         if cuda is None and cpu is None:

@@ -147,15 +147,15 @@ def show_estimate(found: RunEstimate) -> None:
         f"checkpoints  {format_bytes(found.checkpoint_bytes)} each, {format_bytes(found.stored_bytes)} in total"
     )
     typer.echo(
-        f"stored now   {format_bytes(found.team_checkpoint_bytes)} of checkpoints, which have no limit; "
-        f"{format_bytes(storage.used_bytes)} of {format_bytes(storage.limit_bytes)} of files"
+        f"stored now   {format_bytes(found.team_checkpoint_bytes)} of checkpoints; "
+        f"{format_bytes(storage.used_bytes)} of files, whose limit is {format_bytes(storage.limit_bytes)}"
     )
     if found.measured is None or found.seconds is None or found.slot_hours is None:
         typer.echo("time         not measured yet")
         return
     measured = found.measured
     typer.echo(
-        f"time         {found.seconds / 3600:,.3g} h, {found.slot_hours:,.3g} slot-hours: {measured.name} made "
+        f"time         {found.seconds / 3600:,.3g} h, {found.slot_hours:,.3g} slot-hours: {measured.name} reached "
         f"{measured.tokens_per_second:,.0f} tokens/s on {measured.node}"
     )
 
@@ -169,7 +169,7 @@ def show(plan: RunPlan) -> None:
     out.print(_stages(plan))
     out.print(_memory(plan.memory))
     if plan.too_large is not None:
-        typer.echo(f"This will not fit. {plan.too_large}")
+        typer.echo(f"This does not fit. {plan.too_large}")
     if plan.slot_bytes is not None:
         typer.echo(f"The smallest slot, on {plan.slot_node}, has {format_bytes(plan.slot_bytes)}.")
     if plan.host_bytes:
@@ -185,7 +185,7 @@ def show(plan: RunPlan) -> None:
         typer.echo(plan.export_loaded_by)
     if plan.stages_are_measured:
         typer.echo(
-            "Stages are chosen when the run starts, by the measured speed of its ranks; these are for equal ones."
+            "Stages are chosen when the run starts, by the measured speed of its ranks. Those above assume equal speeds."
         )
     if plan.pipeline > 1:
         typer.echo(
@@ -205,7 +205,7 @@ def _stages(plan: RunPlan) -> Table:
 
 
 def _memory(memory: list[PlannedMemory]) -> Table:
-    """MiB by component; components without any are left out."""
+    """MiB by component, without components that use none."""
     parts = [name for name in (*_PARTS, "host") if any(getattr(item, name) for item in memory)]
     columns = [Column(name, justify="right") for name in ("MiB", *parts)]
     table = Table("pipeline rank", *columns, box=None)

@@ -35,7 +35,7 @@ def list_queue(
 
 @app.command("reorder")
 def reorder(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Let RUNS of one priority start in this order, in the places that they have together."""
+    """Let RUNS of one priority start in this order. They exchange places among themselves."""
     with open_team(server, key, team) as api:
         api.reorder(runs)
         typer.echo("done")

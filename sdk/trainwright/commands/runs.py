@@ -152,9 +152,9 @@ def export(
     search: Search = "",
     mine: Mine = False,
 ) -> None:
-    """Write the team's runs to FILE, a row per run: as CSV or Parquet, by the end of its name."""
+    """Write the team's runs to FILE, one row per run. Its name ends with .csv or .parquet, which selects the format."""
     if file.suffix not in (".csv", ".parquet"):
-        print_error(f"{file} ends with neither .csv nor .parquet: name the file so.")
+        print_error(f"{file} ends with neither .csv nor .parquet. Choose a name with one of these endings.")
         raise typer.Exit(2)
     with open_team(server, key, team) as api:
         typer.echo(str(api.export_runs(file, **_query(state, tag, search, mine))))

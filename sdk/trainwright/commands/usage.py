@@ -63,7 +63,7 @@ def _as_text(name: str) -> str:
 
 
 def person_name(item: MemberUsage) -> str:
-    """The name of a person, also of one who has left."""
+    """The name of a person, even of one who has left."""
     if item.user is None:
         return "(unknown)"
     return item.name if item.in_team else f"{item.name} (no longer in the team)"
@@ -75,7 +75,9 @@ def show(found: Usage) -> None:
         typer.echo(f"{quota.device}: {quota.used} of {quota.limit} slots")
     storage = found.storage
     typer.echo(f"files: {format_bytes(storage.used_bytes)} of {format_bytes(storage.limit_bytes)}")
-    typer.echo(f"checkpoints: {format_bytes(found.team_checkpoint_bytes)}, not counted toward the limit")
+    typer.echo(
+        f"checkpoints: {format_bytes(found.team_checkpoint_bytes)}, not counted toward the limit of files"
+    )
     if found.days:
         days = Table("day", "device", _hours(), box=None)
         for day in found.days:

@@ -10,13 +10,13 @@ from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, o
 from trainwright.contracts.api.webhooks import SUBSCRIBABLE, WebhookEvent
 
 app = typer.Typer(
-    no_args_is_help=True, help="Have signed messages about the team posted to an address. For owners."
+    no_args_is_help=True, help="Send signed messages about the team to other services. For owners."
 )
 
 
 @app.command("list")
 def list_webhooks(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """List the webhooks and how their last message went."""
+    """List the webhooks, and whether their last message was delivered."""
     with open_team(server, key, team) as api:
         table = table_of("address", "events", "last message", "")
         for hook in api.webhooks():
@@ -37,7 +37,7 @@ def create(
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
     events: Annotated[
-        list[WebhookEvent] | None, typer.Option("--event", help="Repeat for several; all without it.")
+        list[WebhookEvent] | None, typer.Option("--event", help="Only this event; can be repeated.")
     ] = None,
 ) -> None:
     """Create a webhook and print its secret. It is not shown again."""
@@ -47,7 +47,7 @@ def create(
 
 @app.command("delete")
 def delete(webhook_id: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Delete a webhook, with the messages that were not delivered yet."""
+    """Delete a webhook and its undelivered messages."""
     with open_team(server, key, team) as api:
         api.delete_webhook(webhook_id)
 

@@ -148,15 +148,15 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
     EndCode.TOO_MANY_ATTEMPTS: (EndClass.USER, "The attempt limit, resources.max_attempts, was reached."),
     EndCode.MAX_HOURS: (
         EndClass.PLANNED,
-        "The maximum run time, resources.max_hours, was reached. Resume the run to give it as many hours again.",
+        "The maximum run time, resources.max_hours, was reached. Resume the run to give it that many hours again.",
     ),
     EndCode.QUOTA_HOURS: (
         EndClass.PLANNED,
-        "The hours of this month are used up. Ask for a higher limit, and resume the run then or in the next month.",
+        "The hours of this month are used up. Ask for a higher limit or wait for the next month, then resume the run.",
     ),
     EndCode.QUOTA_STORAGE: (
         EndClass.PLANNED,
-        "The next checkpoint would exceed the team's storage. Delete what nobody needs, or ask for a higher limit; then resume "
+        "The next checkpoint would exceed the team's storage. Delete what nobody needs or ask for a higher limit, then resume "
         "the run.",
     ),
     EndCode.CANCELLED: (EndClass.PLANNED, "Cancelled."),

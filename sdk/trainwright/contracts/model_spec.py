@@ -45,14 +45,15 @@ class ModelSpec(Strict):
     """Hidden size of the feed-forward network. Empty: 8/3 · width with a gate, 4 · width without, rounded up to a multiple of 32."""
 
     activation: Literal["swiglu", "geglu", "gelu"] = "swiglu"
-    """Between the layers of the feed-forward network: `swiglu` and `geglu` multiply a second projection by SiLU or GELU of a gate
-    (Llama; Gemma), `gelu` has no gate (GPT)."""
+    """Activation of the feed-forward network: `swiglu` (Llama) and `geglu` (Gemma) multiply a second projection by SiLU or GELU
+    of a gate; `gelu` (GPT) has no gate."""
 
     norm: Literal["rms", "layer", "layer_without_bias"] = "rms"
-    """Norm of the residual stream: `rms`, RMSNorm; `layer`, LayerNorm with a bias (GPT), `layer_without_bias`, without one."""
+    """Norm of the residual stream: `rms` is RMSNorm (Llama), `layer` LayerNorm with a bias (GPT), `layer_without_bias` LayerNorm
+    without one."""
 
     biases: Literal["none", "query_key_value", "all"] = "none"
-    """Linear layers of blocks that add a bias: none (Llama), those of queries, keys and values (Qwen2), or all (GPT)."""
+    """Linear layers of blocks that add a bias: `none` (Llama), those of queries, keys and values (Qwen2), or `all` (GPT)."""
 
     rope_theta: float = Field(default=10_000.0, gt=1.0)
     """Base of the rotary position frequencies."""
@@ -61,10 +62,10 @@ class ModelSpec(Strict):
     """Small number that norms add to the mean square, or to the variance."""
 
     embedding_multiplier: float = Field(default=1.0, gt=0.0, le=1_000.0)
-    """What embedded tokens are multiplied by: √width in Gemma, a number of its own in Granite."""
+    """Factor of embedded tokens: √width in Gemma, a number that each model chooses in Granite."""
 
     residual_multiplier: float = Field(default=1.0, gt=0.0, le=10.0)
-    """What attention and feed-forward network are multiplied by before they are added to the residual stream (Granite)."""
+    """Factor of the results of attention and feed-forward network before they are added to the residual stream (Granite)."""
 
     tied_embeddings: bool = True
     """Use the token embedding as the output projection as well."""

@@ -165,8 +165,8 @@ class ResourcesSpec(Strict):
     """Fail the run after this many attempts, not counting those that ended with a pause. Empty: no limit."""
 
     max_hours: float | None = Field(default=None, gt=0, le=87_600)
-    """Maximum run time: after so many hours on nodes since it was submitted or resumed, the run saves and is paused. An export is
-    not interrupted. Empty: no maximum."""
+    """Maximum run time: after this many hours on nodes since it was submitted or resumed, the run saves and is paused. An export
+    is not interrupted. Empty: no maximum."""
 
     @property
     def ranks(self) -> int:

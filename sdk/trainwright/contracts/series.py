@@ -197,8 +197,8 @@ SERIES: tuple[SeriesInfo, ...] = (
         unit="fraction",
         group=SeriesGroup.FP8,
         description=(
-            "Of the inputs and output gradients of all FP8 layers the fraction that were clamped because their largest value "
-            "exceeded their scale; 0 where scales come from the current maximum."
+            "Fraction of the inputs and output gradients of all FP8 layers that were clamped because their scale was too small "
+            "for their largest value; 0 where scales come from the current maximum."
         ),
         fp8_only=True,
     ),
@@ -207,7 +207,7 @@ SERIES: tuple[SeriesInfo, ...] = (
         title="FP8 underflow",
         unit="fraction",
         group=SeriesGroup.FP8,
-        description="Of the values of all gradients the fraction that became zero.",
+        description="Fraction of all gradient values that became zero.",
         fp8_only=True,
     ),
     SeriesInfo(
@@ -215,7 +215,7 @@ SERIES: tuple[SeriesInfo, ...] = (
         title="FP8 lost updates",
         unit="fraction",
         group=SeriesGroup.FP8,
-        description="Of the weights with an update the fraction that rounding left unchanged.",
+        description="Fraction of the updated weights that rounding left unchanged.",
         fp8_only=True,
     ),
     SeriesInfo(

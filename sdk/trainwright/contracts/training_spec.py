@@ -24,7 +24,7 @@ class BatchSpec(Strict):
     """Sequences in one optimizer step, over all ranks and gradient accumulation steps."""
 
     document_mask: bool = False
-    """Tokens attend to their own document only, and positions restart with each document. Off: also to documents before it in the sequence."""
+    """Tokens attend to their own document only, and positions restart with each document. Off: also to earlier documents in the sequence."""
 
 
 @dataclass(frozen=True)

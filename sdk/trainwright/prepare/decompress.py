@@ -114,12 +114,12 @@ class PlainStream:
                     empty_members += self._made == made_before
                     if empty_members > MOST_EMPTY_MEMBERS:
                         raise UnusableDataError(
-                            f"{self._name} holds more than {MOST_EMPTY_MEMBERS:,} {kind} members without content. "
+                            f"{self._name} contains more than {MOST_EMPTY_MEMBERS:,} empty {kind} members. "
                             "Compress it again."
                         )
         if member is not None:
             raise UnusableDataError(
-                f"{self._name} ends in the middle of its {kind} data, after {self._made:,} plain bytes: "
+                f"{self._name} ends in the middle of its {kind} data, after {self._made:,} decompressed bytes: "
                 "it was cut short. Upload the whole file."
             )
 
@@ -133,18 +133,18 @@ class PlainStream:
         allowed = min(MOST_BYTES, FREE_BYTES + MOST_RATIO * (self._fed - unused_bytes))
         if self._made > allowed:
             raise UnusableDataError(
-                f"{self._name} swells from {self._fed:,} bytes of {kind} data to more than {allowed:,} plain bytes, "
-                f"beyond {MOST_RATIO} to 1, which text does not do. Upload it unpacked if it is meant."
+                f"{self._name} expands from {self._fed:,} bytes of {kind} data to more than {allowed:,} bytes, more than "
+                f"{MOST_RATIO} to 1. Text does not compress so well. If this is intended, upload it uncompressed."
             )
 
     def _broken(self, kind: str, why: str) -> UnusableDataError:
         if "memory" in why.lower():  # libzstd's message for a window beyond the limit
             return UnusableDataError(
-                f"{self._name} asks for a Zstandard window of more than {WINDOW_BYTES // 2**20} MiB. "
+                f"{self._name} needs a Zstandard window of more than {WINDOW_BYTES // 2**20} MiB. "
                 "Compress it without --long or --ultra."
             )
         return UnusableDataError(
-            f"{self._name} holds broken {kind} data after {self._made:,} plain bytes ({why}). Upload it again."
+            f"{self._name} contains broken {kind} data after {self._made:,} decompressed bytes ({why}). Upload it again."
         )
 
 

@@ -51,11 +51,11 @@ class Reason(StrEnum):
 
     BAD_JSON = "is not a JSON object"
     BAD_ROW = "cannot be read as a row of a table"
-    WRONG_CELLS = "has another number of cells than the header"
+    WRONG_CELLS = "has a different number of cells than the header"
     EMPTY = "is empty"
-    BAD_UTF8 = "is not valid UTF-8: save the file as UTF-8, one in Latin-1 with `iconv -f latin1 -t utf-8`"
+    BAD_UTF8 = "is not valid UTF-8: save the file as UTF-8 (from Latin-1: `iconv -f latin1 -t utf-8`)"
     TOO_LONG = "is longer than 8 MiB"
-    BAD_MESSAGE = "holds a message without role or content"
+    BAD_MESSAGE = "contains a message without role or content"
 
 
 class Rejected(Envelope):

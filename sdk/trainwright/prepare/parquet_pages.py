@@ -29,7 +29,7 @@ class InvalidPageError(ValueError):
 
 
 def largest_page_bytes(file: BinaryIO, start: int, size: int) -> int:
-    """Plain bytes of the largest page in the column of ``size`` stored bytes at ``start``.
+    """Decompressed bytes of the largest page in the column of ``size`` stored bytes at ``start``.
 
     Raises:
         InvalidPageError: the pages do not fit the column or the budgets.
@@ -38,7 +38,7 @@ def largest_page_bytes(file: BinaryIO, start: int, size: int) -> int:
     for pages, (plain_bytes, stored_bytes) in enumerate(_pages(file, start, start + size)):
         if not 0 <= plain_bytes <= min(MOST_PAGE_BYTES, FREE_BYTES + MOST_RATIO * stored_bytes):
             raise InvalidPageError(
-                f"a page announces {plain_bytes:,} plain bytes in {stored_bytes:,} stored ones"
+                f"a page states {plain_bytes:,} decompressed bytes in {stored_bytes:,} stored ones"
             )
         if pages >= MOST_PAGES:
             raise InvalidPageError(f"a column has more than {MOST_PAGES:,} pages")
@@ -52,7 +52,7 @@ def _pages(file: BinaryIO, at: int, end: int) -> Iterator[tuple[int, int]]:
         at += header_bytes + stored_bytes
         if stored_bytes < 0 or at > end:
             raise InvalidPageError(
-                f"a page announces {stored_bytes:,} stored bytes, more than the column has left"
+                f"a page states {stored_bytes:,} stored bytes, more than the column has left"
             )
         yield plain_bytes, stored_bytes
 
@@ -71,7 +71,7 @@ def _header(file: BinaryIO, at: int, end: int) -> tuple[int, int, int]:
             if window > MOST_HEADER_BYTES or len(cursor.content) == end - at:
                 raise InvalidPageError("the header of a page never ends") from None
         except KeyError:
-            raise InvalidPageError("the header of a page says no length") from None
+            raise InvalidPageError("the header of a page states no length") from None
 
 
 class _Cursor:
@@ -113,7 +113,7 @@ class _Cursor:
         elif kind == STRUCT:
             self.integers_of_struct(depth + 1)
         else:
-            raise InvalidPageError("the header of a page holds what none has")
+            raise InvalidPageError("the header of a page contains an unknown type")
         if self.at > len(self.content):
             raise IndexError
 
@@ -139,7 +139,7 @@ class _Cursor:
             if byte < 128:
                 return value
             if shift > 63:
-                raise InvalidPageError("the header of a page holds a number without an end")
+                raise InvalidPageError("the header of a page contains a number without an end")
 
     def _integer(self) -> int:
         value = self._varint()

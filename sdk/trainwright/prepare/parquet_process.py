@@ -98,12 +98,12 @@ def _of_group(
     announced = table.metadata.row_group(number).num_rows
     if row != announced:
         raise WrongError(
-            f"its row group {number} announces {announced:,} rows and holds {row:,}. Write it again and upload that."
+            f"its row group {number} states {announced:,} rows but contains {row:,}. Write it again and upload that."
         )
 
 
 def _largest_page(table: pq.ParquetFile, file: BinaryIO, field: str, number: int) -> int:
-    """Plain bytes of the largest page of ``field`` in a row group."""
+    """Decompressed bytes of the largest page of ``field`` in a row group."""
     group, size = table.metadata.row_group(number), file.seek(0, 2)
     largest = 0
     for index in range(group.num_columns):
@@ -115,7 +115,9 @@ def _largest_page(table: pq.ParquetFile, file: BinaryIO, field: str, number: int
             starts.append(column.dictionary_page_offset)
         start, stored_bytes = min(starts), column.total_compressed_size
         if start < len(MAGIC) or stored_bytes < 0 or start + stored_bytes > size:
-            raise ValueError(f"a column announces {stored_bytes:,} bytes at {start:,}, beyond its file")
+            raise ValueError(
+                f"a column states {stored_bytes:,} bytes at {start:,}, beyond the end of the file"
+            )
         largest = max(largest, largest_page_bytes(file, start, stored_bytes))
     return largest
 
@@ -123,8 +125,8 @@ def _largest_page(table: pq.ParquetFile, file: BinaryIO, field: str, number: int
 def _columns(table: pq.ParquetFile) -> list[dict[str, Any]]:
     if len(table.schema_arrow) > MOST_COLUMNS:
         raise WrongError(
-            f"it has {len(table.schema_arrow):,} columns, more than {MOST_COLUMNS:,}. Write it with the column of "
-            "documents alone."
+            f"it has {len(table.schema_arrow):,} columns, more than {MOST_COLUMNS:,}. Write only the column with the "
+            "documents."
         )
     words = [(field.name, _word(field.type)) for field in table.schema_arrow]
     return [{"name": name, "type": word, "usable": word in (TEXT, MESSAGES)} for name, word in words]
@@ -169,8 +171,8 @@ def _check_frame(file: BinaryIO) -> None:
     footer_bytes = int.from_bytes(tail[:4], "little")
     if footer_bytes > min(size - 12, MOST_FOOTER_BYTES):
         raise WrongError(
-            f"it announces a footer of {footer_bytes:,} bytes; it has {size:,} bytes in all, and "
-            f"{MOST_FOOTER_BYTES:,} are the most for a footer. Upload it again, or write it in fewer row groups."
+            f"it states a footer of {footer_bytes:,} bytes, but has {size:,} bytes in total, and a footer can have at most "
+            f"{MOST_FOOTER_BYTES:,}. Upload it again, or write it in fewer row groups."
         )
 
 

@@ -58,8 +58,8 @@ def parquet_rows(source: Source, compression: Compression, field: str, start: Po
         plain_bytes += _plain_size(value)
         if plain_bytes > allowed:  # a dictionary can repeat one long text a million times
             raise UnusableDataError(
-                f"{source.name} expands to more than {allowed:,} bytes of text, more than {MOST_RATIO} to 1. Real "
-                "text does not compress so well. Upload it as .jsonl if it is intended."
+                f"{source.name} expands to more than {allowed:,} bytes of text, more than {MOST_RATIO} to 1. Text does "
+                "not compress so well. If this is intended, upload it as .jsonl."
             )
         found = _found(value, field, source.name, row)
         yield Row(found, row, row, plain_bytes, stored_bytes * row // max(rows, 1))
@@ -165,7 +165,7 @@ class _Process:
             raise UnusableDataError(f"{self._name} cannot be read as Parquet: {ENCRYPTED}")
         if status:
             raise UnusableDataError(
-                f"{self._name} cannot be read as Parquet: it brings its reader down ({last[:200] or status}). "
+                f"{self._name} cannot be read as Parquet: it makes the reader crash ({last[:200] or status}). "
                 "Write it again and upload that."
             )
 
@@ -191,8 +191,8 @@ def _plain_file(source: Source, compression: Compression) -> Iterator[BinaryIO]:
             size += len(block)
             if size > MOST_UNPACKED_BYTES:
                 raise UnusableDataError(
-                    f"{source.name} holds a Parquet file of more than {MOST_UNPACKED_BYTES // 2**30} GiB. "
-                    "Upload the Parquet file as it is: it is compressed inside."
+                    f"{source.name} contains a Parquet file of more than {MOST_UNPACKED_BYTES // 2**30} GiB. "
+                    "Upload the Parquet file as it is: its content is already compressed."
                 )
             unpacked.write(block)
         unpacked.flush()

@@ -86,8 +86,8 @@ def _check_end_of_text(tokenizer: Tokenizer, end_of_text: int) -> None:
     name = tokenizer.id_to_token(end_of_text)
     if end_of_text in tokenizer.encode(f"{name} {name}a a{name}\n{name}", add_special_tokens=False).ids:
         raise WrongError(
-            f"its end-of-text token {name!r} also comes from text that spells it, so that a document could seem to end in "
-            "its middle: give it a score of -1000 in model.vocab, or take out the merges that lead to it"
+            f"its end-of-text token {name!r} also comes from text that spells it, so a document could seem to end in "
+            "its middle: give it a score of -1000 in model.vocab, or remove the merges that lead to it"
         )
 
 
@@ -132,7 +132,7 @@ def _check_model(document: dict[str, Any]) -> None:
     kind = model.get("type")
     if kind in ("WordPiece", "WordLevel"):
         raise WrongError(
-            f"model.type is {kind}, which turns words it does not know into one token, so that texts do not come back: "
+            f"model.type is {kind}, which turns all unknown words into one token, so texts cannot be restored: "
             f"use one of {', '.join(MODELS)}"
         )
     if kind not in MODELS:
@@ -150,7 +150,7 @@ def _vocabulary(document: dict[str, Any], tokenizer: Tokenizer) -> int:
     for name, number in [*listed, *((token["content"], token["id"]) for token in added)]:
         if names.setdefault(number, name) != name or tokens.get(name) != number:
             raise WrongError(
-                f"token {name[:80]!r} has id {number}, but the id or the token stands there twice: "
+                f"token {name[:80]!r} has id {number}, but the token or the id appears twice: "
                 "give every token an id of its own"
             )
     largest = max(names, default=0)

@@ -240,7 +240,7 @@ def test_the_command_prints_the_estimate(scene: Scene, capsys: pytest.CaptureFix
     assert "not measured yet" in capsys.readouterr().out
     measured(scene)
     show_estimate(RunEstimate.model_validate(ask(scene)))
-    assert "pilot made 1,000 tokens/s on node-a" in capsys.readouterr().out
+    assert "pilot reached 1,000 tokens/s on node-a" in capsys.readouterr().out
 
 
 def remove(scene: Scene, name: str) -> None:

@@ -123,7 +123,7 @@ def test_a_plan_says_when_no_node_has_the_memory(scene: Scene, capsys: pytest.Ca
     huge = planned(model={"layers": 1_000, "width": 65_536, "heads": 512})
     assert huge["warnings"] == [] and " TiB, and the largest node, node-a" in huge["too_large"]
     show(RunPlan.model_validate(huge))
-    assert "This will not fit. Each rank needs" in capsys.readouterr().out
+    assert "This does not fit. Each rank needs" in capsys.readouterr().out
 
 
 def test_viewers_may_plan_and_strangers_may_not(scene: Scene) -> None:

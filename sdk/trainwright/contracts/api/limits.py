@@ -38,7 +38,7 @@ class RunLimits(Strict):
     """Queued runs. Further submissions are refused."""
 
     def hours_of(self, device: str) -> float | None:
-        """The limit of hours a month of a device."""
+        """The monthly limit of hours of a device."""
         return self.gpu_hours_per_month if device == "cuda" else self.cpu_hours_per_month
 
 
@@ -49,14 +49,14 @@ class TeamLimits(RunLimits):
     """Uploads, prepared data, checkpoints and exports together. A run whose next checkpoint would not fit is paused."""
 
     editor_priority: Priority = HIGHEST_PRIORITY[Role.EDITOR]
-    """The highest priority that editors can give."""
+    """The highest priority that editors can assign."""
 
     owner_priority: Priority = HIGHEST_PRIORITY[Role.OWNER]
-    """The highest priority that owners can give."""
+    """The highest priority that owners can assign."""
 
 
 class MemberLimits(RunLimits):
-    """What one member's runs may use of what the team may use, set by owners."""
+    """Limits of one member's runs, within those of the team. Owners set them."""
 
     gpus: int | None = Field(default=None, ge=0, le=MOST_RUNS)
     """GPUs at the same time."""
@@ -65,7 +65,7 @@ class MemberLimits(RunLimits):
     """CPU slots at the same time."""
 
     highest_priority: Priority | None = None
-    """The highest priority that the member can give, if it is lower than that of the role."""
+    """The highest priority that the member can assign, if it is lower than that of the role."""
 
     def slots_of(self, device: str) -> int | None:
         """The limit of slots of a device."""
@@ -81,7 +81,7 @@ class MonthlyHours(Envelope):
     """Running attempts count up to now."""
 
     forecast: float
-    """At the end of the month: the use so far, plus the mean of the last seven days for each day that is left."""
+    """Expected use of the entire month: the use so far, plus the mean of the last seven days for each remaining day."""
 
 
 class TotalStorage(Envelope):
@@ -98,7 +98,7 @@ class TotalStorage(Envelope):
     """Checkpoints and exports, also those that are being uploaded."""
 
     reserved_bytes: int
-    """Room that is kept for the next checkpoints of the runs on nodes."""
+    """Space that is reserved for the next checkpoints of the runs on nodes."""
 
     @property
     def used_bytes(self) -> int:

@@ -52,8 +52,7 @@ class QueuedRun(Envelope):
 
 
 class QueueOrder(Strict):
-    """A new order of some waiting runs, which all have the same priority. They exchange their places among
-    themselves."""
+    """A new order of some waiting runs of the same priority. They exchange places among themselves."""
 
     runs: tuple[str, ...] = Field(min_length=2, max_length=MOST_REORDERED)
     """Ids, in the order in which the runs should start."""

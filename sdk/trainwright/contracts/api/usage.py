@@ -47,7 +47,7 @@ class DailyMemberUsage(MemberUsage):
 
 
 class DailyRunUsage(DailyMemberUsage):
-    """Slot-hours of one run on one day, the finest that are stored."""
+    """Slot-hours of one run on one day, the finest resolution that is stored."""
 
     run: str
     run_name: str
