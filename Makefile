@@ -85,17 +85,17 @@ gpu: tools ## every check and benchmark that needs a GPU (ROW=name: that one), r
 bench: tools $(if $(filter-out ui,$(ONLY)),,frontend) ## ratios measured on this CPU (ONLY=name: that one), in bench.json; no gate
 	@$(BIN)/python -m tests.benchmarks.cpu $(ONLY) $(ARGS)
 
-parity-table: tools ## record how near every layout's training is to one process, in docs/parity.md (ARGS: cells, --steps, --minutes; or --layouts)
+parity-table: tools ## record how close every layout's training is to one process, in docs/parity.md (ARGS: cells, --steps, --minutes; or --layouts)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.parity.run $(ARGS)
 
 dev: tools frontend ## API, worker and agent with reload, and Vite's server for the frontend
 	@infra/dev.sh
 
-check: tools frontend ## lint, types, import arrows, freshness of the generated client
+check: tools frontend ## lint, types, import rules, whether the generated client is current
 	@$(MAKE) --no-print-directory -j $(CHECKS)
 
 check-python:
-	@echo "check: ruff, mypy, import arrows"
+	@echo "check: ruff, mypy, import rules"
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/lint-imports --no-cache --no-logo
