@@ -40,7 +40,7 @@ def export_audit(access: Owner, database: CurrentDatabase) -> StreamingResponse:
 def list_site_audit(
     admin: SiteAdmin, session: ReadSession, q: Words = "", limit: Limit = 100, cursor: Cursor = None
 ) -> Page[AuditEntry]:
-    """Changes outside of teams: accounts, keys, sign-ins, nodes and new teams, newest first. For site admins."""
+    """Changes outside of teams: accounts, keys, sign-ins and failed ones, nodes and new teams, newest first. For site admins."""
     return audit.list_entries(session, audit.NO_TEAM, q, limit, cursor)
 
 

@@ -14,6 +14,7 @@ from trainwright_backend.auth.policies import (
     sign_browser_in,
 )
 from trainwright_backend.auth.tables import Account
+from trainwright_backend.core.errors import Unauthorized, problem_response, request_id_of
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.core.policy import GuardedRoute, SignInRoute, public
 from trainwright_backend.teams import mailed_links, one_time_links
@@ -25,14 +26,28 @@ _THE_TOKEN = public("the token in the link is the right")
 
 
 @sign_in_router.post(
-    "/sign-in", tags=["accounts"], dependencies=[public("the password is the proof of identity")]
+    "/sign-in",
+    tags=["accounts"],
+    response_model=Me,
+    dependencies=[public("the password is the proof of identity")],
 )
 def sign_in(
-    given: SignIn, request: Request, response: Response, database: CurrentDatabase, settings: CurrentSettings
-) -> Me:
+    given: SignIn,
+    request: Request,
+    response: Response,
+    database: CurrentDatabase,
+    settings: CurrentSettings,
+    later: BackgroundTasks,
+) -> Me | Response:
     """Sign in with e-mail and password; sets the session cookie."""
     known = is_known_browser(request, settings, given.email)
-    account = passwords.check_password(database, settings, given.email, given.password, known_browser=known)
+    try:
+        account = passwords.check_password(
+            database, settings, given.email, given.password, known_browser=known
+        )
+    except Unauthorized as wrong:
+        later.add_task(audit.record_failed_sign_in, database, request, given.email)
+        return problem_response(wrong, request_id_of(request))
     with database.write() as session:
         token = service.open_session(session, settings, account)
         person = service.me(session, account.id)

@@ -1,4 +1,4 @@
-"""The audit log: every change that a person makes by a request, in the transaction of the change.
+"""The audit log: every change that a person makes by a request, in the transaction of the change, and failed sign-ins.
 
 Each team has a chain of entries, and so do the changes outside of teams. The hash of an entry covers its fields and the hash
 before it, keyed by the server's secret, so nobody who can only write to the database can change, insert or drop an entry unnoticed,
@@ -20,6 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from trainwright.contracts.api.audit import AuditEntry as AuditEntryOut
 from trainwright.contracts.api.envelopes import Page
+from trainwright_backend.auth.service import account_by_email
 from trainwright_backend.auth.tables import Account, AuditEntry, AuditHead, Team
 from trainwright_backend.core.db import Database, Read, Write, now, storable
 from trainwright_backend.core.errors import SECRET_FIELDS, Invalid, request_id_of
@@ -33,6 +34,7 @@ TEAM_KEY = "trainwright.team"
 """The team that a policy found, which the request may delete."""
 MOST_DETAILS = 2_000
 BROWSER = "browser"
+FAILED_SIGN_IN = "failed_sign_in"
 
 
 @dataclass(frozen=True)
@@ -61,23 +63,37 @@ def remember_caller(request: Request, account: Account, via: str) -> None:
 def record(session: Write, request: Request) -> None:
     """Append what the request changes, as the last statements of its transaction. A request of a node or of nobody is skipped."""
     caller: Caller | None = request.scope.get(CALLER_KEY)
-    if caller is None:
-        return
-    secret = request.app.state.settings.secret_key
-    client = request.client.host if request.client else ""
+    if caller is not None:
+        _append_request(session, request, caller, getattr(request.scope.get("route"), "name", ""))
+
+
+def record_failed_sign_in(database: Database, request: Request, email: str) -> None:
+    """Append that a password of the account with this address was wrong.
+
+    An address without an account leaves no entry, or anybody could fill the log. `passwords.MAX_ATTEMPTS` limits the
+    others. Call it after the response: the time until then must not tell whether the address has an account.
+    """
+    with database.read() as session:
+        account = account_by_email(session, email)
+    if account is not None:
+        with database.write() as session:
+            _append_request(session, request, Caller(account.id, account.name, BROWSER), FAILED_SIGN_IN)
+
+
+def _append_request(session: Write, request: Request, caller: Caller, action: str) -> None:
     entry = AuditEntry(
         chain=_chain_of(session, request),
         time=now(),
         user_id=caller.user_id,
         user_name=caller.name,
         via=caller.via,
-        address=client[:64],
-        action=getattr(request.scope.get("route"), "name", "")[:80],
+        address=(request.client.host if request.client else "")[:64],
+        action=action[:80],
         path=storable(request.url.path),
         details=storable(_details(request)),
         request_id=request_id_of(request),
     )
-    append(session, secret, entry)
+    append(session, request.app.state.settings.secret_key, entry)
 
 
 def append(session: Write, secret: SecretStr, entry: AuditEntry) -> None:

@@ -233,7 +233,7 @@ export interface paths {
         };
         /**
          * List Site Audit
-         * @description Changes outside of teams: accounts, keys, sign-ins, nodes and new teams, newest first. For site admins.
+         * @description Changes outside of teams: accounts, keys, sign-ins and failed ones, nodes and new teams, newest first. For site admins.
          */
         get: operations["list_site_audit"];
         put?: never;
@@ -2269,12 +2269,12 @@ export interface components {
         };
         /**
          * AuditEntry
-         * @description A change that a person made. Entries are never changed or deleted.
+         * @description A change that a person made, or a failed sign-in. Entries are never changed or deleted.
          */
         AuditEntry: {
             /**
              * Action
-             * @description Name of the operation in the OpenAPI document, such as `submit_run`.
+             * @description Name of the operation in the OpenAPI document, such as `submit_run`; or `failed_sign_in`.
              */
             action: string;
             /**

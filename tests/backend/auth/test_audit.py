@@ -16,6 +16,8 @@ from trainwright_backend.api.dependencies import record_change, write_session
 from trainwright_backend.auth import audit
 from trainwright_backend.core.policy import AgentRoute
 
+ADA = "ada@acme.example"
+
 NOT_RECORDED = {
     "POST /api/v1/auth/mailed-link",
     "PUT /api/v1/blobs/{signed}",
@@ -84,7 +86,7 @@ def test_who_did_what_to_what_from_where(site: Site) -> None:
 
 def test_passwords_and_tokens_are_not_in_the_log(site: Site) -> None:
     browser = site.anonymous()
-    me = {"email": "ada@acme.example", "password": PASSWORD}
+    me = {"email": ADA, "password": PASSWORD}
     assert browser.post("/api/v1/auth/sign-in", json=me).status_code == 200
     change = {"current_password": PASSWORD, "password": "another long enough password"}
     assert browser.post("/api/v1/me/password", json=change).status_code == 204
@@ -93,7 +95,18 @@ def test_passwords_and_tokens_are_not_in_the_log(site: Site) -> None:
     assert actions[:2] == ["change_password", "sign_in"]
     assert found[0]["via"] == "browser"
     shown = json.dumps(found)
-    assert PASSWORD not in shown and "another long" not in shown and "ada@acme.example" in shown
+    assert PASSWORD not in shown and "another long" not in shown and ADA in shown
+
+
+@pytest.mark.both_databases
+def test_a_failed_sign_in_of_an_account_is_in_the_log_of_the_installation(site: Site) -> None:
+    for email, password in ((ADA, "not the password"), ("nobody@acme.example", PASSWORD), (ADA, PASSWORD)):
+        site.anonymous().post("/api/v1/auth/sign-in", json={"email": email, "password": password})
+    signed_in, failed = site.admin.get("/api/v1/audit", params={"q": "sign_in"}).json()["items"]
+    assert [signed_in["action"], failed["action"]] == ["sign_in", "failed_sign_in"]
+    assert (failed["name"], failed["user"], failed["address"]) == ("Ada", signed_in["user"], "testclient")
+    assert json.loads(failed["details"]) == {"email": ADA, "password": "…"}
+    assert entries(site) == [] and broken(site) == []
 
 
 def test_lines_of_the_export_cannot_be_forged(site: Site) -> None:

@@ -8,7 +8,7 @@ from trainwright.contracts.base import Envelope
 
 
 class AuditEntry(Envelope):
-    """A change that a person made. Entries are never changed or deleted."""
+    """A change that a person made, or a failed sign-in. Entries are never changed or deleted."""
 
     sequence: int
     """Within the team, from 1."""
@@ -25,7 +25,7 @@ class AuditEntry(Envelope):
     """Network address of the client, as the server saw it."""
 
     action: str
-    """Name of the operation in the OpenAPI document, such as `submit_run`."""
+    """Name of the operation in the OpenAPI document, such as `submit_run`; or `failed_sign_in`."""
 
     path: str
     """Path of the request, with the ids of what was changed."""
