@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.commands.terminal import apply_set, format_bytes, printable
+from trainwright.commands.terminal import apply_set, format_bytes, format_flops, printable
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,22 @@ def test_nothing_after_the_equals_sign_is_null_where_the_field_may_be(
 )
 def test_a_size_is_shown_in_the_unit_with_the_fewest_digits(size_bytes: int, text: str) -> None:
     assert format_bytes(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("flops", "text"),
+    [
+        (0, "0 FLOP"),
+        (999.7, "1 kFLOP"),
+        (3.7e14, "370 TFLOP"),
+        (8.63e17, "863 PFLOP"),
+        (8.64e17, "0.01 petaFLOP/s-days"),
+        (4.32e19, "0.5 petaFLOP/s-days"),
+        (1.0627e23, "1,230 petaFLOP/s-days"),
+    ],
+)
+def test_flops_are_written_as_on_the_pages(flops: float, text: str) -> None:
+    assert format_flops(flops) == text
 
 
 def test_text_from_a_model_cannot_control_the_terminal() -> None:

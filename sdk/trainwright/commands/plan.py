@@ -20,6 +20,7 @@ from trainwright.commands.terminal import (
     apply_set,
     exit_with_problems,
     format_bytes,
+    format_flops,
     open_team,
     out,
     print_error,
@@ -139,7 +140,7 @@ def show_estimate(found: RunEstimate) -> None:
     """Print an estimate, one figure per line."""
     storage = found.storage
     typer.echo(f"parameters   {found.parameters:,}")
-    typer.echo(f"arithmetic   {found.flops:.3g} FLOPs, {found.petaflop_days:.3g} petaFLOP/s-days")
+    typer.echo(f"arithmetic   {format_flops(found.flops)}")
     typer.echo(f"memory       {format_bytes(found.memory_bytes)} on the rank that needs most")
     if found.host_bytes:
         typer.echo(f"host memory  {format_bytes(found.host_bytes)} on each node, by offload")

@@ -27,6 +27,7 @@ from trainwright.transport.connection import ApiError, DigestMismatchError
 from trainwright.transport.tus import FileChangedError
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_PETAFLOP_DAY = 1e15 * 86_400
 
 out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
@@ -193,6 +194,17 @@ def format_bytes(size_bytes: int) -> str:
     while size >= 1024 and len(units) > 1:
         size, units = size / 1024, units[1:]
     return f"{size:,.0f} {units[0]}" if size >= 100 or size.is_integer() else f"{size:,.1f} {units[0]}"
+
+
+def format_flops(flops: float) -> str:
+    """370 TFLOP, or 0.5 petaFLOP/s-days from 0.01 of them on, as the pages write it."""
+    days = flops / _PETAFLOP_DAY
+    if days >= 0.01:
+        return f"{days:,.0f} petaFLOP/s-days" if days >= 100 else f"{days:.3g} petaFLOP/s-days"
+    units = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"]
+    while flops >= 999.5 and len(units) > 1:
+        flops, units = flops / 1_000, units[1:]
+    return f"{flops:.3g} {units[0]}"
 
 
 def format_validation(checkpoint: Checkpoint) -> str:

@@ -237,7 +237,9 @@ def test_an_estimate_refuses_what_a_submission_refuses(scene: Scene) -> None:
 
 def test_the_command_prints_the_estimate(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     show_estimate(RunEstimate.model_validate(ask(scene)))
-    assert "not measured yet" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "not measured yet" in shown
+    assert "FLOP\n" in shown and "e+" not in shown, "no exponents"
     measured(scene)
     show_estimate(RunEstimate.model_validate(ask(scene)))
     assert "pilot reached 1,000 tokens/s on node-a" in capsys.readouterr().out
