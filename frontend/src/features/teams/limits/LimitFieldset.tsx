@@ -12,17 +12,17 @@ interface Props<Name extends string> {
 export function LimitFieldset<Name extends string>({ fields, typed, onType }: Props<Name>) {
   return (
     <>
-      {fields.map(({ name, label, unit }) => (
-        <Field key={name} label={label} error={parseLimit(typed[name], unit) === undefined ? "Write a number, 0 or more, or leave it empty." : undefined}>
+      {fields.map((field) => (
+        <Field key={field.name} label={field.label} error={parseLimit(typed[field.name], field) === undefined ? errorText(field) : undefined}>
           {(control) => (
             <TextInput
               {...control}
-              inputMode="decimal"
+              inputMode={field.isCount ? "numeric" : "decimal"}
               autoComplete="off"
               placeholder="no limit"
-              value={typed[name]}
+              value={typed[field.name]}
               onChange={(event) => {
-                onType(name, event.target.value);
+                onType(field.name, event.target.value);
               }}
             />
           )}
@@ -30,4 +30,8 @@ export function LimitFieldset<Name extends string>({ fields, typed, onType }: Pr
       ))}
     </>
   );
+}
+
+function errorText({ isCount }: LimitField<string>): string {
+  return `Write a ${isCount ? "whole number" : "number"}, 0 or more, or leave it empty.`;
 }

@@ -69,7 +69,7 @@ export function MemberLimitTable({ team, isOwner }: { team: string; isOwner: boo
 
 /** "GPUs at once 2, queued runs 5". */
 export function limitText(limits: MemberLimits): string {
-  const parts = MEMBER_FIELDS.flatMap(({ name, label, unit }) => (limits[name] == null ? [] : [`${label} ${typedLimit(limits[name], unit)}`]));
+  const parts = MEMBER_FIELDS.flatMap((field) => (limits[field.name] == null ? [] : [`${field.label} ${typedLimit(limits[field.name], field)}`]));
   if (limits.highest_priority != null) parts.push(`priority up to ${limits.highest_priority}`);
   return parts.length === 0 ? "as the team" : parts.join(", ");
 }

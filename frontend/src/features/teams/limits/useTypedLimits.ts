@@ -4,9 +4,9 @@ import { parseLimit, typedLimit, type LimitField } from "@/features/teams/limits
 /** What a person types into the fields of limits, starting with the current ones. */
 export function useTypedLimits<Name extends string>(fields: readonly LimitField<Name>[], current: Readonly<Partial<Record<Name, number | null>>>) {
   const [typed, setTyped] = useState(
-    () => Object.fromEntries(fields.map(({ name, unit }) => [name, typedLimit(current[name], unit)])) as Record<Name, string>,
+    () => Object.fromEntries(fields.map((field) => [field.name, typedLimit(current[field.name], field)])) as Record<Name, string>,
   );
-  const parsed = fields.map(({ name, unit }) => [name, parseLimit(typed[name], unit)] as const);
+  const parsed = fields.map((field) => [field.name, parseLimit(typed[field.name], field)] as const);
   return {
     typed,
     onType: (name: Name, text: string) => {

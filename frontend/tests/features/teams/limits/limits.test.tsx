@@ -48,7 +48,7 @@ it("shows the month's hours with a forecast above the limit, what storage consis
   expect(screen.getByText("2, no limit")).toBeDefined();
 });
 
-it("replaces the team's limits, with storage in GiB, and sends nothing that is not a number", async () => {
+it("replaces the team's limits, with storage in GiB and numbers of runs whole, and sends nothing that is not a number", async () => {
   const sent: unknown[] = [];
   server.use(
     http.get("*/api/v1/teams/lab/limits", () => HttpResponse.json(answer({ storage_bytes: 10 * GIB, queued_runs: 20 }))),
@@ -69,6 +69,10 @@ it("replaces the team's limits, with storage in GiB, and sends nothing that is n
   expect(save.disabled).toBe(true);
   await userEvent.clear(screen.getByLabelText("GPU-hours a month"));
   await userEvent.type(screen.getByLabelText("GPU-hours a month"), "500");
+  await userEvent.type(screen.getByLabelText("Runs at once"), "1.5");
+  expect(screen.getByText("Write a whole number, 0 or more, or leave it empty.")).toBeDefined();
+  expect(save.disabled).toBe(true);
+  await userEvent.clear(screen.getByLabelText("Runs at once"));
   await userEvent.clear(screen.getByLabelText("Queued runs"));
   await userEvent.clear(storage);
   await userEvent.type(storage, "0.5");
@@ -120,6 +124,7 @@ it("shows members their limits without a way to change them", async () => {
 });
 
 it("reads a limit as a number, none, or neither", () => {
-  expect([parseLimit(""), parseLimit(" 12 "), parseLimit("1.5", GIB), parseLimit("-1"), parseLimit("1e9")]).toEqual([null, 12, 1.5 * GIB, undefined, undefined]);
+  expect([parseLimit("", {}), parseLimit(" 12 ", {}), parseLimit("1.5", { unit: GIB }), parseLimit("-1", {}), parseLimit("1e9", {})]).toEqual([null, 12, 1.5 * GIB, undefined, undefined]);
+  expect([parseLimit("2", { isCount: true }), parseLimit("1.5", { isCount: true })]).toEqual([2, undefined]);
   expect(limitText({ ...NONE, queued_runs: 5, highest_priority: "low" })).toBe("Queued runs 5, priority up to low");
 });
