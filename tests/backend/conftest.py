@@ -3,7 +3,7 @@
 ``make test`` runs each test on SQLite, and on PostgreSQL those marked ``both_databases``: tests of locks, LISTEN and
 migrations, and enough others to send nearly all of the backend's SQL statements. ``make databases`` runs the rest there.
 
-The initial state of most tests (an owner; a node and a prepared dataset) is created once per session, by the
+The initial state of most tests (an owner; a node and a prepared dataset) is created once per session, through the
 same routes, and its database and store are copied for each test.
 
 The control loop does not run on its own here; tests that need it call it.
@@ -160,7 +160,7 @@ both_stores = pytest.mark.parametrize("object_store", ["local", "s3"], indirect=
 also_in_bucket = pytest.mark.parametrize(
     "object_store", ["local", pytest.param("s3", marks=pytest.mark.slow(target="databases"))], indirect=True
 )
-"""Leaves the bucket to ``make databases``."""
+"""Like ``both_stores``, but the bucket is left to ``make databases``."""
 
 
 only_in_bucket = pytest.mark.parametrize(

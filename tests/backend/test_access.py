@@ -1,7 +1,7 @@
 """Who may call what: every route of the application, six kinds of callers, default deny.
 
 `EXPECTED` is complete by test: a new route without a line here fails. Ids in the addresses are unknown ones, so a
-caller who is let in gets 404 or 422 for the id or the body, never 401 or 403.
+permitted caller gets 404 or 422 for the id or the body, never 401 or 403.
 """
 
 import asyncio
@@ -164,7 +164,7 @@ EXPECTED = {
     "POST /api/v1/agent/runs/{run}/export-job": "node",
     "POST /api/v1/agent/runs/{run}/end": "node",
     "GET /api/v1/agent/runs/{run}/offsets": "node",
-    f"DELETE {T}/members/me": "viewer",  # last: from then on, its callers are strangers
+    f"DELETE {T}/members/me": "viewer",  # last: afterwards its callers are no longer members
 }
 
 TEAM = "globex"
@@ -284,7 +284,7 @@ def _fits(kind: str, rule: str, status: int, text: str) -> bool:
 
 
 @pytest.mark.parametrize("scope", KeyScope)
-def test_a_key_does_what_its_scope_allows_and_no_more(site: Site, scope: KeyScope) -> None:
+def test_a_key_can_do_only_what_its_scope_allows(site: Site, scope: KeyScope) -> None:
     """The key of a person who may do everything: owner of the team, and site admin."""
     site.admin.post("/api/v1/teams", json={"slug": "hooli", "name": "Hooli"})
     made = site.admin.post("/api/v1/me/keys", json={"name": "key", "scope": scope})
@@ -305,7 +305,7 @@ def test_a_key_does_what_its_scope_allows_and_no_more(site: Site, scope: KeyScop
 
 
 def least_scope(method: str, path: str, rule: str) -> KeyScope:
-    """As the documentation says it."""
+    """As documented."""
     if rule in MEMBERS and not path.endswith("/members/me"):
         return {"viewer": KeyScope.READ, "editor": KeyScope.SUBMIT, "owner": KeyScope.MANAGE}[rule]
     return KeyScope.READ if method == "GET" else KeyScope.MANAGE
@@ -342,7 +342,7 @@ def test_callers_who_lose_rights_during_a_slow_body_are_refused(
     site: Site, app: FastAPI, people: dict[str, TestClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policy, "CACHE_SECONDS", -1.0)
-    name = "a recipe of nobody"
+    name = "a recipe that must not be stored"
 
     class Leaving(Sent):
         async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -419,7 +419,7 @@ def test_a_route_without_policy_stops_the_start(settings: Settings) -> None:
     app = create_app(settings)
 
     @app.get("/api/v1/open-door")
-    def open_door() -> None: ...
+    def unprotected_route() -> None: ...
 
     with pytest.raises(RouteWithoutPolicyError, match="open-door"):
         require_policy_on_every_route(app)

@@ -1,4 +1,4 @@
-"""The audit log records every change by a person, cannot be changed, and shows that it was."""
+"""The audit log records every change by a person, cannot be edited, and reveals tampering."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,7 @@ NOT_RECORDED = {
     "POST /api/v1/teams/{team}/runs/what-if",
     "POST /api/v1/teams/{team}/runs/estimate",
 }
-"""They change nothing that stays, or only files that no dataset uses."""
+"""Routes that change nothing lasting, or only files that no dataset uses."""
 
 RECORDED_BY_THEMSELVES = {
     "POST /api/v1/auth/sign-in",
@@ -55,7 +55,7 @@ def broken(site: Site) -> list[int]:
 
 
 def without_protection(site: Site, statement: str) -> None:
-    """Change the table as somebody could who may change the whole database."""
+    """Change the table with the rights of someone who can change the entire database."""
     drops = ["DROP TRIGGER audit_entry_no_update", "DROP TRIGGER audit_entry_no_delete"]
     if not site.app.state.database.is_sqlite:
         drops = ["DROP TRIGGER audit_entry_append_only ON audit_entry"]
@@ -65,7 +65,7 @@ def without_protection(site: Site, statement: str) -> None:
 
 
 @pytest.mark.both_databases
-def test_who_did_what_to_what_from_where(site: Site) -> None:
+def test_an_entry_says_who_did_what_to_what_and_from_where(site: Site) -> None:
     site.member("editor")
     member = site.admin.get(f"{site.path}/members").json()[1]["id"]
     assert site.admin.patch(f"{site.path}/members/{member}", json={"role": "viewer"}).status_code == 200
@@ -134,7 +134,7 @@ def test_entries_cannot_be_changed(site: Site, statement: str) -> None:
         ("DELETE FROM audit_entry WHERE sequence = 4 AND action = 'rename_team'", 4),
     ],
 )
-def test_a_changed_or_dropped_entry_is_found(site: Site, statement: str, at: int) -> None:
+def test_a_changed_or_deleted_entry_is_detected(site: Site, statement: str, at: int) -> None:
     for number in range(4):
         site.admin.patch(site.path, json={"name": f"Lab {number}"})
     assert broken(site) == []
@@ -143,7 +143,7 @@ def test_a_changed_or_dropped_entry_is_found(site: Site, statement: str, at: int
 
 
 @pytest.mark.both_databases
-def test_parallel_changes_make_one_whole_chain(site: Site) -> None:
+def test_concurrent_changes_form_one_intact_chain(site: Site) -> None:
     def rename(number: int) -> int:
         return site.admin.patch(site.path, json={"name": f"Lab {number}"}).status_code
 

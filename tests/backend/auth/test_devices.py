@@ -1,4 +1,4 @@
-"""A session says on which device it is used, from where, and when."""
+"""A session shows on which device it is used, from where, and when."""
 
 import pytest
 

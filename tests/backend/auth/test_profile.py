@@ -45,7 +45,7 @@ def test_a_new_name_is_shown_to_others_and_old_work_keeps_the_old_one(site: Site
 
 
 @pytest.mark.parametrize("name", ["", "   ", "x" * 81, None, "a\0b"])
-def test_a_name_that_nobody_could_read_is_refused(site: Site, name: object) -> None:
+def test_an_unreadable_name_is_refused(site: Site, name: object) -> None:
     answer = site.admin.patch("/api/v1/me", json={"name": name})
     assert answer.status_code == 422
     [problem] = answer.json()["errors"]
@@ -89,18 +89,18 @@ def test_refusals_name_the_field_and_the_remedy(site: Site) -> None:
 def test_guesses_of_the_current_password_are_limited_like_those_at_sign_in(site: Site) -> None:
     make_attempts(site.app, EMAIL, passwords.MAX_ATTEMPTS - 1)
     assert change(site.admin, current="wrong one")[0] == 422
-    assert change(site.admin)[:2] == (429, "too_many_attempts"), "also with the right one"
+    assert change(site.admin)[:2] == (429, "too_many_attempts"), "even with the right password"
     assert sign_in(site.anonymous()) == 429, "they count together"
     browser = site.anonymous()
     with site.app.state.database.write() as session:
         session.execute(update(SignInAttempt).values(time=now() - passwords.WINDOW))
     assert sign_in(browser) == 200
     make_attempts(site.app, EMAIL, passwords.MAX_ATTEMPTS)
-    assert change(browser)[0] == 204, "guesses of strangers do not keep the person out"
+    assert change(browser)[0] == 204, "guesses by others do not lock the person out"
 
 
 @pytest.mark.both_databases
-def test_of_two_changes_at_once_one_wins(site: Site) -> None:
+def test_only_one_of_two_concurrent_changes_succeeds(site: Site) -> None:
     browsers = [signed_in(site), signed_in(site)]
     for browser in browsers:
         browser.portal = None  # each with its own event loop, so that they run at once

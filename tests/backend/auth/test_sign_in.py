@@ -75,7 +75,7 @@ def test_an_unknown_address_costs_a_hash_too(site: Site, monkeypatch: pytest.Mon
 
 @pytest.mark.both_databases
 @pytest.mark.parametrize("email", [EMAIL, "nobody@acme.example"])
-def test_the_21st_attempt_is_not_evaluated_and_the_wait_ends(site: Site, email: str) -> None:
+def test_the_21st_attempt_is_not_evaluated_until_the_wait_ends(site: Site, email: str) -> None:
     make_attempts(site.app, email, passwords.MAX_ATTEMPTS - 1)
     browser = site.anonymous()
     assert sign_in(browser, "wrong", email) == 401
@@ -95,7 +95,7 @@ def test_a_successful_sign_in_neither_counts_nor_resets_attempts(site: Site) -> 
     assert [sign_in(site.anonymous(), "wrong"), sign_in(site.anonymous())] == [401, 429]
 
 
-def test_guesses_of_strangers_do_not_keep_the_owner_out_of_a_known_browser(site: Site) -> None:
+def test_guesses_by_others_do_not_lock_the_owner_out_of_a_known_browser(site: Site) -> None:
     browser = site.anonymous()
     assert sign_in(browser) == 200
     assert browser.post("/api/v1/auth/sign-out").status_code == 204
@@ -128,7 +128,7 @@ def test_a_person_sees_and_ends_their_sessions(site: Site) -> None:
     assert phone.delete(f"/api/v1/me/sessions/{of_laptop}").status_code == 204
     assert [laptop.get("/api/v1/me").status_code, phone.get("/api/v1/me").status_code] == [401, 200]
     assert of_laptop not in phone.get("/api/v1/me/sessions").text
-    assert phone.cookies["trainwright"] not in str(shown), "an id is no credential"
+    assert phone.cookies["trainwright"] not in str(shown), "an id is not a credential"
 
 
 @pytest.mark.both_databases

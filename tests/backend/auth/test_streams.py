@@ -1,4 +1,4 @@
-"""A stream outlives the request's policy check, so it checks again and ends soon after a right is revoked."""
+"""A stream lasts longer than the request's policy check, so it checks again and ends soon after a right is revoked."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Checkpoints: none is visible before it is complete, and two valid ones are always kept."""
+"""Checkpoints are invisible until they are complete, and two valid ones are always retained."""
 
 import hashlib
 import io
@@ -33,7 +33,7 @@ def test_a_checkpoint_is_visible_only_when_committed(scene: Scene) -> None:
 
 
 @also_in_bucket
-def test_links_are_for_what_is_missing_and_refuse_other_bytes(scene: Scene) -> None:
+def test_links_are_given_for_missing_files_and_refuse_other_bytes(scene: Scene) -> None:
     work = scene.running()
     upload = Upload.make(3)
     links = {link["name"]: link["url"] for link in work.announce(upload).json()["links"]}
@@ -71,14 +71,14 @@ def test_bytes_of_an_earlier_announcement_never_count(scene: Scene) -> None:
     assert sent == second.files
 
 
-def test_a_manifest_must_list_exactly_what_was_sent(scene: Scene) -> None:
+def test_a_manifest_must_list_exactly_the_files_that_were_sent(scene: Scene) -> None:
     work = scene.running()
     good = Upload.make(3)
     manifest = CheckpointManifest.model_validate_json(good.files["manifest.json"])
     extra = entry_of("part-0.safetensors", b"other")
     variants = {
         "another step": manifest.model_copy(update={"step": 4}),
-        "a file too few": manifest.model_copy(update={"files": manifest.files[:1]}),
+        "one file too few": manifest.model_copy(update={"files": manifest.files[:1]}),
         "another digest": manifest.model_copy(update={"files": [extra, *manifest.files[1:]]}),
         "another kind": manifest.model_copy(update={"kind": CheckpointKind.EXPORT}),
     }
@@ -95,7 +95,7 @@ def test_a_manifest_must_list_exactly_what_was_sent(scene: Scene) -> None:
     assert listed(scene, work) == []
 
 
-def test_older_checkpoints_are_deleted_and_two_valid_ones_stay(scene: Scene) -> None:
+def test_older_checkpoints_are_deleted_but_two_valid_ones_remain(scene: Scene) -> None:
     work = scene.running(last_step=5)
     store = scene.site.app.state.store
     for step in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""Forks: the checkpoint that a claim gets, what is refused at which field, and that the parent is kept."""
+"""Forks: the checkpoint that a claim gets, what is refused at which field, and the protection of the parent."""
 
 from typing import Any
 
@@ -128,7 +128,7 @@ def test_an_incompatible_change_is_refused_by_field(scene: Scene, parent: Work) 
     assert fork(scene, parent.run_id, **(LONGER | {"precision.kind": "fp32"})).status_code == 201
 
 
-def test_other_data_starts_at_its_beginning_and_the_event_says_so(
+def test_other_data_starts_at_its_beginning_and_an_event_reports_it(
     scene: Scene, parent: Work, upload: Any
 ) -> None:
     other = upload("other")["id"]
@@ -162,7 +162,7 @@ def test_other_data_needs_the_parent_s_own_tokenizer(scene: Scene, upload: Any) 
         assert made.json()["spec"]["data"]["tokenizer"]["vocabulary"] == 300
 
 
-def test_a_fork_that_is_left_without_any_checkpoint_fails_and_says_why(scene: Scene, parent: Work) -> None:
+def test_a_fork_without_any_checkpoint_left_fails_with_the_reason(scene: Scene, parent: Work) -> None:
     made = fork(scene, parent.run_id, **LONGER).json()["id"]
     waiting = fork(scene, parent.run_id, **LONGER).json()["id"]
     work = claimed(scene, made)
@@ -179,7 +179,7 @@ def test_a_fork_that_is_left_without_any_checkpoint_fails_and_says_why(scene: Sc
         checkpoint["valid"] for checkpoint in checkpoints(scene, parent.run_id) if checkpoint["step"] == 10
     ] == [True, False]
     scene.control.sweep()
-    assert scene.state(waiting) == "failed", "it must not begin at step 0 instead"
+    assert scene.state(waiting) == "failed", "it must not start at step 0 instead"
     event = scene.site.admin.get(f"{scene.runs}/{parent.run_id}/events").json()[-1]
     assert (event["type"], event["step"]) == ("note", 10)
     assert (
@@ -247,7 +247,7 @@ def only(scene: Scene, name: str) -> None:
         assert scene.site.admin.patch(f"/api/v1/nodes/{node['id']}", json=drained).status_code == 200
 
 
-def test_a_deleted_parent_leaves_its_name(scene: Scene, parent: Work) -> None:
+def test_a_fork_shows_the_name_of_its_deleted_parent(scene: Scene, parent: Work) -> None:
     made = fork(scene, parent.run_id, **LONGER).json()["id"]
     refused = scene.site.admin.delete(f"{scene.runs}/{parent.run_id}")
     assert (refused.status_code, refused.json()["code"]) == (409, "checkpoint_forked")
@@ -281,7 +281,7 @@ def test_one_of_a_concurrent_fork_and_delete_is_refused(scene: Scene, parent: Wo
 
 
 @pytest.mark.both_databases
-def test_a_fork_of_a_checkpoint_that_is_just_being_deleted_finds_none(scene: Scene, parent: Work) -> None:
+def test_a_fork_of_a_checkpoint_during_its_deletion_is_refused(scene: Scene, parent: Work) -> None:
     state = checkpoints(scene, parent.run_id)[-1]["id"]
 
     def remove(session: Write) -> None:
@@ -294,7 +294,7 @@ def test_a_fork_of_a_checkpoint_that_is_just_being_deleted_finds_none(scene: Sce
 
 
 @pytest.mark.both_databases
-def test_a_fork_while_its_dataset_is_being_deleted_finds_none_and_neither_waits_for_the_other(
+def test_a_fork_during_the_deletion_of_its_dataset_is_refused_without_a_deadlock(
     scene: Scene, parent: Work
 ) -> None:
     """The deletion locks the dataset first and the parent's row last; the fork needs both."""
@@ -320,7 +320,7 @@ def test_a_fork_while_its_dataset_is_being_deleted_finds_none_and_neither_waits_
         (0, LONGER | {"batch.micro_sequences": 0}, ["batch.micro_sequences"]),
     ],
 )
-def test_validation_says_at_once_what_a_fork_would_be_refused_for(
+def test_validation_reports_why_a_fork_would_be_refused(
     scene: Scene, parent: Work, checkpoint: int, changes: dict[str, Any], fields: list[str]
 ) -> None:
     """The parent has ended at step 10; its checkpoints are of steps 10 and 4."""
@@ -344,7 +344,7 @@ def test_validation_says_at_once_what_a_fork_would_be_refused_for(
         assert sorted(problem["field"] for problem in made.json()["errors"]) == fields
 
 
-def test_validation_against_a_checkpoint_of_another_team_finds_none(scene: Scene, parent: Work) -> None:
+def test_validation_does_not_find_a_checkpoint_of_another_team(scene: Scene, parent: Work) -> None:
     [chosen, *_] = [item["id"] for item in checkpoints(scene, parent.run_id)]
     stranger = scene.site.other_team("globex")
     spec = scene.show(parent.run_id)["spec"]

@@ -1,4 +1,4 @@
-"""Retention: what it keeps, that its dry run predicts what is freed, and concurrent deletions and pins."""
+"""Retention: what it keeps, what its dry run predicts, and concurrent deletions and pins."""
 
 import random
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ def test_retention_returns_the_reason_to_keep_each_checkpoint(scene: Scene, ende
     assert reply["freed"] == {"dry_run": True, "bytes": 0, "checkpoints": 0}
     reply = retain(scene, keep_last=0, delete_exports=True)
     assert [step for step, _, kept in fates(reply) if kept is None] == [10, 8, 4]
-    assert fates(reply)[0] == (10, "export", "export"), "a run's newest export stays"
+    assert fates(reply)[0] == (10, "export", "export"), "a run's newest export is kept"
 
 
 def test_a_live_run_always_keeps_two_valid_states(scene: Scene) -> None:
@@ -110,20 +110,20 @@ def test_pinned_and_downloading_checkpoints_survive_pruning(scene: Scene) -> Non
 
 
 def test_a_dry_run_predicts_what_is_freed_and_needed_checkpoints_stay(scene: Scene) -> None:
-    chance = random.Random(9)
+    rng = random.Random(9)
     work = scene.start()
     work.finish(10)
     cancelled, live, fork = (scene.submit() for _ in range(3))
     scene.cancel(cancelled)
     ids = [work.run_id, cancelled, live]
     for _ in range(ROUNDS):
-        _strew(scene, chance, ids, fork)
+        _add_checkpoints(scene, rng, ids, fork)
         before = _all(scene)
         asked = {
-            "keep_last": chance.choice([0, 1, 2, 5]),
-            "keep_every_steps": chance.choice([None, 1, 3, 7]),
-            "delete_exports": chance.random() < 0.5,
-            "runs": chance.choice([None, ids[:1], ids[1:]]),
+            "keep_last": rng.choice([0, 1, 2, 5]),
+            "keep_every_steps": rng.choice([None, 1, 3, 7]),
+            "delete_exports": rng.random() < 0.5,
+            "runs": rng.choice([None, ids[:1], ids[1:]]),
         }
         reply = retain(scene, **asked)
         assert _all(scene).keys() == before.keys(), "a dry run changes nothing"
@@ -136,29 +136,29 @@ def test_a_dry_run_predicts_what_is_freed_and_needed_checkpoints_stay(scene: Sce
             entry["checkpoint"]["id"] for entry in reply["checkpoints"] if entry["kept"] is None
         }
         assert reply["freed"]["bytes"] == sum(item.bytes for item in gone.values())
-        _check_nothing_needed_went(scene, list(gone.values()), list(after.values()), live, fork)
+        _check_nothing_needed_was_deleted(scene, list(gone.values()), list(after.values()), live, fork)
         assert not retain(scene, **asked)["freed"]["checkpoints"], "there is nothing left to free"
 
 
-def _strew(scene: Scene, chance: random.Random, ids: list[str], fork: str) -> None:
+def _add_checkpoints(scene: Scene, rng: random.Random, ids: list[str], fork: str) -> None:
     """Other checkpoints of all kinds, and a fork that starts from one of them."""
     with scene.database.write() as session:
         session.execute(delete(Checkpoint))
-        made = [item for run_id in ids for item in _random(chance, parse_id("run", run_id))]
+        made = [item for run_id in ids for item in _random(rng, parse_id("run", run_id))]
         session.add_all(made)
         row = session.get_one(Run, parse_id("run", fork))
-        row.forked_checkpoint_id = chance.choice(made).id if made else None
-        for step in range(chance.randint(0, 2)):
-            session.add(_one(chance, row.id, step, CheckpointKind.STATE, valid=True))
+        row.forked_checkpoint_id = rng.choice(made).id if made else None
+        for step in range(rng.randint(0, 2)):
+            session.add(_one(rng, row.id, step, CheckpointKind.STATE, valid=True))
 
 
-def _random(chance: random.Random, run_id: Any) -> Iterator[Checkpoint]:
-    for step in chance.sample(range(1, 30), chance.randint(0, 8)):
-        kind = chance.choice([CheckpointKind.STATE] * 3 + [CheckpointKind.EXPORT])
-        yield _one(chance, run_id, step, kind, valid=chance.random() < 0.8)
+def _random(rng: random.Random, run_id: Any) -> Iterator[Checkpoint]:
+    for step in rng.sample(range(1, 30), rng.randint(0, 8)):
+        kind = rng.choice([CheckpointKind.STATE] * 3 + [CheckpointKind.EXPORT])
+        yield _one(rng, run_id, step, kind, valid=rng.random() < 0.8)
 
 
-def _one(chance: random.Random, run_id: Any, step: int, kind: CheckpointKind, valid: bool) -> Checkpoint:
+def _one(rng: random.Random, run_id: Any, step: int, kind: CheckpointKind, valid: bool) -> Checkpoint:
     named = new_id()
     return Checkpoint(
         id=named,
@@ -169,12 +169,12 @@ def _one(chance: random.Random, run_id: Any, step: int, kind: CheckpointKind, va
         step=step,
         prefix=f"x/{named}",
         files=[],
-        bytes=chance.randint(1, 1_000),
+        bytes=rng.randint(1, 1_000),
         created=now(),
         committed=now(),
         valid=valid,
-        pinned=chance.random() < 0.2,
-        links_until=chance.choice([None, None, now() - timedelta(hours=1), now() + timedelta(hours=1)]),
+        pinned=rng.random() < 0.2,
+        links_until=rng.choice([None, None, now() - timedelta(hours=1), now() + timedelta(hours=1)]),
     )
 
 
@@ -183,7 +183,7 @@ def _all(scene: Scene) -> dict[Any, Checkpoint]:
         return {row.id: row for row in session.scalars(select(Checkpoint))}
 
 
-def _check_nothing_needed_went(
+def _check_nothing_needed_was_deleted(
     scene: Scene, gone: list[Checkpoint], left: list[Checkpoint], live: str, fork: str
 ) -> None:
     live_id, fork_id = parse_id("run", live), parse_id("run", fork)
@@ -325,7 +325,7 @@ def test_the_checkpoint_of_a_claim_stays_while_the_node_fetches_it(scene: Scene)
     assert all(scene.agent.client.get(download.url).status_code == 200 for download in again.claim.downloads)
 
 
-def test_a_team_s_checkpoints_come_newest_first_a_page_at_a_time(scene: Scene, ended: Work) -> None:
+def test_a_team_s_checkpoints_are_paged_newest_first(scene: Scene, ended: Work) -> None:
     pin(scene, address(scene, ended.run_id, 4))
     route = f"{scene.site.path}/checkpoints"
 
@@ -395,4 +395,4 @@ def test_a_forks_claim_finds_its_checkpoint_despite_concurrent_retention(scene: 
         )
         scene.cancel(fork)
         work.ended("stopped")
-    assert (8, "state", None) in fates(retain(scene, keep_last=1)), "no fork needs it any more"
+    assert (8, "state", None) in fates(retain(scene, keep_last=1)), "no fork needs it anymore"

@@ -47,7 +47,7 @@ def test_an_invalid_number_is_named_in_the_error(site: Site, number: str) -> Non
         ("/api/v1/teams/acme/runs", {"name": "a\0", "data": {"dataset": "ds\0"}}),
     ],
 )
-def test_text_that_no_database_stores_is_refused(site: Site, path: str, body: dict[str, Any]) -> None:
+def test_text_that_databases_cannot_store_is_refused(site: Site, path: str, body: dict[str, Any]) -> None:
     content = json.dumps(body)  # in ASCII: a lone surrogate has no UTF-8
     answer = site.admin.post(path, content=content, headers={"Content-Type": "application/json"})
     assert answer.status_code == 422, answer.text
@@ -67,13 +67,13 @@ def test_text_that_no_database_stores_is_refused(site: Site, path: str, body: di
         f"/api/v1/teams/acme/runs/{RUN}/metrics?after_step={HUGE}",
     ],
 )
-def test_an_address_of_nothing_is_refused(site: Site, path: str) -> None:
+def test_an_address_without_a_resource_is_not_found(site: Site, path: str) -> None:
     answer = site.admin.get(path)
     assert answer.status_code == (422 if HUGE in path else 404), answer.text
 
 
 @pytest.mark.parametrize("given", ["yes", "1", "on", "True", ""])
-def test_only_true_and_false_are_flags(site: Site, given: str) -> None:
+def test_flags_must_be_true_or_false(site: Site, given: str) -> None:
     for method, path, field in (
         ("DELETE", f"{site.path}/runs/{RUN}?dry_run={given}", "dry_run"),
         ("GET", f"{site.path}/checkpoints?pinned={given}", "pinned"),

@@ -53,7 +53,7 @@ def test_a_second_server_on_an_embedded_database_is_refused(environment: None, t
 
 
 @pytest.mark.slow(target="databases")
-def test_commands_find_the_settings_of_the_folder_of_up(
+def test_commands_read_the_settings_of_a_local_platforms_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("SECRET_KEY", "DATA_DIR", "PUBLIC_URL"):
@@ -70,14 +70,14 @@ def test_commands_find_the_settings_of_the_folder_of_up(
     for options in ([], ["--data", "elsewhere"]):
         code, output = run("link", "first-owner", *options)
         assert code == 0 and output.startswith(f"{address}/link/"), output
-        assert run("link", "sign-in", "a@b.c", *options)[0] == 1, "nobody has this account"
+        assert run("link", "sign-in", "a@b.c", *options)[0] == 1, "no one has this account"
         output = run("check-settings", *options)[1]
         assert address in output and "not prepared" not in output, "`up` has its own brokers"
         if not options:  # a data folder can be moved
             Path(".trainwright/main").rename("elsewhere")
 
 
-def test_a_name_that_no_node_can_have_gets_no_token(environment: None) -> None:
+def test_an_invalid_node_name_gets_no_token(environment: None) -> None:
     run("migrate")
     code, output = run("join-token", "My Node")
     assert code == 1 and "such as gpu-07" in output

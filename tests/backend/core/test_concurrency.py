@@ -1,4 +1,4 @@
-"""Limits of requests that run and wait at once. `nodes/test_request_floods.py` tests them by floods."""
+"""Limits of concurrent and waiting requests. `nodes/test_request_floods.py` tests them with floods."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -9,7 +9,7 @@ from trainwright_backend.core.concurrency import ConcurrencyLimit
 from trainwright_backend.core.errors import Busy
 
 
-def test_a_limit_refuses_when_too_many_wait_and_shares_places_among_addresses() -> None:
+def test_a_limit_refuses_when_too_many_wait_and_shares_slots_among_addresses() -> None:
     async def fill() -> None:
         limit = ConcurrencyLimit(running=1, waiting=3, waiting_per_address=2, refusal=("busy", "Busy."))
         served: list[str] = []
@@ -25,7 +25,7 @@ def test_a_limit_refuses_when_too_many_wait_and_shares_places_among_addresses() 
             for address in ("a", "c"):  # two of `a` wait, and three of all
                 with pytest.raises(Busy):
                     await request(address)
-            waiting[0].cancel()  # a client that hangs up gives its place to others
+            waiting[0].cancel()  # a client that disconnects frees its slot
             await asyncio.sleep(0)
             waiting.append(asyncio.create_task(request("c")))
             await asyncio.sleep(0)

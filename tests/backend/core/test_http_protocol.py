@@ -1,4 +1,4 @@
-"""Limits for the head of a request and for connections, over real ones to the server of `serve`."""
+"""Limits for the head of a request and for connections, tested over real connections to the server of `serve`."""
 
 import resource
 import socket
@@ -110,7 +110,7 @@ def connect(server: tuple[str, int], count: int, first: bytes, opened: ExitStack
     return connections
 
 
-def test_half_open_connections_do_not_keep_others_out(
+def test_half_open_connections_do_not_block_others(
     server: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 5)
@@ -121,7 +121,7 @@ def test_half_open_connections_do_not_keep_others_out(
         assert [read_to_end(closed) for closed in half_open[:4]] == [b""] * 4, "the longest idle ones"
 
 
-def test_a_kept_connection_gives_way_but_a_request_does_not(
+def test_an_idle_connection_is_closed_for_others_but_a_request_is_not(
     server: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 5)
@@ -163,7 +163,7 @@ def test_a_stalled_client_is_replaced(
         eventually(lambda: len(HttpProtocol._stalled_since) == 4, "one was closed", 30)
 
 
-def test_a_process_takes_connections_for_half_of_its_files() -> None:
+def test_connections_use_at_most_half_of_a_process_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, soft), hard))

@@ -15,7 +15,7 @@ def test_ids_are_uuid7_in_order_of_creation() -> None:
     assert {value.version for value in made} == {7} and len(set(made)) == 1_000
 
 
-def test_a_public_id_can_be_parsed() -> None:
+def test_a_public_id_is_parsed() -> None:
     value = new_id()
     text = public_id("run", value)
     assert text.startswith("run_") and len(text) == 30 and text == text.lower()

@@ -82,7 +82,7 @@ def test_a_silent_broker_is_named_and_only_one_thread_waits_for_it(
     enqueuer = Enqueuer(settings(tasks_url=broker.url, hints_url=broker.url))
     apart = Enqueuer(settings(tasks_url=broker.url))
 
-    def seconds_to_ask(_: int) -> float:
+    def seconds_to_send(_: int) -> float:
         started = time.monotonic()
         enqueuer.silent_brokers()
         return time.monotonic() - started
@@ -92,7 +92,7 @@ def test_a_silent_broker_is_named_and_only_one_thread_waits_for_it(
         broker.process.send_signal(signal.SIGSTOP)
         monkeypatch.setattr(message_queue, "CHECK_SECONDS", 60.0)
         with ThreadPoolExecutor(20) as pool:
-            waits = list(pool.map(seconds_to_ask, range(20)))
+            waits = list(pool.map(seconds_to_send, range(20)))
         assert sum(wait > 0.5 for wait in waits) == 1 and max(waits) < 5, waits
         assert enqueuer.silent_brokers() == ["broker"] and apart.silent_brokers() == ["tasks broker"]
     finally:

@@ -41,7 +41,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @contextmanager
 def upgraded(url: str, rows: list[tuple[str, dict[str, Any]]], revision: str = "0001") -> Iterator[Database]:
-    """A database of an older ``revision`` with ``rows``, upgraded to today's tables."""
+    """A database of an older ``revision`` with ``rows``, upgraded to the current tables."""
     database = Database(url)
     with database.write() as session:
         command.upgrade(config(session.connection()), revision)
@@ -55,7 +55,7 @@ def upgraded(url: str, rows: list[tuple[str, dict[str, Any]]], revision: str = "
 
 
 def _plain(value: object, database: Database) -> object:
-    """The value in the form that reflected columns take: on SQLite they have UUIDs as text."""
+    """The value in the form of reflected columns, which have UUIDs as text on SQLite."""
     return value.hex if isinstance(value, UUID) and database.is_sqlite else value
 
 
@@ -184,7 +184,7 @@ def test_a_run_without_its_data_stops_the_edit_and_is_named(of_0003: Database) -
     assert (after, writable) == (before, 0)
 
 
-def test_an_old_version_keeps_having_no_limit_of_rejected_documents(empty_url: str) -> None:
+def test_an_old_version_still_has_no_limit_of_rejected_documents(empty_url: str) -> None:
     with upgraded(empty_url, old_dataset(1)) as database, database.read() as session:
         (version,) = session.scalars(sa.select(DatasetVersion))
         assert CurationSpec.model_validate(version.curation).rejected_limit == 1.0
@@ -280,7 +280,7 @@ def old_run() -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def test_an_old_waiting_run_gives_back_its_slots_and_the_limit_stays(empty_url: str) -> None:
+def test_an_old_waiting_run_releases_its_slots_and_the_limit_is_unchanged(empty_url: str) -> None:
     rows = [row for row in old_run() if row[0] in ("team", "run")]
     team, run = rows[0][1]["id"], rows[1][1]
     trains = run | {"id": uuid4(), "state": "running"}
@@ -321,7 +321,7 @@ def test_an_old_node_keeps_the_slots_that_it_reported(empty_url: str) -> None:
         assert session.scalars(sa.select(JoinToken.any_slots)).all() == [False]
 
 
-def test_an_old_run_has_todays_codes_and_names(empty_url: str) -> None:
+def test_an_old_run_has_the_current_codes_and_names(empty_url: str) -> None:
     with upgraded(empty_url, old_run(), "0008") as database, database.read() as session:
         run, attempt = session.scalars(sa.select(Run)).one(), session.scalars(sa.select(Attempt)).one()
         event, placed = (
@@ -340,7 +340,7 @@ def test_an_old_run_has_todays_codes_and_names(empty_url: str) -> None:
         assert stored == ["lease_expired"], "the column's type would also read the old code"
 
 
-def test_old_slot_time_links_and_keys_stay_what_they_were(empty_url: str) -> None:
+def test_old_slot_time_links_and_keys_are_unchanged(empty_url: str) -> None:
     team, run = (row for row in old_run() if row[0] in ("team", "run"))
     account = {
         "id": uuid4(),

@@ -33,7 +33,7 @@ def postgres(fresh_postgres_database: str) -> str:
     return fresh_postgres_database
 
 
-async def _heard(woken: asyncio.Event) -> float:
+async def _received(woken: asyncio.Event) -> float:
     started = time.monotonic()
     await asyncio.wait_for(woken.wait(), 30)
     woken.clear()
@@ -52,18 +52,18 @@ def test_a_commit_wakes_the_streams_of_another_process(postgres: str) -> None:
         seconds = []
         async with listen_for_notifications(database, topics):
             with topics.subscribed("run:1") as woken, topics.subscribed("run:2") as never:
-                await _heard(woken)  # the connection is up
+                await _received(woken)  # the connection is established
                 never.clear()
                 for _ in range(20):
                     other.stdin.write("run:1\n")
-                    seconds.append(await _heard(woken))
+                    seconds.append(await _received(woken))
                 assert not never.is_set()
         other.stdin.close()
         other.wait()
         database.dispose()
         return seconds[1:]  # without the start of the process
 
-    print(f"\nheard after {median(asyncio.run(wait_for_notifications())) * 1_000:.1f} ms (median)")
+    print(f"\nreceived after {median(asyncio.run(wait_for_notifications())) * 1_000:.1f} ms (median)")
 
 
 def test_rolled_back_notifications_are_not_delivered_and_connections_recover(
@@ -73,15 +73,17 @@ def test_rolled_back_notifications_are_not_delivered_and_connections_recover(
         topics, database = Topics(), Database(postgres, {"topics": Topics()})
         async with listen_for_notifications(database, topics):
             with topics.subscribed("run:1") as woken:
-                await _heard(woken)
+                await _received(woken)
                 monkeypatch.setattr(notifications, "is_own", lambda sender: False)
                 await asyncio.to_thread(_roll_back, database)
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(woken.wait(), 0.3)
                 _kill_listeners(postgres)
-                await _heard(woken)  # after a reconnect all are woken, as notifications may have been missed
+                await _received(
+                    woken
+                )  # after a reconnect all are woken, as notifications may have been missed
                 await asyncio.to_thread(_announce, database)
-                await _heard(woken)
+                await _received(woken)
         database.dispose()
 
     asyncio.run(wait_for_notifications())

@@ -57,7 +57,7 @@ def test_an_object_is_read_entirely_and_in_ranges(either: ObjectStore, size: int
     with either.open_write("team/a/b.bin") as incoming:
         for start in range(0, size, 1_000_000):
             incoming.write(content[start : start + 1_000_000])
-        assert either.stat("team/a/b.bin") is None, "it is not visible before it is whole"
+        assert either.stat("team/a/b.bin") is None, "it is not visible before it is complete"
         stored = incoming.finish()
     assert stored == StoredObject(size, hashlib.sha256(content).hexdigest())
     assert either.stat("team/a/b.bin") == size and either.content_of("team/a/b.bin") == stored
@@ -158,7 +158,7 @@ def test_an_object_that_was_changed_in_the_bucket_is_refused(bucket: Settings) -
         store.local_file("a/b")
 
 
-def test_bytes_that_change_on_their_way_into_the_bucket_are_found_and_deleted(
+def test_bytes_corrupted_during_the_upload_to_the_bucket_are_detected_and_deleted(
     bucket: Settings, tmp_path: Path
 ) -> None:
     """A proxy in between flips a bit of each body and leaves the header that moto does not check."""
@@ -177,7 +177,7 @@ def test_a_bucket_that_does_not_answer_is_a_503(bucket: Settings) -> None:
     assert refused.value.status == 503 and "Retry-After" in refused.value.headers
 
 
-def test_the_cache_stays_within_its_limit_and_keeps_what_was_just_used(tmp_path: Path) -> None:
+def test_the_cache_stays_within_its_limit_and_keeps_recently_used_objects(tmp_path: Path) -> None:
     cache = FileCache(tmp_path, limit_bytes=25)
     (tmp_path / INCOMING).mkdir()
     old = [cache.add(name, lambda target: _write(target, bytes(10))) for name in "ab"]
@@ -194,7 +194,7 @@ def _write(target: Path, content: bytes) -> None:
     target.write_bytes(content)
 
 
-def test_the_digest_is_that_of_the_bytes(store: LocalStore) -> None:
+def test_the_digest_matches_the_bytes(store: LocalStore) -> None:
     stored = store.write("team/a/b.bin", CONTENT)
     assert (stored.bytes, stored.digest) == (len(CONTENT), DIGEST)
     assert store.stat("team/a/b.bin") == len(CONTENT)

@@ -38,7 +38,7 @@ def test_every_answer_has_an_id_and_the_security_headers(anonymous: TestClient) 
         assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_an_unknown_api_address_is_a_problem_and_not_a_page(anonymous: TestClient) -> None:
+def test_an_unknown_api_address_returns_a_problem_instead_of_a_page(anonymous: TestClient) -> None:
     for method in ("GET", "POST", "DELETE"):
         answer = anonymous.request(method, "/api/v1/nothing")
         assert answer.status_code == 404
@@ -101,7 +101,7 @@ def test_other_sites_cannot_act_with_a_cookie(
     assert anonymous.post("/api/v1/auth/sign-out", headers=headers).status_code == status
 
 
-def test_a_server_error_is_500_with_the_request_s_id(app: FastAPI, anonymous: TestClient) -> None:
+def test_a_server_error_returns_500_with_the_request_s_id(app: FastAPI, anonymous: TestClient) -> None:
     app.state.static_folder = None  # simulates a programming error
     answer = anonymous.get("/some-page")
     assert answer.status_code == 500

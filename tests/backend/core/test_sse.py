@@ -1,4 +1,4 @@
-"""Live streams deliver published events at once and others within a second, and they end."""
+"""Live streams deliver published events immediately and others within a second, and they end."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ def test_an_event_has_the_protocol_s_format() -> None:
     )
 
 
-def test_publishing_from_a_thread_makes_a_stream_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publishing_from_a_thread_makes_a_stream_read_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "POLL_SECONDS", 60.0)
     topics = Topics()
     reads = iter([StreamUpdate(), StreamUpdate([ServerEvent("1")], ended=True)])
@@ -44,7 +44,7 @@ def test_a_viewer_has_a_limit_of_open_streams(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(AppError, match="1 live streams open"):
             stream_events(topics, "runs", StreamUpdate, lambda: True, VIEWER)
         stream_events(topics, "runs", StreamUpdate, lambda: True, uuid4())
-        await first.aclose()  # as the server does when the client hangs up
+        await first.aclose()  # as the server does when the client disconnects
         stream_events(topics, "runs", StreamUpdate, lambda: True, VIEWER)
 
     asyncio.run(open_two())

@@ -100,7 +100,7 @@ class DatasetEditor:
 
 
 def lines(*texts: object) -> bytes:
-    """A `.jsonl` file of texts; other values are its lines as they are."""
+    """A `.jsonl` file of texts. Values that are not texts become lines unchanged."""
     return b"".join(
         json.dumps({"text": text} if isinstance(text, str) else text).encode() + b"\n" for text in texts
     )

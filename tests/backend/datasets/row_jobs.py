@@ -10,7 +10,7 @@ from trainwright_backend.datasets.jobs.runner import run_and_record_failure
 
 
 def run_next_job(database: Database, store: LocalStore, kind: JobKind, row_id: UUID) -> bool:
-    """Run it, if there is one that no worker runs. Returns whether there was one."""
+    """Run the next job, unless a worker already runs it. Returns whether there was one."""
     with database.write() as session:
         job = next_job(session, kind, row_id)
     if job is not None:

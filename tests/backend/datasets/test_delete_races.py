@@ -66,7 +66,7 @@ def concurrently(
         with database.write() as session:
             work(session)
             given = threads.submit(other)
-            if not database.is_sqlite:  # there it waits for the entire transaction anyway
+            if not database.is_sqlite:  # on SQLite it waits for the entire transaction anyway
                 wait_for_blocked_query(database)
             rest(session)
         return given.result()
@@ -164,7 +164,7 @@ def test_a_mixture_created_during_a_delete_finds_no_dataset(editor: DatasetEdito
 
 
 def test_two_versions_that_mix_each_other_s_datasets_are_both_created(editor: DatasetEditor) -> None:
-    """Each request keeps its first lock until the other has one too, or waits for one."""
+    """Each request holds its first lock until the other one has a lock too, or waits for one."""
     made = [
         editor.make(name, **{f"{name}.jsonl": letters(20, first)}) for first, name in ((0, "a"), (50, "b"))
     ]

@@ -44,7 +44,7 @@ GOOD: dict[str, tuple[str, bytes, Json, list[str]]] = {
     "csv": ("a.csv", table([["id", "text"], ["1", "one"], ["2", "two\nlines"]]), {}, ["one", "two\nlines"]),
     "gzip": ("a.jsonl.gz", gzip.compress(lines("one", "two")), {}, ["one", "two"]),
     "zstandard": ("a.csv.zst", zstandard.compress(table([["text"], ["one"], ["two"]])), {}, ["one", "two"]),
-    "a name that says nothing": ("data", lines("one"), {}, ["one"]),
+    "a name without a known suffix": ("data", lines("one"), {}, ["one"]),
 }
 
 BROKEN: dict[str, tuple[str, bytes, Json, str]] = {
@@ -92,7 +92,7 @@ def test_a_broken_file_fails_its_version_with_its_reason(editor: DatasetEditor, 
     )
 
 
-def test_files_of_wrong_types_are_named_and_nothing_is_created_from_them(editor: DatasetEditor) -> None:
+def test_files_of_wrong_types_are_reported_and_create_nothing(editor: DatasetEditor) -> None:
     wrong = [editor.send(name, content) for name, (content, _) in WRONG_TYPES.items()]
     good = editor.send("good.parquet", parquet(text=["one", " ".join(map(str, range(20_000)))]))
     refused = editor.post("datasets", {"name": "x", "uploads": [good, *wrong]})
@@ -128,7 +128,9 @@ def test_rejected_rows_are_listed_with_their_lines_across_files(editor: DatasetE
     assert made["versions"][0]["preparations"][0]["rejected"] == 4
 
 
-def test_the_list_of_rejected_rows_ends_at_a_thousand_and_their_count_does_not(editor: DatasetEditor) -> None:
+def test_the_list_of_rejected_rows_is_limited_to_a_thousand_but_their_count_is_not(
+    editor: DatasetEditor,
+) -> None:
     made = editor.make(
         "bad", {"rejected_limit": 1.0}, **{"a.jsonl": b"bad\n" * 3000 + lines(*map(str, range(20)))}
     )

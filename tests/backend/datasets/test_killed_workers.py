@@ -1,4 +1,4 @@
-"""Workers that are killed at random: the shards are byte for byte those of an undisturbed run.
+"""Workers are killed at random. The shards are byte for byte those of an undisturbed run.
 
 The suite kills eight on each database; ``TRAINWRIGHT_WORKER_KILLS=20`` kills twenty.
 """

@@ -129,7 +129,7 @@ def test_only_kept_documents_become_tokens(editor: DatasetEditor, small_chunks: 
     assert (shown["documents"], shown["train_tokens"], shown["shards_total"]) == (30, 30 * 8, 2)
 
 
-def test_each_job_sends_for_the_next_and_the_last_for_none(
+def test_each_job_sends_a_message_for_the_next_and_the_last_sends_none(
     editor: DatasetEditor, sent: list[list[str]], small_chunks: None
 ) -> None:
     editor.make(ready=False, **{"letters.jsonl": letters()})
@@ -187,10 +187,10 @@ def test_a_killed_worker_costs_only_its_chunk(
         pass
     assert only(site).shards_done == 9
     sent.clear()
-    assert resend(site) == 0, "its lease still stands"
+    assert resend(site) == 0, "its lease is still valid"
     expire_leases(site)
     assert resend(site) == 1 and sent == [["prepare", str(preparation.id)]]
-    assert resend(site) == 0, "sent once in a while, not at every sweep"
+    assert resend(site) == 0, "sent periodically, not at every sweep"
     while run_one_job(site, preparation):
         pass
     assert only(site).state == PreparationState.READY
@@ -310,7 +310,7 @@ def test_a_busy_database_does_not_count_as_a_failure(
     with monkeypatch.context() as patch:
         patch.setattr(runner, "run_job", busy)
         for _ in range(leases.MAX_FAILURES + 1):
-            assert run_one_job(editor.site, only(editor.site)), "the step was put back at once"
+            assert run_one_job(editor.site, only(editor.site)), "the job was returned immediately"
     assert only(editor.site).failures == 0
     editor.site.prepare()
     assert only(editor.site).state == PreparationState.READY
@@ -321,7 +321,7 @@ def test_a_worker_without_its_lease_cannot_mark_a_failure(
     editor: DatasetEditor, sent: list[list[str]], small_chunks: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unusable(*_: object) -> None:
-        raise UnusableDataError("a slow worker's opinion")
+        raise UnusableDataError("the error of a slow worker")
 
     make_unprepared(editor)
     site, preparation = editor.site, only(editor.site)

@@ -38,7 +38,7 @@ def test_columns_and_the_common_field_of_all_files_are_filled_in(editor: Dataset
     assert two["documents"] == ["fine"]
 
 
-def test_files_that_disagree_leave_the_field_open(editor: DatasetEditor) -> None:
+def test_files_with_different_fields_leave_the_field_empty(editor: DatasetEditor) -> None:
     chat = [{"role": "user", "content": "hi"}]
     uploads = [editor.send("a.jsonl", lines("one")), editor.send("b.jsonl", lines({"messages": chat}))]
     seen = editor.post("uploads/preview", {"uploads": uploads}).json()
@@ -61,7 +61,7 @@ def test_a_wide_table_shows_its_first_columns_and_its_field_is_found(editor: Dat
     assert (len(file["columns"]), file["field"], file["documents"]) == (1_000, "text", ["x"])
 
 
-def test_a_preview_waits_its_turn_or_is_asked_to_retry(
+def test_a_preview_waits_for_its_turn_or_is_told_to_retry(
     editor: DatasetEditor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = editor.send("a.jsonl", lines("fine"))
@@ -88,7 +88,7 @@ def test_an_unfinished_upload_is_named(editor: DatasetEditor) -> None:
 def test_a_slow_file_is_reported_and_the_next_one_is_sampled(
     editor: DatasetEditor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pipe never ends: the child that opens it hangs, and is killed."""
+    """A pipe has no end: the child that opens it hangs, and is killed."""
     uploads = [editor.send(name, lines(name)) for name in ("a.jsonl", "b.jsonl", "c.jsonl")]
     monkeypatch.setattr(previews, "CHILD_SECONDS", 3.0)
     keys = [key for key in editor.stored() if "/files/" in key]
@@ -166,7 +166,7 @@ def test_a_file_that_needs_too_much_memory_is_reported(
     assert "bomb.parquet" in bomb["problem"]
     monkeypatch.undo()
     bomb, _ = editor.post("uploads/preview", {"uploads": uploads}).json()["files"]
-    assert bomb["problem"] is None and len(bomb["documents"]) >= 1, "with all its memory it is no bomb"
+    assert bomb["problem"] is None and len(bomb["documents"]) >= 1, "with enough memory the file is accepted"
 
 
 def test_a_file_that_crashes_the_child_is_reported_and_the_next_one_is_sampled(

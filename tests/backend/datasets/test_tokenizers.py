@@ -138,7 +138,7 @@ def test_the_same_file_under_another_name_gives_the_same_preparation(editor: Dat
         ),
     ],
 )
-def test_an_invalid_tokenizer_is_refused_and_its_upload_kept(
+def test_an_invalid_tokenizer_is_refused_and_its_upload_remains(
     editor: DatasetEditor, content: bytes, expected: str
 ) -> None:
     upload = editor.send("tokenizer.json", content)
@@ -166,7 +166,7 @@ def test_a_tokenizer_can_be_deleted_only_after_it_was_copied(editor: DatasetEdit
     assert editor.path_of(f"{row.team_id}/preparations/{row.digest}/tokenizer.json").read_bytes() == TRAINED
 
 
-def test_a_dataset_is_kept_until_its_tokenizer_was_copied(editor: DatasetEditor) -> None:
+def test_a_dataset_cannot_be_deleted_until_its_tokenizer_was_copied(editor: DatasetEditor) -> None:
     source = editor.make("source", **{"a.jsonl": letters()})
     other = editor.make("other", **{"b.jsonl": letters(50, first=900)})
     asked = {"tokenizer": {"kind": "dataset", "source": source["id"]}}

@@ -1,4 +1,4 @@
-"""Teams take turns at a data worker, long jobs give way to other teams, and no message is needed."""
+"""Teams take turns at a data worker, long jobs yield to other teams, and no message is needed."""
 
 import threading
 from collections.abc import Iterator
@@ -94,13 +94,13 @@ def test_files_of_a_team_take_turns_too(
     assert finished[0] == "small"
 
 
-def test_a_long_file_gives_way_after_its_slice_only_if_another_team_waits(
+def test_a_long_file_yields_after_its_slice_only_if_another_team_waits(
     editor: DatasetEditor, other: DatasetEditor, job_runner: JobRunner, short_slices: None
 ) -> None:
     long = editor.make("long", ready=False, **{"a.jsonl": letters(300)})
     short = other.make("short", ready=False, **{"a.jsonl": letters(3, first=900)})
     assert job_runner.run_one()
-    assert parsed(editor) == [("reading", 1, False)], "it stopped, and gave its lease back"
+    assert parsed(editor) == [("reading", 1, False)], "it stopped, and released its lease"
     while state_of(other, short) != "ready":
         assert job_runner.run_one()
     [(state, done, _)] = parsed(editor)
@@ -111,7 +111,7 @@ def test_a_long_file_gives_way_after_its_slice_only_if_another_team_waits(
     assert state_of(editor, long) == "ready"
 
 
-def test_parts_give_the_chunks_of_one_reading(
+def test_reading_in_slices_gives_the_chunks_of_one_reading(
     editor: DatasetEditor, other: DatasetEditor, job_runner: JobRunner, short_slices: None
 ) -> None:
     content = letters(90) + b"broken\n"
@@ -203,10 +203,10 @@ def test_health_reports_that_no_worker_takes_jobs(editor: DatasetEditor, job_run
     assert state_of(editor, made) == "ready" and problems(2 * LONGEST_WAIT_SECONDS) == []
 
 
-def test_short_jobs_between_two_looks_show_that_a_worker_is_there(
+def test_short_jobs_between_two_checks_show_that_a_worker_is_running(
     editor: DatasetEditor, job_runner: JobRunner, short_slices: None
 ) -> None:
-    """No look finds a lease."""
+    """No check finds a lease."""
     clock = [0.0]
     watch = WorkerWatch(editor.site.app.state.database, lambda: clock[0])
     editor.make(ready=False, **{f"{name}.jsonl": letters(3) for name in "abcdefgh"})
@@ -230,14 +230,14 @@ def test_a_job_that_failed_waits_before_it_is_repeated(
     monkeypatch.setattr(dispatch, "parse_file", full)
     editor.make(ready=False, **{"a.jsonl": letters(3)})
     assert job_runner.run_one() and not job_runner.run_one()
-    assert [state for state, _, _ in parsed(editor)] == ["reading"], "it has not failed for good"
+    assert [state for state, _, _ in parsed(editor)] == ["reading"], "it has not failed permanently"
 
 
 def test_white_space_ends_chunks_too(
     editor: DatasetEditor, other: DatasetEditor, job_runner: JobRunner, short_slices: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """A file of blank lines, which compress 1000 to 1, can be read in parts."""
+    """A file of blank lines, which compress 1000 to 1, can be read in slices."""
     monkeypatch.setattr("trainwright.prepare.json_rows.BLANK_LINES", 10)
     monkeypatch.setattr(chunks, "CHUNK_BLANK_ROWS", 2)
     assert rows.BLANK_LINES * 100 == 1_000_000

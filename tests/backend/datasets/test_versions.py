@@ -32,7 +32,7 @@ def test_complete_uploads_become_a_dataset_that_is_read_and_prepared(editor: Dat
     assert (statistics["documents"], statistics["kept"], statistics["rejected"]) == (201, 201, 0)
     assert sum(item["documents"] for item in statistics["lengths"]) == 201
     assert [item["state"] for item in version["preparations"]] == ["ready"]
-    assert editor.count(Upload) == 0, "the dataset took the uploads"
+    assert editor.count(Upload) == 0, "the uploads now belong to the dataset"
 
 
 def test_a_version_with_only_another_curation_parses_no_file_again(editor: DatasetEditor) -> None:
@@ -148,7 +148,7 @@ def test_an_invalid_version_is_refused_by_field_and_not_created(
     found_field, found = editor.problem(editor.post("datasets", asked))
     assert found_field == field and message in found
     assert len(editor.get("datasets")["items"]) == 2
-    assert editor.count(Upload) == 2, "refused uploads can be named again"
+    assert editor.count(Upload) == 2, "refused uploads can be used again"
 
 
 def filled(value: Any, names: dict[str, str]) -> Any:
@@ -192,7 +192,7 @@ def sweep(editor: DatasetEditor) -> None:
     delete_queued_bytes(editor.site.app.state.database, editor.site.app.state.store)
 
 
-def test_deleting_a_version_leaves_the_others(editor: DatasetEditor) -> None:
+def test_deleting_a_version_does_not_affect_the_others(editor: DatasetEditor) -> None:
     made = editor.make(**{"a.jsonl": letters()})
     editor.add(made, uploads=[editor.send("b.jsonl", lines("b", "c"))])
     path = f"datasets/{made['id']}/versions"
@@ -380,7 +380,7 @@ def test_a_field_that_no_column_can_have_is_refused(editor: DatasetEditor) -> No
 
 
 @pytest.mark.both_databases
-def test_text_that_no_database_stores_does_not_stop_the_parsing(editor: DatasetEditor) -> None:
+def test_text_that_databases_cannot_store_does_not_stop_the_parsing(editor: DatasetEditor) -> None:
     """Reasons and errors quote names from the files."""
     rows = b'{"te\\u0000xt": 1, "body": 2}\n' * 3
     made = editor.make("nul", {"rejected_limit": 1.0}, **{"a.jsonl": rows})

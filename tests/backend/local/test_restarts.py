@@ -1,4 +1,4 @@
-"""Parts of a local platform that exit are started again, ever more rarely, and are named while they do not work."""
+"""Processes of a local platform that exit are restarted with growing pauses, and reported while they do not work."""
 
 import json
 import os
@@ -59,7 +59,7 @@ class Clock:
         return self.now
 
 
-def test_pauses_double_up_to_a_minute_and_other_parts_are_left_alone(tmp_path: Path) -> None:
+def test_pauses_double_up_to_a_minute_and_other_processes_keep_running(tmp_path: Path) -> None:
     parts, clock, told = Parts(logs=tmp_path), Clock(), list[str]()
     (tmp_path / "worker.log").write_text("out of paper")
     restarts = Restarts(parts, told.append, clock)
@@ -84,7 +84,7 @@ def test_pauses_double_up_to_a_minute_and_other_parts_are_left_alone(tmp_path: P
     assert len(exits) == 10 and all(line.endswith(f"Its log: {tmp_path / 'worker.log'}") for line in exits)
 
 
-def test_a_part_is_named_until_it_has_run_for_a_while_and_then_counts_from_zero() -> None:
+def test_a_process_is_reported_until_it_has_run_for_a_while_and_then_counts_from_zero() -> None:
     parts, clock, told = Parts(), Clock(), list[str]()
     restarts = Restarts(parts, told.append, clock)
     parts.dead.add("agent")
@@ -103,7 +103,7 @@ def test_a_part_is_named_until_it_has_run_for_a_while_and_then_counts_from_zero(
     assert "in a row" not in parts.problems["agent"]
 
 
-def test_a_part_that_cannot_be_started_is_tried_again_later() -> None:
+def test_a_process_that_cannot_be_started_is_tried_again_later() -> None:
     parts, clock = Parts(dead={"api"}, error=PlatformError("port 8000 cannot be used\nmore")), Clock()
     restarts = Restarts(parts, lambda _: None, clock)
     for _ in range(40):
@@ -135,10 +135,10 @@ def broken_parts(platform: Platform) -> set[str]:
 
 
 @pytest.mark.slow(target="faults")
-def test_data_is_prepared_without_the_broker_and_every_part_comes_back(
+def test_data_is_prepared_without_the_broker_and_every_process_is_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each part is killed in turn, as by the kernel when memory runs out; the others keep running."""
+    """Each process is killed in turn, as the kernel does when memory runs out. The others keep running."""
     monkeypatch.setattr("trainwright_backend.local.restarts.STABLE_SECONDS", 3.0)
     environment = live_environment(SCALED_TIMERS)
     with Platform(DataFolder.acquire(tmp_path), bind_socket("127.0.0.1", 0), environment) as platform:
@@ -156,7 +156,7 @@ def test_data_is_prepared_without_the_broker_and_every_part_comes_back(
             client.use_link(link)
             assert health(platform)["status"] == "ok"
             os.kill(platform.pid("broker"), signal.SIGKILL)
-            eventually(lambda: broken_parts(platform) == {"broker"}, "health names the broker", 30)
+            eventually(lambda: broken_parts(platform) == {"broker"}, "health reports the broker", 30)
             assert health(platform)["status"] == "degraded"
             team = client.team(TEAM)
             letters = write_letters(tmp_path / "letters.jsonl")

@@ -1,4 +1,4 @@
-"""A backup of a platform at work restores to the same rows and objects, and nothing else passes for one."""
+"""A backup of a running platform restores to the same rows and objects, and anything else is refused."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -99,7 +99,7 @@ def test_a_backup_can_be_in_a_bucket(scene: Scene, empty: Restored) -> None:
     assert contents_of(empty[1]) == contents_of(app.state.store) != {}
 
 
-def test_a_second_backup_to_the_same_place_copies_what_is_new_and_drops_what_is_gone(
+def test_a_second_backup_to_the_same_place_copies_new_objects_and_removes_deleted_ones(
     scene: Scene, backup: ObjectStore, tmp_path: Path
 ) -> None:
     store: ObjectStore = scene.site.app.state.store
@@ -116,9 +116,7 @@ def test_a_second_backup_to_the_same_place_copies_what_is_new_and_drops_what_is_
     assert not set(first.files) & set(backup.list_prefix("database"))
 
 
-def test_nothing_is_deleted_while_a_backup_copies_and_all_of_it_afterwards(
-    scene: Scene, tmp_path: Path
-) -> None:
+def test_deletions_wait_until_a_backup_has_been_copied(scene: Scene, tmp_path: Path) -> None:
     database, store = scene.site.app.state.database, scene.site.app.state.store
     store.write("doomed/object", b"x")
 
@@ -137,7 +135,7 @@ def test_nothing_is_deleted_while_a_backup_copies_and_all_of_it_afterwards(
 
 
 @pytest.mark.parametrize("damage", ["flipped", "missing", "database"])
-def test_a_damaged_backup_is_named_and_not_restored(
+def test_a_damaged_backup_is_reported_and_not_restored(
     backup: ObjectStore, empty: Restored, tmp_path: Path, damage: str
 ) -> None:
     manifest = read_manifest(backup)
@@ -183,7 +181,7 @@ def test_a_backup_that_does_not_fit_is_refused(
         restore_backup(backup, *empty, SECRET, silent)
 
 
-def test_only_an_empty_place_with_the_same_key_is_restored_into(
+def test_restoring_requires_an_empty_place_and_the_same_key(
     scene: Scene, backup: ObjectStore, empty: Restored
 ) -> None:
     database, store = empty

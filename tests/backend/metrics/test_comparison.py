@@ -17,7 +17,7 @@ def compared(scene: Scene, runs: list[str], **query: Any) -> list[dict[str, Any]
     return found
 
 
-def test_each_run_has_the_curves_that_it_has_alone(scene: Scene) -> None:
+def test_each_run_has_the_same_curves_as_alone(scene: Scene) -> None:
     crashed = scene.running(last_step=40, steps=4_000)
     crashed.ended("crashed")
     again = scene.again(crashed.run_id)
@@ -45,7 +45,7 @@ def test_each_run_has_the_curves_that_it_has_alone(scene: Scene) -> None:
 
 
 @pytest.mark.both_databases
-def test_runs_that_are_not_the_teams_are_left_out(scene: Scene) -> None:
+def test_runs_of_other_teams_are_left_out(scene: Scene) -> None:
     work = scene.running(last_step=3)
     unknown = [public_id("run", new_id()), "run_none", "nonsense"]
     assert [item["run"] for item in compared(scene, [*unknown, work.run_id, work.run_id])] == [work.run_id]

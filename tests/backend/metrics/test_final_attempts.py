@@ -1,4 +1,4 @@
-"""Whatever is posted, repeated, reordered and rewound, exactly the points of the final attempts remain.
+"""Exactly the points of the final attempts remain, whatever is posted, repeated, reordered and rewound.
 
 The model is a plain dictionary. Batches are posted over HTTP, curves are requested as charts do, and streams
 are read from a real socket that disconnects after any number of bytes while the run continues.
@@ -74,11 +74,11 @@ class Model:
 
 
 @dataclass
-class Teller:
+class Poster:
     """Sends a random sequence for one run, and updates the model."""
 
     scene: Scene
-    dice: random.Random
+    rng: random.Random
     work: Work
     model: Model = field(default_factory=Model)
     resumed_at: int = 0
@@ -86,24 +86,22 @@ class Teller:
 
     def blocks(self) -> list[dict[str, Any]]:
         made = []
-        at = max([self.resumed_at, *self.model.lasts.values()]) + self.dice.randrange(-2, 4)
-        for _ in range(self.dice.randrange(1, 4)):
-            steps = [
-                at := at + self.dice.choice((0, 1, 1, 1, 5, -2)) for _ in range(self.dice.randrange(1, 9))
-            ]
+        at = max([self.resumed_at, *self.model.lasts.values()]) + self.rng.randrange(-2, 4)
+        for _ in range(self.rng.randrange(1, 4)):
+            steps = [at := at + self.rng.choice((0, 1, 1, 1, 5, -2)) for _ in range(self.rng.randrange(1, 9))]
             steps = [max(step, self.resumed_at + 1) for step in steps]
-            chosen = self.dice.sample(TOGETHER, self.dice.randrange(1, len(TOGETHER)))
+            chosen = self.rng.sample(TOGETHER, self.rng.randrange(1, len(TOGETHER)))
             series = {name: [self.value(name) for _ in steps] for names in chosen for name in names}
             made.append({"steps": steps, "series": series})
         return made
 
     def value(self, name: str) -> float | str:
-        return "NaN" if "/" not in name and self.dice.random() < 0.05 else round(self.dice.uniform(-9, 9), 3)
+        return "NaN" if "/" not in name and self.rng.random() < 0.05 else round(self.rng.uniform(-9, 9), 3)
 
     def post(self) -> None:
         blocks = self.blocks()
         batch = self.work.batch(metrics=blocks)
-        if self.dice.random() < 0.3:  # the next one overtakes it
+        if self.rng.random() < 0.3:  # the next one overtakes it
             ahead = {**batch, "offset": batch["next_offset"], "next_offset": batch["next_offset"] + 9}
             assert self.work.send(ahead).status_code == 409
         assert self.work.send(batch).status_code == 200
@@ -112,13 +110,13 @@ class Teller:
 
     def repeat(self) -> None:
         if self.sent:
-            answer = self.work.send(self.dice.choice(self.sent))
+            answer = self.work.send(self.rng.choice(self.sent))
             assert answer.status_code == 409, answer.text
 
     def rewind(self) -> None:
         assert self.work.ended("crashed") == "retry_wait"
         old, self.work = self.work, self.scene.again(self.work.run_id)
-        self.resumed_at = self.dice.randrange(0, 40)
+        self.resumed_at = self.rng.randrange(0, 40)
         self.work.begin(self.resumed_at)
         self.model.rewind(self.resumed_at)
         late = old.send(old.batch(metrics=[{"steps": [999], "series": {"loss": [1.0]}}]))
@@ -131,12 +129,12 @@ class Teller:
         assert self.work.ended("cancelled") == "cancelled"
 
 
-def begin(scene: Scene, seed: int) -> Teller:
+def begin(scene: Scene, seed: int) -> Poster:
     work = scene.start()
     assert work.order("starting") == "go"
     work.begin()
     assert work.order("running") == "go"
-    return Teller(scene, random.Random(seed), work)
+    return Poster(scene, random.Random(seed), work)
 
 
 def shown(scene: Scene, run_id: str, **query: Any) -> Curves:
@@ -171,7 +169,7 @@ def check_any_sequence(scene: Scene, examples: int = 8) -> None:
         teller.act(actions)
         curves = teller.model.curves
         assert shown(scene, teller.work.run_id) == curves
-        after, last = sorted((teller.dice.randrange(40), teller.dice.randrange(40)))
+        after, last = sorted((teller.rng.randrange(40), teller.rng.randrange(40)))
         within = {n: {s: v for s, v in c.items() if after < s <= last} for n, c in curves.items()}
         assert shown(scene, teller.work.run_id, after_step=after, to_step=last) == within
 
@@ -182,7 +180,7 @@ def test_any_sequence_leaves_the_points_of_the_final_attempts(scene: Scene) -> N
     check_any_sequence(scene)
 
 
-def test_a_rewind_that_skips_short_chunks_is_noticed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rewind_that_skips_short_chunks_is_detected(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     real = writing.rewind
 
     def forgetful(session: Any, run_id: Any, step: int) -> None:
@@ -193,19 +191,19 @@ def test_a_rewind_that_skips_short_chunks_is_noticed(scene: Scene, monkeypatch: 
         check_any_sequence(scene, 30)
 
 
-class CutReader:
+class DisconnectingReader:
     """Follows a stream over a connection that drops after any number of bytes; has a chart's points."""
 
-    def __init__(self, address: tuple[str, int], path: str, key: str, dice: random.Random) -> None:
+    def __init__(self, address: tuple[str, int], path: str, key: str, rng: random.Random) -> None:
         self.curves: Curves = {name: {} for name in NAMES}
         self.connections = 0
-        self._address, self._dice = address, dice
+        self._address, self._rng = address, rng
         headers = {"Host": "127.0.0.1", "Authorization": key, "Connection": "close"}
         self._head = f"GET {path} HTTP/1.1\r\n" + "".join(f"{name}: {it}\r\n" for name, it in headers.items())
         self._id = ""
 
     def read_all(self) -> None:
-        while not self._read_some(self._dice.choice((700, 2_000, 5_000, 2**30))):
+        while not self._read_some(self._rng.choice((700, 2_000, 5_000, 2**30))):
             pass
 
     def _read_some(self, most: int) -> bool:
@@ -214,7 +212,7 @@ class CutReader:
         with socket.create_connection(self._address, timeout=30) as connection:
             going_on = f"Last-Event-ID: {self._id}\r\n" if self._id else ""
             connection.sendall(f"{self._head}{going_on}\r\n".encode())
-            content, limit = b"", self._dice.randrange(400, 400 + most)
+            content, limit = b"", self._rng.randrange(400, 400 + most)
             while len(content) < limit:
                 piece = connection.recv(min(4_096, limit - len(content)))
                 if not piece:
@@ -256,7 +254,9 @@ def followed(scene: Scene, address: tuple[str, int], seed: int, actions: list[st
     teller = begin(scene, seed)
     names = "&".join(f"names={name}" for name in NAMES)
     path = f"{scene.runs}/{teller.work.run_id}/metrics/stream?{names}"
-    reader = CutReader(address, path, scene.site.admin.headers["Authorization"], random.Random(seed + 1))
+    reader = DisconnectingReader(
+        address, path, scene.site.admin.headers["Authorization"], random.Random(seed + 1)
+    )
     thread = _Thread(reader.read_all)
     teller.act(actions)
     thread.finish()

@@ -1,4 +1,4 @@
-"""What an agent measures becomes series of the run, at the step of the batch that brings it; the node shows it too."""
+"""Measurements of an agent become series of the run, at the step of their batch, and are shown for the node."""
 
 from datetime import timedelta
 from typing import Any
@@ -97,7 +97,7 @@ def test_a_resumed_run_discards_measurements_after_its_checkpoint(scene: Scene) 
         {"gpus": [{"index": 1}] * 1_025},
     ],
 )
-def test_a_node_cannot_report_what_no_machine_has(scene: Scene, change: dict[str, Any]) -> None:
+def test_a_node_cannot_report_impossible_measurements(scene: Scene, change: dict[str, Any]) -> None:
     work = scene.running(last_step=3, steps=50)
     assert send(work, 4, 5, {**NODE, **change}).status_code == 422
     assert (
@@ -111,7 +111,7 @@ def test_a_node_cannot_report_what_no_machine_has(scene: Scene, change: dict[str
     assert send(work, 4, 5, NODE).status_code == 200, "nothing of the refused batches is stored"
 
 
-def test_a_node_shows_its_present_use(scene: Scene) -> None:
+def test_a_node_shows_its_current_use(scene: Scene) -> None:
     def shown(agent: Agent) -> Any:
         nodes = scene.site.admin.get("/api/v1/nodes").json()
         return next(node["hardware"] for node in nodes if node["name"] == "node-a")

@@ -1,4 +1,4 @@
-"""Batches, curves and live points: every step has its metrics once, whatever is lost, repeated or rewound."""
+"""Batches, curves and live points: every step has its metrics once, even if messages are lost, repeated or rewound."""
 
 import json
 import math
@@ -130,7 +130,7 @@ def read_to_the_end(follower: MetricStreamReader) -> list[dict[str, Any]]:
         events += news.events
         if news.ended:
             return [{"event": item.event, "id": item.id, "data": json.loads(item.data)} for item in events]
-    raise AssertionError("the stream goes round in circles")
+    raise AssertionError("the stream repeats itself")
 
 
 def follower_of(scene: Scene, run_id: str, after: str = "") -> MetricStreamReader:
@@ -165,7 +165,7 @@ def test_an_attempt_that_never_started_removes_no_points(
     assert curve(scene, work.run_id) == expected
     events = read_to_the_end(follower_of(scene, work.run_id))
     assert points_of(events) == expected
-    assert "rewind" not in {event["event"] for event in events}, "nothing that was sent has been taken back"
+    assert "rewind" not in {event["event"] for event in events}, "nothing that was sent has been removed"
     for number, event in enumerate(events):  # a stream may disconnect after any message
         rest = read_to_the_end(follower_of(scene, work.run_id, event["id"]))
         assert points_of([*events[: number + 1], *rest]) == expected
@@ -282,7 +282,7 @@ def test_down_sampling_keeps_spikes_and_the_last_point(scene: Scene) -> None:
     assert set(thin.items()) <= set(zip(steps, values, strict=True))
     work.send(work.batch(metrics=[{"steps": [10_001, 10_002], "series": {"grad_norm": [1.0, 2.0]}}]))
     assert 9_000 < len(curve(scene, work.run_id, "grad_norm")) <= 10_000, (
-        "who asks for no number gets a bounded one"
+        "a request without a number gets a limited one"
     )
 
 
@@ -322,7 +322,7 @@ def test_elapsed_time_is_summed_before_down_sampling(scene: Scene) -> None:
     names = {
         item["name"] for item in scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["series"]
     }
-    assert "seconds" in names and "elapsed_seconds" not in names, "for those only who name it"
+    assert "seconds" in names and "elapsed_seconds" not in names, "only for requests that name it"
 
 
 def test_points_that_are_not_finite_or_not_newer_are_dropped(scene: Scene) -> None:
@@ -342,7 +342,7 @@ def test_the_summary_has_last_values_and_a_short_curve(scene: Scene) -> None:
     assert shown["summary"]["spark"] == sorted(shown["summary"]["spark"], reverse=True)
 
 
-def test_events_tell_the_story_and_stream(scene: Scene) -> None:
+def test_events_describe_the_run_and_are_streamed(scene: Scene) -> None:
     work = scene.start()
     work.order("starting")
     work.begin()
@@ -440,7 +440,7 @@ def test_a_fraction_of_a_peak_above_one_is_never_shown(scene: Scene) -> None:
         )
     assert curve(scene, work.run_id, "tokens_per_second") == {1: 5.0, 2: 5.0, 3: 5.0}
     assert shown["summary"]["mfu_unknown"] == f"peak not known: the run was faster than the {peak}"
-    assert shown["summary"]["peak_name"] == peak, "the run keeps what it was judged by"
+    assert shown["summary"]["peak_name"] == peak, "the run keeps the peak that it was compared with"
     events = scene.site.admin.get(f"{scene.runs}/{work.run_id}/events").json()
     told = [event for event in events if event["type"] == "peak_beaten"]
     assert [(event["step"], event["message"]) for event in told] == [

@@ -1,4 +1,4 @@
-"""Series of single tensors, thousands in a large model: returned only on request, and free for other requests."""
+"""Series of single tensors, thousands in a large model: returned only on request, at no cost to other requests."""
 
 import time
 from collections.abc import Iterator

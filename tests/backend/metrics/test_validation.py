@@ -74,7 +74,7 @@ def test_a_later_attempt_does_not_validate_the_weights_of_an_earlier_one(scene: 
 
 
 @pytest.mark.parametrize("limit", [1, 2, 100])
-def test_the_teams_list_goes_run_by_run(scene: Scene, limit: int) -> None:
+def test_the_teams_list_can_be_ordered_by_run(scene: Scene, limit: int) -> None:
     first = scene.running(checkpoint=KEPT)
     second = scene.running(checkpoint=KEPT)
     for step in (1, 2, 3):
@@ -109,7 +109,7 @@ def test_a_cursor_of_another_order_is_refused(scene: Scene, cursor: str) -> None
     assert of_team(scene, cursor=by_run).status_code == 422
 
 
-def test_a_dry_run_of_the_retention_says_the_losses(scene: Scene) -> None:
+def test_a_dry_run_of_retention_includes_the_losses(scene: Scene) -> None:
     work = scene.running(checkpoint=KEPT)
     validate(work, 2)
     work.save(2)

@@ -34,7 +34,7 @@ def test_one_loop_leads_and_the_next_takes_over(scene: Scene) -> None:
 
 
 @pytest.mark.both_databases
-def test_a_commit_that_matters_wakes_the_loop(scene: Scene) -> None:
+def test_a_relevant_commit_notifies_the_loop(scene: Scene) -> None:
     slow = scene.site.app.state.settings.timers.model_copy(update={"sweep_seconds": 1_000.0})
     settings = scene.site.app.state.settings.model_copy(update={"control_loop": True, "timers": slow})
     application = create_app(settings)
@@ -48,7 +48,7 @@ def test_a_commit_that_matters_wakes_the_loop(scene: Scene) -> None:
             time.sleep(0.02)
 
 
-def test_a_loop_that_never_led_does_nothing_until_the_leader_goes(scene: Scene) -> None:
+def test_a_follower_does_nothing_until_the_leader_exits(scene: Scene) -> None:
     state = scene.site.app.state
     other = Leader(state.database, state.settings)
     assert other.leads()
@@ -88,7 +88,9 @@ def test_the_loop_survives_a_round_that_fails_at_its_start(
 def test_health_reports_a_stuck_loop(scene: Scene) -> None:
     state = scene.site.app.state
     anonymous = scene.site.anonymous()
-    assert anonymous.get("/api/v1/health").json()["control_loop_seconds"] is None, "it has none here"
+    assert anonymous.get("/api/v1/health").json()["control_loop_seconds"] is None, (
+        "the application has no loop here"
+    )
     clock = [0.0]
     loop = state.control = ControlLoop(
         state.database, with_short_sweeps(state.settings), state.store, lambda: clock[0]
@@ -169,7 +171,7 @@ def test_a_folder_that_cannot_be_deleted_does_not_block_others(scene: Scene) -> 
                 QueuedDeletion(prefix=prefix, delete_at=now(), final_delete_at=now() + timedelta(hours=1))
             )
     scene.control.sweep()
-    assert store.stat("a-file") == 1, "the plant works: nothing can lie inside of a file"
+    assert store.stat("a-file") == 1, "the injected fault works: a file cannot contain anything"
     assert store.stat("folder/file") is None
 
 

@@ -25,7 +25,7 @@ def _diverged_at_8(scene: Scene) -> Work:
 
 
 @pytest.mark.both_databases
-def test_a_run_that_diverged_reads_on_behind_its_last_batch(scene: Scene) -> None:
+def test_a_run_that_diverged_continues_after_its_last_batch(scene: Scene) -> None:
     work = _diverged_at_8(scene)
     assert (_resume(work).step, _resume(work).sequences_read) == (5, 64)
     messages = [
@@ -45,8 +45,8 @@ def test_the_data_stays_skipped_if_the_next_attempt_is_lost_before_it_saves(scen
     assert (_resume(again).step, _resume(again).sequences_read) == (5, 64)
 
 
-def test_a_checkpoint_behind_the_data_needs_no_skip(scene: Scene) -> None:
-    """The checkpoint itself says how far it has read."""
+def test_a_checkpoint_after_the_data_needs_no_skip(scene: Scene) -> None:
+    """The checkpoint records how far it has read."""
     work = _diverged_at_8(scene)
     work.begin(5)
     work.step(6, 9)
@@ -73,12 +73,12 @@ def test_a_checkpoint_between_two_divergences_allows_another_return(scene: Scene
     assert _resume(scene.again(work.run_id)).sequences_read == 104
 
 
-def test_without_a_checkpoint_the_run_fails_at_once(scene: Scene) -> None:
+def test_without_a_checkpoint_the_run_fails_immediately(scene: Scene) -> None:
     work = scene.running(last_step=7)
     assert work.ended("diverged", MESSAGE, step=7, sequences_read=64) == "failed"
 
 
-def test_an_older_agent_does_not_say_what_to_skip_so_the_run_fails_at_once(scene: Scene) -> None:
+def test_an_older_agent_reports_nothing_to_skip_so_the_run_fails_immediately(scene: Scene) -> None:
     work = scene.running(last_step=7)
     work.save(5)
     assert work.ended("diverged", MESSAGE, step=7) == "failed"

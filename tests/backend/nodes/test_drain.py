@@ -30,7 +30,7 @@ def test_a_drained_node_gets_nothing_until_it_takes_runs_again(scene: Scene) -> 
     assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [run_id]
 
 
-def test_other_nodes_take_what_a_drained_one_would_have_had(scene: Scene) -> None:
+def test_other_nodes_get_the_runs_of_a_drained_one(scene: Scene) -> None:
     other = Agent.join(scene.site, "node-b")
     set_draining(scene, "node-a", True)
     runs = [scene.submit() for _ in range(3)]
@@ -56,7 +56,7 @@ def test_claimed_runs_of_a_drained_node_continue_and_the_rest_is_placed_elsewher
     assert work.ended("finished", step=10) == "succeeded"
 
 
-def test_a_run_that_was_placed_before_is_not_claimed_any_more(scene: Scene) -> None:
+def test_a_run_placed_before_draining_is_no_longer_claimed(scene: Scene) -> None:
     run_id = scene.submit()
     scene.control.sweep()
     assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [run_id]
@@ -70,7 +70,7 @@ def test_a_run_that_was_placed_before_is_not_claimed_any_more(scene: Scene) -> N
 
 
 @pytest.mark.both_databases
-def test_draining_outlives_a_new_start_of_the_agent(scene: Scene) -> None:
+def test_draining_survives_a_restart_of_the_agent(scene: Scene) -> None:
     set_draining(scene, "node-a", True)
     Agent.join(scene.site, "node-a")
     assert nodes(scene)["node-a"]["draining"]

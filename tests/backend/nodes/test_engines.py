@@ -91,12 +91,14 @@ def test_offload_prefers_a_node_with_memory_for_it_and_waits_for_that(scene: Sce
         assert scene.cancel(run_id).status_code == 202
     drain(scene, "node-c", True)
     scene.control.sweep()
-    assert small.heartbeat() == [], "a node that has the memory will be back"
+    assert small.heartbeat() == [], "a node with the memory will be available again"
     assert scene.show(second)["sentence"] == "needs 2 slots; node-c is drained"
     drain(scene, "node-c", False)
     tell(large, True, **inventory(gpus=2) | {"memory_bytes": 1 << 20})
     scene.control.sweep()
-    assert [placed["run_id"] for placed in small.heartbeat()] == [second], "none has the memory: as ever"
+    assert [placed["run_id"] for placed in small.heartbeat()] == [second], (
+        "no node has the memory: memory is ignored"
+    )
 
 
 @pytest.mark.both_databases
@@ -122,7 +124,7 @@ def test_plans_and_estimates_include_the_host_memory_of_offload(
     assert "of host memory on each node; node-h has 16 GiB." in printed and "by offload" in printed
 
 
-def test_nodes_say_whether_they_have_it(scene: Scene) -> None:
+def test_nodes_report_whether_they_have_deepspeed(scene: Scene) -> None:
     for reported in (None, False, True):
         tell(scene.agent, reported)
         [node] = scene.site.admin.get("/api/v1/nodes").json()

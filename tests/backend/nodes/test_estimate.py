@@ -65,7 +65,7 @@ def test_time_is_unknown_until_an_equal_workload_was_measured(scene: Scene) -> N
     assert found["seconds"] == pytest.approx(tokens / 1_000)
     assert found["slot_hours"] == pytest.approx(tokens / 1_000 / 3_600)
     longer = ask(scene, scene.spec(steps=10_000, seed=3, optimizer={"learning_rate": 1e-4}))
-    assert longer["seconds"] == pytest.approx(1_000 * found["seconds"]), "these change no speed"
+    assert longer["seconds"] == pytest.approx(1_000 * found["seconds"]), "these do not change the speed"
 
 
 def test_an_estimate_of_a_fork_counts_only_the_steps_after_its_start(scene: Scene) -> None:
@@ -81,7 +81,7 @@ def test_an_estimate_of_a_fork_counts_only_the_steps_after_its_start(scene: Scen
     assert (whole["stored_bytes"] - export, fork["stored_bytes"] - export) == (
         2 * whole["checkpoint_bytes"],
         whole["checkpoint_bytes"],
-    ), "one state is saved of its own"
+    ), "one state of its own is saved"
     for name in ("parameters", "memory_bytes", "checkpoint_bytes", "measured"):
         assert fork[name] == whole[name], name
 
@@ -104,7 +104,7 @@ def test_a_run_has_its_flops_even_after_its_data_was_deleted(scene: Scene) -> No
     assert work.ended("cancelled") == "cancelled"
     assert scene.site.admin.delete(f"{scene.site.path}/datasets/{scene.dataset}").status_code == 204
     refused = scene.site.admin.post(f"{scene.runs}/estimate", json=before["spec"])
-    assert refused.status_code == 422, "a submission would be refused too"
+    assert refused.status_code == 422, "a submission is refused too"
     assert scene.show(work.run_id)["flops"] == before["flops"]
     (listed,) = scene.site.admin.get(scene.runs).json()["items"]
     assert listed["flops"] == before["flops"]
@@ -128,7 +128,7 @@ def test_a_different_workload_is_not_used_as_a_measurement(scene: Scene) -> None
         assert ask(scene, scene.spec(**other))["measured"] is None, other
 
 
-def test_checkpoints_are_shown_beside_files_and_count_towards_no_limit(scene: Scene) -> None:
+def test_checkpoints_are_shown_with_files_and_count_towards_no_limit(scene: Scene) -> None:
     before = ask(scene)
     assert before["team_checkpoint_bytes"] == 0
     work = measured(scene)

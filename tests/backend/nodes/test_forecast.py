@@ -1,4 +1,4 @@
-"""Expected starts of waiting runs: from what is known, and nothing where something is not known."""
+"""Expected starts of waiting runs, which are empty where something is unknown."""
 
 from uuid import UUID
 
@@ -14,14 +14,14 @@ LIMITS = {A: 8, B: 2}
 Queue = list[tuple[UUID, int, float | None]]
 
 CASES: dict[str, tuple[list[Occupant], Queue, list[float | None]]] = {
-    "free slots are used at once": ([], [(A, 4, None), (A, 4, None)], [0, 0]),
+    "free slots are used immediately": ([], [(A, 4, None), (A, 4, None)], [0, 0]),
     "a run starts when enough slots are free": (
         [Occupant(A, 4, 60.0), Occupant(A, 2, 20.0)],
         [(A, 4, None)],
         [20],
     ),
     "a run of unknown length keeps its slots": ([Occupant(A, 6, None)], [(A, 4, 9.0)], [None]),
-    "what cannot start holds up those behind it": (
+    "a run that cannot start delays those after it": (
         [Occupant(A, 6, None)],
         [(A, 4, 9.0), (A, 2, 9.0)],
         [None, None],
@@ -45,7 +45,7 @@ def test_expected_starts(name: str) -> None:
     assert [found.get(run.run_id) for run in waiting] == expected
 
 
-def test_the_queue_shows_when_a_run_starts_once_the_running_one_knows(scene: Scene) -> None:
+def test_the_queue_shows_expected_starts_once_the_running_run_has_an_estimate(scene: Scene) -> None:
     work = scene.running(slots=2, last_step=5, steps=1_000)
     scene.submit(slots=2)
     scene.control.sweep()

@@ -1,4 +1,4 @@
-"""An FP8 run is placed on GPUs that have its products, and on no others."""
+"""An FP8 run is placed only on GPUs with FP8 matrix products."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ BLOCK = {"kind": "fp8", "fp8": {"scaling": "block"}}
         (BLOCK, ["c-h100"]),
     ],
 )
-def test_a_run_gets_the_first_node_whose_gpus_have_its_products(
+def test_a_run_gets_the_first_node_whose_gpus_support_its_precision(
     scene: Scene, precision: dict[str, Any], nodes: list[str]
 ) -> None:
     agents = [
@@ -62,7 +62,7 @@ def test_a_node_with_one_older_gpu_gets_no_fp8_run(scene: Scene) -> None:
     assert placed_on(scene, [mixed, newer], {"kind": "fp8"}) == ["b-h100"]
 
 
-def test_an_agent_that_does_not_report_capabilities_gets_what_it_got(scene: Scene) -> None:
+def test_an_agent_that_reports_no_capabilities_gets_the_same_runs_as_before(scene: Scene) -> None:
     older = gpu_node(scene, "older", gpu(0, "NVIDIA H100", None))
     assert placed_on(scene, [older], {"kind": "fp8"}) == ["older"]
 
@@ -92,7 +92,7 @@ def test_a_precision_that_no_gpu_has_is_refused_at_its_field(scene: Scene) -> No
 
 
 @pytest.mark.parametrize("capability", ["nine", "9", "9.0.0", ""])
-def test_a_capability_that_is_none_is_refused(scene: Scene, capability: str) -> None:
+def test_an_invalid_capability_is_refused(scene: Scene, capability: str) -> None:
     agent = gpu_node(scene, "a-node", gpu(0, "NVIDIA H100", "9.0"))
     wrong = {**inventory(), "gpus": [gpu(0, "NVIDIA H100", capability)]}
     answer = agent.client.post("/api/v1/agent/heartbeat", json={"inventory": wrong})

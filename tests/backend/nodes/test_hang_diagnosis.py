@@ -40,7 +40,7 @@ class Case:
 
 
 CASES = {
-    "one data rank did not come": Case(
+    "one data rank has not arrived": Case(
         Degrees(replicas=4),
         {
             0: at({DATA: (57, 56)}),
@@ -55,7 +55,7 @@ CASES = {
             "step 12",
         ],
     ),
-    "a rank whose tensor peer did not come keeps others waiting, and is not the cause": Case(
+    "a rank whose tensor peer has not arrived keeps others waiting, and is not the cause": Case(
         Degrees(replicas=2, tensor=2),  # data lines 0-2 and 1-3, tensor lines 0-1 and 2-3
         {
             0: at({DATA: (5, 4), TENSOR: (80, 80)}),

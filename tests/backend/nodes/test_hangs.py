@@ -48,7 +48,9 @@ def test_the_attempt_ends_on_all_nodes_and_names_rank_node_axis_and_collective(
 ) -> None:
     run_id = two_nodes(scene)
     first, second = start(scene, peers, run_id)
-    assert first.order("running", stall=stall({0: 7, 1: 7})) == "go", "the other node has not said anything"
+    assert first.order("running", stall=stall({0: 7, 1: 7})) == "go", (
+        "the other node has not reported anything"
+    )
     assert second.order("running", stall=stall({2: 6, 3: 7})) == "kill"
     assert first.order("running", stall=stall({0: 7, 1: 7})) == "kill"
     shown = scene.show(run_id)
@@ -129,7 +131,7 @@ def test_a_run_on_one_node_needs_one_report(scene: Scene) -> None:
     assert "Its process is stopped." in scene.show(work.run_id)["sentence"]
 
 
-def test_a_node_is_blamed_if_the_first_report_of_its_ranks_tells_of_the_hang(scene: Scene) -> None:
+def test_a_node_is_blamed_if_its_first_report_is_that_of_the_hang(scene: Scene) -> None:
     """The renewal that reported the first step was lost."""
     work = scene.start()
     assert work.order("starting") == "go"

@@ -58,7 +58,7 @@ def _leaves(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
 
 
 def post(work: Work, what: str, body: dict[str, Any]) -> Response:
-    """Send what an attacker could: NaN and lone surrogates, which valid JSON does not contain."""
+    """Send what an attacker could send: NaN and lone surrogates, which valid JSON does not contain."""
     return work.agent.client.post(
         f"/api/v1/agent/runs/{work.run_id}/{what}",
         content=json.dumps(body),

@@ -23,7 +23,7 @@ def degrees(work: Work) -> tuple[int, int, int]:
     return spec.parallelism.pipeline, spec.parallelism.tensor, spec.batch.micro_sequences
 
 
-def put_back(scene: Scene, run_id: str) -> list[str]:
+def roll_back(scene: Scene, run_id: str) -> list[str]:
     events = scene.site.admin.get(f"{scene.runs}/{run_id}/events").json()
     return [event["message"] for event in events if event["type"] == "layout_rolled_back"]
 
@@ -35,7 +35,7 @@ def tried(scene: Scene, **sections: Any) -> Work:
     change(scene, work.run_id)
     assert work.ended("crashed") == "retry_wait"
     again = scene.again(work.run_id)
-    assert degrees(again) == (2, 1, 1) and put_back(scene, work.run_id) == []
+    assert degrees(again) == (2, 1, 1) and roll_back(scene, work.run_id) == []
     return again
 
 
@@ -50,7 +50,7 @@ def test_a_layout_that_ends_before_its_first_step_is_rolled_back_and_the_run_con
         assert work.ended(code, "deepspeed is not installed.") == "retry_wait"
         sentence = scene.show(work.run_id)["sentence"]
         assert "deepspeed is not installed; continues in another layout" in sentence
-        assert put_back(scene, work.run_id) == [
+        assert roll_back(scene, work.run_id) == [
             "attempt 2 ended before its first step in a new layout (deepspeed is not installed), which was rolled back: "
             "pipeline 2 → tensor 2; micro_sequences 1 → 2. Read the logs of attempt 2, and change the layout again once "
             "the node can run it."
@@ -69,7 +69,7 @@ def test_a_layout_that_made_a_step_is_never_rolled_back(scene: Scene) -> None:
         work.step(5, 5)  # the supervisor had no time to report it
         state = work.ended(code)
         assert state == ("retry_wait" if code in ("crashed", "start_timeout") else "failed")
-        assert put_back(scene, work.run_id) == []
+        assert roll_back(scene, work.run_id) == []
         if state == "retry_wait":
             again = scene.again(work.run_id)
             assert degrees(again) == (2, 1, 1)
@@ -81,7 +81,7 @@ def test_errors_of_node_disk_or_network_do_not_roll_back_a_layout(scene: Scene) 
         work = tried(scene)
         assert work.ended(code) == "retry_wait"
         again = scene.again(work.run_id)
-        assert degrees(again) == (2, 1, 1) and put_back(scene, work.run_id) == []
+        assert degrees(again) == (2, 1, 1) and roll_back(scene, work.run_id) == []
         assert again.ended("bad_job") == "retry_wait", "no attempt in this layout has made a step yet"
         third = scene.again(work.run_id)
         assert degrees(third) == (1, 2, 2)
@@ -96,7 +96,7 @@ def test_losing_two_supervisors_before_the_first_step_rolls_the_layout_back(scen
     assert again.ended("supervisor_lost") == "retry_wait"
     good = scene.again(work.run_id)
     assert degrees(good) == (1, 2, 2)
-    assert good.ended("supervisor_lost") == "retry_wait", "what that layout did is not held against this one"
+    assert good.ended("supervisor_lost") == "retry_wait", "failures of that layout do not count for this one"
     assert scene.again(work.run_id).ended("supervisor_lost") == "failed"
 
 
@@ -107,7 +107,7 @@ def test_a_run_that_made_no_step_in_any_layout_fails(scene: Scene) -> None:
     again = scene.again(work.run_id)
     assert degrees(again) == (2, 1, 1)
     assert again.ended("bad_job") == "failed"
-    assert put_back(scene, work.run_id) == []
+    assert roll_back(scene, work.run_id) == []
 
 
 def test_a_restored_layout_fails_as_usual(scene: Scene) -> None:
@@ -115,14 +115,14 @@ def test_a_restored_layout_fails_as_usual(scene: Scene) -> None:
     assert work.ended("bad_job") == "retry_wait"
     third = scene.again(work.run_id)
     assert third.ended("bad_job") == "failed"
-    assert len(put_back(scene, work.run_id)) == 1
+    assert len(roll_back(scene, work.run_id)) == 1
 
 
 def test_a_layout_chosen_meanwhile_is_used_first(scene: Scene) -> None:
     work = tried(scene)
     change(scene, work.run_id, {"parallelism": {"zero_stage": 1}, "micro_sequences": 2})
     assert work.ended("bad_job", "no") == "retry_wait"
-    [message] = put_back(scene, work.run_id)
+    [message] = roll_back(scene, work.run_id)
     assert "is not retried: another was chosen in the meantime" in message
     third = scene.again(work.run_id)
     assert third.claim.job.spec.parallelism.zero_stage == 1
@@ -149,12 +149,12 @@ def test_the_same_layout_can_be_chosen_and_rolled_back_again(scene: Scene) -> No
     again = scene.again(work.run_id)
     assert degrees(again) == (2, 1, 1)
     assert again.ended("out_of_memory") == "retry_wait"
-    assert len(put_back(scene, work.run_id)) == 2
+    assert len(roll_back(scene, work.run_id)) == 2
     assert degrees(scene.again(work.run_id)) == (1, 2, 2)
 
 
-def test_a_cancel_is_stronger_than_a_rollback(scene: Scene) -> None:
+def test_a_cancel_takes_precedence_over_a_rollback(scene: Scene) -> None:
     work = tried(scene)
     scene.cancel(work.run_id)
     assert work.ended("bad_job") == "cancelled"
-    assert put_back(scene, work.run_id) == []
+    assert roll_back(scene, work.run_id) == []

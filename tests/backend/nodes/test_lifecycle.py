@@ -73,7 +73,9 @@ def test_cancel_moves_the_run_or_refuses_in_every_state(scene: Scene) -> None:
             assert work.order("running") == "kill"
             assert work.order("ended", exit={"code": "stopped", "message": "as requested"}) == "leave"
             assert work.order("ended") == "leave"
-            assert work.ended("stopped") == "cancelled", "the agent may report what the supervisor has said"
+            assert work.ended("stopped") == "cancelled", (
+                "the agent may report what the supervisor has written"
+            )
         shown = scene.show(run_id)
         assert (shown["state"], shown["reason"], shown["nodes"]) == ("cancelled", "cancelled", [])
         assert scene.used() == 0
@@ -88,12 +90,14 @@ def test_a_final_run_does_not_change(scene: Scene) -> None:
     assert work.finish(10) == "succeeded"
     late = Upload.make(11)
     assert work.order("running") == "leave"
-    assert work.ended("crashed") == "succeeded", "a repeated end says what was accepted"
+    assert work.ended("crashed") == "succeeded", "a repeated end returns what was accepted"
     assert work.end("crashed").json()["code"] == "finished"
     assert work.announce(late).json()["code"] == "stale_fence"
     assert work.commit(late).json()["code"] == "stale_fence"
     assert scene.agent.try_claim(work.run_id).json()["code"] == "claim_refused"
-    assert work.log(b"late words").status_code == 200, "events and logs pass while the fence is the newest"
+    assert work.log(b"late words").status_code == 200, (
+        "events and logs are accepted while the fence is the newest"
+    )
     scene.control.let_pass(2 * LEASE_SECONDS)
     assert scene.state(work.run_id) == "succeeded"
     assert RunState(scene.state(work.run_id)) in FINAL
@@ -123,7 +127,9 @@ def test_a_repeated_claim_gets_the_same_answer_and_another_is_refused(scene: Sce
 def test_a_claim_of_an_ended_attempt_gets_no_new_links(scene: Scene, end: str) -> None:
     work = scene.running()
     claim_id = work.claim.claim_id
-    assert scene.agent.try_claim(work.run_id, claim_id).json()["downloads"], "a live attempt can ask again"
+    assert scene.agent.try_claim(work.run_id, claim_id).json()["downloads"], (
+        "a live attempt can request them again"
+    )
     if end == "reported":
         assert work.finish(10) == "succeeded"
     else:
@@ -156,7 +162,7 @@ def test_the_first_go_answers_a_renewal_and_phases_advance_the_state(scene: Scen
     assert scene.show(work.run_id)["sentence"] == "fetching shards 3 of 8"
     work.begin()
     assert work.order("completing") == "go"
-    assert work.order("starting") == "go", "a renewal that is behind changes nothing"
+    assert work.order("starting") == "go", "a renewal with an earlier phase changes nothing"
     moves = [
         e["state"] for e in scene.site.admin.get(f"{scene.runs}/{work.run_id}/events").json() if e["state"]
     ]
@@ -261,7 +267,7 @@ def test_a_run_is_suspect_before_its_lease_expires(scene: Scene) -> None:
     assert 4 <= shown["suspect_seconds"] < LEASE_SECONDS
 
 
-def test_an_end_waits_for_what_was_shipped_and_counts_once(scene: Scene) -> None:
+def test_an_end_waits_for_shipped_data_and_counts_once(scene: Scene) -> None:
     work = scene.running(last_step=10)
     short = work.end("crashed", offsets={"events.jsonl": work.offset + 1})
     assert (short.status_code, short.json()["code"], short.json()["file"]) == (
@@ -285,7 +291,7 @@ def test_a_supervisor_that_ended_does_not_wait_for_a_dead_agent(scene: Scene) ->
     assert work.order("ended", exit={"code": "crashed", "message": "rank 1 was killed"}) == "wait"
     with scene.database.write() as session:
         session.execute(update(Node).values(last_heartbeat=now() - timedelta(minutes=5)))
-    assert work.order("ended") == "leave", "nobody will report the end"
+    assert work.order("ended") == "leave", "no one will report the end"
     scene.control.let_pass(LEASE_SECONDS)
     assert scene.show(work.run_id)["reason"] == "lease_expired"
 
@@ -344,7 +350,7 @@ def test_progress_resets_the_backoff_which_otherwise_doubles(scene: Scene) -> No
     work.step(1, 3)
     work.save(3)
     assert wait_after_crash(scene, work) == pytest.approx(0.5, abs=0.4), (
-        "attempts before the checkpoint's are forgiven"
+        "attempts before the checkpoint's no longer count"
     )
     work = scene.again(work.run_id)
     assert wait_after_crash(scene, work) == pytest.approx(1.0, abs=0.4), "the checkpoint's own attempt counts"
@@ -385,7 +391,7 @@ def test_a_trained_run_is_only_exported_again(scene: Scene) -> None:
     assert work.ended("checkpoint_invalid", step=10) == "retry_wait"
     work = scene.again(work.run_id)
     assert work.claim.job.resume is not None
-    assert (work.claim.job.kind, work.claim.job.resume.step) == ("train", 5), "the one before is used"
+    assert (work.claim.job.kind, work.claim.job.resume.step) == ("train", 5), "the previous one is used"
     assert work.finish(10) == "succeeded"
 
 
@@ -457,7 +463,7 @@ def test_data_that_turns_out_shorter_than_one_sequence_fails_the_run(scene: Scen
 
 
 @pytest.mark.both_databases
-def test_only_ended_runs_are_deleted_with_all_they_own(scene: Scene) -> None:
+def test_only_ended_runs_can_be_deleted_with_their_data(scene: Scene) -> None:
     work = scene.running()
     work.save(3)
     store = scene.site.app.state.store

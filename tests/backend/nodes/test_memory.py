@@ -1,4 +1,4 @@
-"""Runs wait for a node with the memory of their fullest rank, as their plans state it."""
+"""Runs wait for a node with the memory that their plan states for the largest rank."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,7 @@
 """A model check of the life of a run: its rules hold in every state that two nodes and a platform can reach.
 
 The platform and the leases of the supervisors are the real code. `model_check.machines` simulates agents, processes,
-the network and the clock. Each planted mistake, which a developer could make, must be found.
+the network and the clock. Mistakes that a developer could make are injected, and each must be found.
 """
 
 import sqlite3
@@ -17,7 +17,7 @@ from tests.backend.nodes.model_check.machines import Machines
 from tests.backend.nodes.model_check.platform import STEPS, Platform
 from tests.backend.nodes.model_check.supervisor_lease import SupervisorLeases
 from tests.backend.nodes.model_check.world import Fault, Machine, Rules, World
-from tests.backend.nodes.test_planted_faults import any_placement, take_whatever_it_is
+from tests.backend.nodes.test_planted_faults import any_placement, claim_unconditionally
 from tests.backend.scripted_agent import Agent, Scene
 from tests.selection import partly_slow
 from trainwright.contracts.agent_protocol import RenewalOrder
@@ -35,7 +35,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 @dataclass(frozen=True)
 class Mistake:
-    """A planted fault, and the smallest check that finds it."""
+    """An injected fault, and the smallest check that finds it."""
 
     nodes: int
     """Of the run."""
@@ -89,7 +89,7 @@ def check(machines: Machines, start: int, disturbances: int, *asks: str) -> Expl
     return explore(machines, world, MOST_STATES)
 
 
-def test_every_rule_holds_whatever_disturbs_a_run_on_one_node(
+def test_every_rule_holds_when_a_run_on_one_node_is_disturbed(
     platform: Callable[..., Platform], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked = platform(1)
@@ -151,7 +151,7 @@ def no_compare_and_set(patch: pytest.MonkeyPatch) -> None:
         return run
 
     patch.setattr(claims, "unclaimed_placement", any_placement)
-    patch.setattr(claims, "take_placement", take_whatever_it_is)
+    patch.setattr(claims, "take_placement", claim_unconditionally)
     patch.setattr(claims, "_granted_to_others", lambda *_: [])
     patch.setattr(claims, "move", move_from_any_state)
 

@@ -42,7 +42,7 @@ def test_a_run_saves_leaves_its_node_and_resumes_on_another(scene: Scene, other:
     assert work.order("running") == "save"
     work.save(3)
     assert work.ended("saved", step=3) == "queued"
-    assert scene.used() == 0, "it waits as any run does"
+    assert scene.used() == 0, "it waits like any other run"
     scene.control.sweep()
     again = other.claim(work.run_id)
     assert again.claim.job.resume is not None and again.claim.job.resume.step == 3
@@ -74,7 +74,7 @@ def test_the_node_is_avoided_once(scene: Scene, other: Agent) -> None:
     site = scene.site.admin
     nodes = {node["name"]: node["id"] for node in site.get("/api/v1/nodes").json()}
     assert site.patch(f"/api/v1/nodes/{nodes['node-b']}", json={"draining": True}).status_code == 200
-    assert scene.again(work.run_id).claim.attempt == 3, "on the node that it was moved off before"
+    assert scene.again(work.run_id).claim.attempt == 3, "on the node that it was previously moved off"
 
 
 def test_a_paused_run_that_was_moved_is_resumed_anywhere(scene: Scene, other: Agent) -> None:
@@ -109,7 +109,7 @@ def test_a_run_on_two_nodes_leaves_one_of_them(scene: Scene) -> None:
     assert left not in again and len(again) == 2
 
 
-def test_a_run_that_fails_while_it_saves_is_moved_all_the_same(scene: Scene, other: Agent) -> None:
+def test_a_run_that_fails_while_it_saves_is_moved_anyway(scene: Scene, other: Agent) -> None:
     work = scene.running()
     move(scene, work)
     assert work.ended("crashed") == "queued"
@@ -127,7 +127,7 @@ def test_repeating_is_harmless(scene: Scene, other: Agent) -> None:
 
 
 @pytest.mark.parametrize("case", ["alone", "elsewhere", "queued", "final", "cancelled"])
-def test_what_cannot_be_moved_is_refused_with_the_reason(scene: Scene, case: str) -> None:
+def test_a_run_that_cannot_be_moved_is_refused_with_the_reason(scene: Scene, case: str) -> None:
     expected: dict[str, tuple[str, Any]] = {
         "alone": ("no_other_node", "no node other than node-a can run it. Add a node, or pause the run."),
         "elsewhere": ("not_on_node", "It is on node-a."),

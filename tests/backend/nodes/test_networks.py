@@ -1,4 +1,5 @@
-"""A run on several nodes gets nodes that can reach each other: those that joined through a loopback address reach no others."""
+"""A run on several nodes gets nodes that can reach each other: nodes that joined through a loopback address reach only
+each other."""
 
 import pytest
 from sqlalchemy import select, update
@@ -43,7 +44,7 @@ def test_a_run_reserves_only_nodes_that_can_run_it_together(scene: Scene, mixed:
     assert scene.show(small)["sentence"] == "placed on l"
 
 
-def test_a_run_says_that_the_nodes_online_cannot_reach_each_other(
+def test_a_run_reports_that_the_online_nodes_cannot_reach_each_other(
     scene: Scene, mixed: dict[str, Agent]
 ) -> None:
     waiting = scene.submit(**TWO)
@@ -56,7 +57,7 @@ def test_a_run_says_that_the_nodes_online_cannot_reach_each_other(
     assert "loopback address" in scene.show(waiting)["sentence"]
 
 
-def test_a_run_says_that_nodes_reported_no_address(scene: Scene, mixed: dict[str, Agent]) -> None:
+def test_a_run_reports_that_nodes_have_no_address(scene: Scene, mixed: dict[str, Agent]) -> None:
     waiting = scene.submit(**TWO)
     for agent in mixed.values():
         agent.heartbeat(inventory=inventory())

@@ -83,7 +83,7 @@ def _gpus(*indices: int) -> dict[str, Any]:
         ("gpus", _gpus(1, 1)),
     ],
 )
-def test_an_impossible_inventory_is_refused_and_the_node_stays_as_it_was(
+def test_an_impossible_inventory_is_refused_and_the_node_is_unchanged(
     scene: Scene, field: str, wrong: dict[str, Any]
 ) -> None:
     [before] = scene.site.admin.get("/api/v1/nodes").json()
@@ -111,10 +111,10 @@ def node_of(scene: Scene) -> dict[str, Any]:
 
 
 @pytest.mark.both_databases
-def test_a_node_gets_more_slots_only_as_a_site_admin_allows(scene: Scene) -> None:
-    """A stolen node token would otherwise draw other teams' runs."""
+def test_a_node_gets_more_slots_only_if_a_site_admin_allows(scene: Scene) -> None:
+    """A stolen node token could otherwise attract other teams' runs."""
     shown = report(scene, cpu_slots=64, cores=64, **_gpus(0, 1))
-    assert shown["slots"] == {"cuda": 0, "cpu": 2}, "as at its join"
+    assert shown["slots"] == {"cuda": 0, "cpu": 2}, "as when it joined"
     assert shown["reported_slots"] == {"cuda": 2, "cpu": 64}
     for _ in range(3):
         scene.submit()
@@ -130,7 +130,7 @@ def test_a_node_gets_more_slots_only_as_a_site_admin_allows(scene: Scene) -> Non
     assert report(scene, cpu_slots=1)["slots"] == {"cuda": 0, "cpu": 1}
     assert report(scene, cpu_slots=8)["slots"] == {"cuda": 0, "cpu": 3}
     Agent.join(scene.site, "node-a", cpu_slots=8)
-    assert node_of(scene)["slots"]["cpu"] == 8, "a join token is a site admin's word"
+    assert node_of(scene)["slots"]["cpu"] == 8, "a join token is issued by a site admin"
 
 
 def test_a_node_joins_with_no_more_cpu_slots_than_cores(scene: Scene) -> None:
@@ -172,7 +172,7 @@ def test_impossible_files_of_a_checkpoint_are_refused(scene: Scene, entry: dict[
     assert answer.json()["errors"][0]["field"] == f"files.0.{next(iter(entry))}"
 
 
-def test_only_the_site_admin_sees_nodes_and_agents_are_no_people(scene: Scene) -> None:
+def test_only_the_site_admin_sees_nodes_and_agents_are_not_users(scene: Scene) -> None:
     stranger = scene.site.other_team("globex")
     for call in (
         lambda client: client.get("/api/v1/nodes"),
@@ -268,4 +268,4 @@ def test_cores_are_shared_by_the_allowed_slots(scene: Scene) -> None:
     assert measured() is not None
     allow = {"allowed_slots": {"cpu": 2}}
     assert scene.site.admin.patch(f"/api/v1/nodes/{node['id']}", json=allow).status_code == 200
-    assert measured() is None, "with four threads a rank is of another kind"
+    assert measured() is None, "a rank with four threads is of another kind"

@@ -1,4 +1,4 @@
-"""Two checks that prevent two trainers of one run, each tested on the real code and on a planted fault.
+"""Two checks that prevent two trainers of one run, each tested on the real code and on an injected fault.
 
 A check that passes on both is useless. The faults are mistakes of a developer who is new to the protocol.
 """
@@ -54,17 +54,17 @@ def test_an_old_fence_ends_nothing(scene: Scene) -> None:
     check_an_old_fence_ends_nothing(scene)
 
 
-def test_a_claim_without_compare_and_set_is_caught(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_without_compare_and_set_is_detected(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "unclaimed_placement", any_placement)
-    monkeypatch.setattr(claims, "take_placement", take_whatever_it_is)
+    monkeypatch.setattr(claims, "take_placement", claim_unconditionally)
     monkeypatch.setattr(claims, "move", move_without_guard)
     monkeypatch.setattr(claims, "start_attempt", lambda session, run, *_: run)
     with pytest.raises(TwoClaimsError):
         check_a_claim_is_exclusive(scene)
-    bring_home(scene)
+    repair_invariants(scene)
 
 
-def test_a_placement_is_taken_once(scene: Scene) -> None:
+def test_a_placement_is_claimed_once(scene: Scene) -> None:
     scene.submit()
     scene.control.sweep()
     with scene.database.write() as session:
@@ -75,7 +75,7 @@ def test_a_placement_is_taken_once(scene: Scene) -> None:
         session.rollback()
 
 
-def test_a_finish_without_fence_check_is_caught(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_without_fence_check_is_detected(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt_end, "check_placement", lambda *_: None)
     with pytest.raises(AssertionError):
         check_an_old_fence_ends_nothing(scene)
@@ -97,7 +97,7 @@ def any_placement(session: Write, run: Run, node_id: UUID) -> Placement | None:
     return session.scalars(select(Placement).where(Placement.run_id == run.id)).first()
 
 
-def take_whatever_it_is(session: Write, placement: Placement, claim_id: str, fence: int) -> bool:
+def claim_unconditionally(session: Write, placement: Placement, claim_id: str, fence: int) -> bool:
     session.execute(
         update(Placement).where(Placement.id == placement.id).values(claim_id=claim_id, fence=fence)
     )
@@ -110,7 +110,7 @@ def move_without_guard(session: Write, run: Run, state: RunState, message: str, 
     return run
 
 
-def bring_home(scene: Scene) -> None:
+def repair_invariants(scene: Scene) -> None:
     """The fault broke invariants. Remove its traces, or the scene's own check would fail."""
     with scene.database.write() as session:
         session.execute(update(Run).values(state=RunState.QUEUED, fence=0))

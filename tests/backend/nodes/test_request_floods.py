@@ -1,4 +1,4 @@
-"""A flood of some requests delays neither nodes nor, for long, other people."""
+"""A flood of requests does not delay nodes, and delays other people only briefly."""
 
 import asyncio
 import threading
@@ -34,7 +34,7 @@ def test_a_flood_of_sign_ins_is_refused_and_delays_no_node(
         waiting = set(flood)
         while len(waiting) > 10:  # two are hashed, and eight of this address wait
             ended, waiting = wait(waiting, timeout=3, return_when=FIRST_COMPLETED)
-            assert ended, "requests that find no place are refused immediately"
+            assert ended, "requests beyond the limit are refused immediately"
             assert {future.result() for future in ended} == {503}
         scene.agent.heartbeat()
         assert scene.site.admin.get(scene.runs).status_code == 200
@@ -42,7 +42,7 @@ def test_a_flood_of_sign_ins_is_refused_and_delays_no_node(
     assert {future.result() for future in waiting} == {401}
 
 
-def test_many_requests_at_once_are_all_answered(scene: Scene) -> None:
+def test_many_concurrent_requests_are_all_answered(scene: Scene) -> None:
     """Requests that hold a connection while they wait for a thread would exhaust both, and wait for each other."""
 
     async def read_all() -> list[int]:

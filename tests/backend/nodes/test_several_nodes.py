@@ -17,7 +17,7 @@ PEERS = {name: f"10.0.0.{n}" for n, name in enumerate(("node-b", "node-c", "node
 
 @pytest.fixture
 def peers(scene: Scene) -> dict[str, Agent]:
-    """Three nodes that can be part of a run on several, beside one that cannot."""
+    """Three nodes that can be part of a run on several nodes, and one that cannot."""
     return {
         name: Agent.join(scene.site, name, reported={"peer_address": address})
         for name, address in PEERS.items()
@@ -83,7 +83,7 @@ def test_a_run_names_the_nodes_of_its_ranks(scene: Scene, peers: dict[str, Agent
     works[1].log(b"started\n", "launcher-1.log")
     for work in works:
         work.ended("crashed")
-    assert scene.show(run_id)["attempt_nodes"] == ["node-b", "node-c"], "also when it has left them"
+    assert scene.show(run_id)["attempt_nodes"] == ["node-b", "node-c"], "even after it has left them"
     logs = scene.site.admin.get(f"{scene.runs}/{run_id}/logs").json()
     assert {log["file"]: log["node"] for log in logs} == {
         "rank-1.log": "node-b",
@@ -92,7 +92,9 @@ def test_a_run_names_the_nodes_of_its_ranks(scene: Scene, peers: dict[str, Agent
     }
 
 
-def test_the_launchers_meet_when_all_nodes_are_ready(scene: Scene, peers: dict[str, Agent]) -> None:
+def test_the_launchers_get_a_rendezvous_when_all_nodes_are_ready(
+    scene: Scene, peers: dict[str, Agent]
+) -> None:
     first, second = claim_all(scene, peers, two_nodes(scene))
     assert first.renew().json()["rendezvous"] is None
     assert first.renew(peer="10.0.0.1:4000").json()["rendezvous"] is None
@@ -221,7 +223,7 @@ def expire(scene: Scene, silent: Work) -> None:
 
 
 def test_a_node_that_is_lost_explains_one_that_lost_contact(scene: Scene, peers: dict[str, Agent]) -> None:
-    """So ten such losses in a row fail the run as unreachable, and not three as rank_lost."""
+    """Therefore ten such losses in a row fail the run as unreachable, instead of three as rank_lost."""
     run_id = two_nodes(scene)
     works = start(scene, peers, run_id)
     assert works[0].ended("rank_lost") == "stopping"
@@ -253,7 +255,7 @@ def test_a_step_that_is_not_finite_explains_a_crash_elsewhere(scene: Scene, peer
     assert resume is not None and (resume.step, resume.sequences_read) == (5, 64)
 
 
-def test_nodes_of_one_attempt_do_not_confirm_each_other_that_a_parents_checkpoint_is_damaged(
+def test_nodes_of_one_attempt_count_once_as_reports_of_a_damaged_parent_checkpoint(
     scene: Scene, peers: dict[str, Agent]
 ) -> None:
     parent = scene.running(last_step=5)
@@ -313,7 +315,7 @@ def test_the_export_does_not_wait_for_an_agent_that_is_gone(scene: Scene, peers:
     assert (refused.status_code, refused.json()["code"]) == (409, "claim_refused")
 
 
-def test_a_node_sends_only_what_is_its_own(scene: Scene, peers: dict[str, Agent]) -> None:
+def test_a_node_sends_only_its_own_files(scene: Scene, peers: dict[str, Agent]) -> None:
     works = start(scene, peers, two_nodes(scene))
     other = works[1]
     refused = [
@@ -326,7 +328,9 @@ def test_a_node_sends_only_what_is_its_own(scene: Scene, peers: dict[str, Agent]
 
 
 @pytest.mark.parametrize("peer", ["", "node-b", "node b:1", "node-b:1\n", "http://node-b:1", "a:123456"])
-def test_a_peer_that_is_no_host_and_port_is_refused(scene: Scene, peers: dict[str, Agent], peer: str) -> None:
+def test_a_peer_address_without_host_and_port_is_refused(
+    scene: Scene, peers: dict[str, Agent], peer: str
+) -> None:
     (first, _) = claim_all(scene, peers, two_nodes(scene))
     assert first.renew(peer=peer).status_code == 422
 
@@ -341,7 +345,7 @@ def test_a_run_that_can_never_fit_reserves_nothing(scene: Scene, peers: dict[str
     assert scene.show(large)["sentence"].startswith("needs 3 nodes with 2 slots each; 2 nodes of that size")
 
 
-def test_nodes_that_only_their_own_machine_reaches_are_not_mixed_with_others(scene: Scene) -> None:
+def test_nodes_on_loopback_addresses_are_not_mixed_with_others(scene: Scene) -> None:
     agents = {
         name: Agent.join(scene.site, name, reported={"peer_address": address})
         for name, address in {"k": "127.0.0.1", "l": "10.0.0.1", "m": "127.0.0.1"}.items()
@@ -396,7 +400,7 @@ def test_a_pause_saves_on_all_nodes(scene: Scene, peers: dict[str, Agent]) -> No
     assert [work.order("running") for work in works] == ["save", "save"]
     assert works[0].commit(upload_parts(works, 4)).status_code == 200
     assert works[1].ended("saved", step=4) == "stopping"
-    assert works[0].order("running") == "save", "a node that has saved is no reason to stop the other at once"
+    assert works[0].order("running") == "save", "a node that has saved does not stop the other immediately"
     assert works[0].ended("saved", step=4) == "paused"
     assert scene.used() == 0
     assert scene.site.admin.post(f"{scene.runs}/{run_id}/resume").status_code == 202
@@ -435,7 +439,7 @@ def test_more_nodes_than_joined_are_refused(scene: Scene, peers: dict[str, Agent
     assert "3 joined nodes qualify. node-a reported no address" in error["message"]
 
 
-def test_a_run_that_waits_says_for_how_many_nodes(scene: Scene, peers: dict[str, Agent]) -> None:
+def test_a_waiting_run_reports_how_many_nodes_it_needs(scene: Scene, peers: dict[str, Agent]) -> None:
     busy = two_nodes(scene)
     scene.control.sweep()
     waiting = two_nodes(scene, slots=1)

@@ -27,7 +27,7 @@ SMALL = {"layers": 2, "width": 128, "feed_forward": 256, "heads": 4, "kv_heads":
 
 
 def node(name: str, *, free: int, gpus: int = 2, **state: Any) -> NodeCapacity:
-    """A node of the kind that its name begins with."""
+    """A node whose hardware follows from the prefix of its name."""
     card = CARDS.get(name.split("-", 1)[0])
     reported = inventory(cpu_slots=2) | {"peer_address": f"10.0.0.{len(name)}"}
     if card is not None:
@@ -121,12 +121,12 @@ def test_the_sentence_names_what_is_missing(case: str) -> None:
         ({"gpu_capability": "10.0"}, []),
     ],
 )
-def test_a_run_is_placed_only_on_gpus_that_it_asks_for(asked: dict[str, Any], able: list[str]) -> None:
+def test_a_run_is_placed_only_on_gpus_that_it_requests(asked: dict[str, Any], able: list[str]) -> None:
     found = [kind for kind in CARDS if node(kind, free=2).can_run_now(needs(CUDA | asked))]
     assert found == able
 
 
-def test_a_node_with_one_other_card_is_no_such_node() -> None:
+def test_a_node_with_one_other_gpu_does_not_qualify() -> None:
     mixed = node("h100-a", free=2)
     model, memory, capability = CARDS["a100"]
     mixed.node.inventory["gpus"][1] = {

@@ -34,7 +34,7 @@ class Served(NamedTuple):
     received: list[ReceivedRequest]
 
     def command(self, key: str, words: str, typed: str | None = None) -> Result:
-        """The result of a command line, which gets ``typed`` when it asks."""
+        """The result of a command line, which gets ``typed`` when it prompts."""
         environment = {"TRAINWRIGHT_SERVER": self.url, "TRAINWRIGHT_KEY": key, "TRAINWRIGHT_TEAM": "acme"}
         return CliRunner().invoke(cli.app, words.split(), typed, environment | {"COLUMNS": "200"})
 

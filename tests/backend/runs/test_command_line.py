@@ -100,7 +100,7 @@ def test_tags_are_removed_before_others_are_added(scene: Scene, served: Served, 
     assert (done.exit_code, done.stdout) == (0, f"{run_id}  done\n")
     assert scene.show(run_id)["tags"] == sorted(["new", *full[1:]])
     assert served.command(key, f"runs tag {run_id} --remove t01 --add t01").exit_code == 0
-    assert "t01" in scene.show(run_id)["tags"], "what is in both is there in the end"
+    assert "t01" in scene.show(run_id)["tags"], "a tag in both lists remains"
     refused = served.command(key, f"runs tag {run_id} --add t01 --add more")
     assert refused.exit_code == 1 and "at most 20 tags" in refused.stderr
     with Client(served.url, key) as client:
@@ -112,7 +112,7 @@ def test_tags_are_removed_before_others_are_added(scene: Scene, served: Served, 
     assert scene.show(run_id)["tags"] == sorted(["new", *full[1:]])
 
 
-def test_a_join_token_comes_with_its_command_and_what_happens_to_the_node_of_that_name(
+def test_a_join_token_is_shown_with_its_command_and_a_warning_for_an_online_node(
     scene: Scene, served: Served
 ) -> None:
     key = scene.site.admin.headers["Authorization"].removeprefix("Bearer ")

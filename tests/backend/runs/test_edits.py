@@ -30,7 +30,7 @@ def named(scene: Scene, **query: Any) -> list[str]:
     return [run["name"] for run in scene.site.admin.get(scene.runs, params=query).json()["items"]]
 
 
-def test_a_renamed_run_is_found_and_sorted_by_its_new_name_and_an_event_says_so(scene: Scene) -> None:
+def test_a_renamed_run_is_found_and_sorted_by_its_new_name_and_has_an_event(scene: Scene) -> None:
     run_id = scene.submit()
     shown = edit(scene, run_id, name="Night run")
     assert shown.status_code == 200, shown.text
@@ -147,12 +147,10 @@ def test_a_clone_that_never_fits_the_team_s_limit_is_refused_and_nothing_is_stor
     scene.site.admin.put(f"{scene.site.path}/quota/cpu", json={"limit": 1})
     assert problem(clone(scene, run_id, "key")) == (422, "resources.slots_per_node")
     scene.site.admin.put(f"{scene.site.path}/quota/cpu", json={"limit": 2})
-    assert clone(scene, run_id, "key").status_code == 201, "the key was not used up"
+    assert clone(scene, run_id, "key").status_code == 201, "the key can still be used"
 
 
-def test_a_run_whose_data_was_deleted_can_be_shown_and_cloned_only_with_other_data(
-    scene: Scene, upload: Any
-) -> None:
+def test_a_run_with_deleted_data_is_shown_but_cloned_only_with_other_data(scene: Scene, upload: Any) -> None:
     work = scene.start()
     assert work.finish(10) == "succeeded"
     deleted = scene.site.admin.delete(f"{scene.site.path}/datasets/{scene.dataset}")

@@ -78,7 +78,7 @@ def test_the_group_with_the_newest_run_is_first_and_datasets_have_their_names(
     assert (dataset["key"], dataset["name"]) == (scene.dataset, name)
 
 
-def test_files_have_every_run_that_matches_in_order(
+def test_exported_files_have_every_matching_run_in_order(
     scene: Scene, runs: dict[str, str], tmp_path: Path
 ) -> None:
     asked = {"sort": "name", "order": "asc"}
@@ -164,14 +164,14 @@ def test_a_view_belongs_to_one_person(scene: Scene) -> None:
         {"q": "a" * 201},
     ],
 )
-def test_a_view_has_only_what_a_list_can_show(scene: Scene, change: dict[str, Any]) -> None:
+def test_a_view_contains_only_what_a_list_can_show(scene: Scene, change: dict[str, Any]) -> None:
     refused = scene.site.admin.post(
         f"{scene.site.path}/views", json={"name": "mine", "view": {**VIEW, **change}}
     )
     assert refused.status_code == 422
 
 
-def test_a_person_can_have_so_many_views(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_views_of_a_person_are_limited(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved_views, "MOST_VIEWS", 2)
     views = f"{scene.site.path}/views"
     answers = [scene.site.admin.post(views, json={"name": name, "view": {}}) for name in ("a", "b", "c", "b")]
@@ -180,7 +180,7 @@ def test_a_person_can_have_so_many_views(scene: Scene, monkeypatch: pytest.Monke
     assert [view["name"] for view in scene.site.admin.get(views).json()["items"]] == ["a", "b"]
 
 
-def test_the_sdk_and_the_command_line_do_the_same(
+def test_the_sdk_and_the_command_line_support_groups_and_views(
     scene: Scene, served: Served, runs: dict[str, str], tmp_path: Path
 ) -> None:
     key = scene.site.member("viewer").headers["Authorization"].removeprefix("Bearer ")

@@ -296,7 +296,7 @@ OTHER_ROUTES = {
     f"DELETE {NODE}",
     f"DELETE {MEMBERS}/me",
 }
-"""These start a run, only read, are for the operator, or are allowed to the viewer who tries the others."""
+"""Routes that start a run, only read, are for the operator, or are allowed to the viewer who tries the others."""
 
 
 @pytest.fixture
@@ -350,7 +350,7 @@ def test_every_action_works_equally_through_all_interfaces_and_refuses_viewers(
     assert _state_before_actions(scene, named) == before
 
 
-def test_the_command_line_acts_on_many_runs_as_on_one(named: Named) -> None:
+def test_commands_for_many_runs_send_the_same_request_as_for_one(named: Named) -> None:
     bodies = [action.body or {} for action in ACTIONS.values() if action.route == f"POST {T}/runs/bulk"]
     assert {body["action"] for body in bodies} == set(RunAction), (
         "each action for many runs has its interfaces"
@@ -380,7 +380,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_an_interface_that_sends_something_else_or_is_missing_is_noticed(
+def test_an_interface_that_is_missing_or_sends_something_else_is_detected(
     scene: Scene, named: Named, served: Served, name: str
 ) -> None:
     action, key = ACTIONS[name]._replace(**WRONG[name]), _key_of(scene.site.member("viewer"))
@@ -391,7 +391,7 @@ def test_an_interface_that_sends_something_else_or_is_missing_is_noticed(
     assert len(_differences(scene, action, named, served)) == 1
 
 
-def test_an_owner_invites_looks_and_revokes_by_command(scene: Scene, served: Served) -> None:
+def test_an_owner_manages_invitations_by_command(scene: Scene, served: Served) -> None:
     key = _key_of(scene.site.admin)
     typo = served.command(key, "invitations create bob")
     assert typo.exit_code == 1
@@ -471,7 +471,7 @@ def test_a_person_changes_their_name_and_password_by_command(scene: Scene, serve
     assert browser.post("/api/v1/auth/sign-in", json=me).status_code == 200
 
 
-def test_a_question_about_a_spec_is_the_same_through_all_interfaces(
+def test_spec_queries_are_the_same_through_all_interfaces(
     scene: Scene, served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -551,8 +551,8 @@ def _differences(scene: Scene, action: Action, named: Named, served: Served) -> 
         return [sent]
     reads = _dependant(scene, action.route)
     query = {name: [value] for name, value in action.query.items()}
-    wanted = _as_read(reads, ReceivedRequest(target, query, _filled(action.body, named)))
-    got = _as_read(reads, sent[0])
+    wanted = _parsed(reads, ReceivedRequest(target, query, _filled(action.body, named)))
+    got = _parsed(reads, sent[0])
     return [] if got == wanted else [(got, wanted)]
 
 
@@ -565,11 +565,11 @@ def _dependant(scene: Scene, wanted: str) -> Dependant:
     raise AssertionError(f"there is no route {wanted}")
 
 
-def _as_read(reads: Dependant, request: ReceivedRequest) -> object:
+def _parsed(reads: Dependant, request: ReceivedRequest) -> object:
     """A request as its route parses it, with defaults filled in. An invalid request fails the test."""
     nested = [field for dependency in reads.dependencies for field in dependency.query_params]
     fields = {field.alias: field for field in (*reads.query_params, *nested)}
-    assert request.query.keys() <= fields.keys(), "FastAPI leaves out what it does not know"
+    assert request.query.keys() <= fields.keys(), "FastAPI ignores unknown parameters"
     query = {
         name: TypeAdapter(field.field_info.annotation).validate_python(request.query[name][0])
         if name in request.query

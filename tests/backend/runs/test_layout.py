@@ -58,7 +58,7 @@ def test_a_live_run_continues_and_its_next_attempt_has_the_new_layout(scene: Sce
     claim_id = work.claim.claim_id
     assert change(scene, work.run_id).status_code == 200
     assert scene.agent.claim(work.run_id, claim_id).claim.job == work.claim.job, (
-        "a repeated claim gets the same"
+        "a repeated claim gets the same layout"
     )
     assert work.order("running") == "go"
     assert work.ended("crashed") == "retry_wait"

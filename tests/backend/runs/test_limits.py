@@ -1,4 +1,4 @@
-"""Limits of hours, storage, runs and priorities hold at the limit itself, pause runs without ending them, and are said."""
+"""Limits of hours, storage, runs and priorities are exact, pause runs without ending them, and send notices."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
@@ -42,7 +42,7 @@ def resume(scene: Scene, run_id: str) -> Response:
 
 
 def pause_as_ordered(work: Work, step: int) -> str:
-    """What the node does: it saves, and reports that it has."""
+    """Act as the node: save, and report it."""
     assert work.order("running") == "save"
     work.save(step)
     return work.ended("saved", step=step)
@@ -62,7 +62,7 @@ def in_the_middle_of_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.both_databases
-def test_used_up_hours_pause_a_run_which_goes_on_when_resumed_after_a_raise(scene: Scene) -> None:
+def test_used_up_hours_pause_a_run_that_can_resume_after_the_limit_is_raised(scene: Scene) -> None:
     work = scene.running(2)
     used_for(scene, work.run_id, 1)
     limit(scene, cpu_hours_per_month=2.1)
@@ -85,7 +85,7 @@ def test_used_up_hours_pause_a_run_which_goes_on_when_resumed_after_a_raise(scen
 
 
 @pytest.mark.both_databases
-def test_a_member_s_hours_hold_back_only_their_runs(scene: Scene) -> None:
+def test_a_member_s_hours_block_only_their_own_runs(scene: Scene) -> None:
     work = scene.running(1)
     used_for(scene, work.run_id, 1)
     limit_me(scene, cpu_hours_per_month=1)
@@ -111,7 +111,7 @@ def test_hours_that_are_used_up_keep_runs_waiting_until_the_limit_is_raised(scen
 
 @pytest.mark.both_databases
 @pytest.mark.parametrize(("below", "paused"), [(0, False), (1, True)])
-def test_a_run_without_room_for_its_next_checkpoint_is_paused_and_saves(
+def test_a_run_without_storage_for_its_next_checkpoint_saves_and_is_paused(
     scene: Scene, below: int, paused: bool
 ) -> None:
     work = scene.running(steps=50)
@@ -141,7 +141,7 @@ def test_a_run_without_room_for_its_next_checkpoint_is_paused_and_saves(
     assert resume(scene, work.run_id).status_code == 202
 
 
-def test_of_several_runs_the_newest_is_paused_for_storage(scene: Scene) -> None:
+def test_the_newest_of_several_runs_is_paused_for_storage(scene: Scene) -> None:
     first, second = scene.running(steps=50), scene.running(steps=50)
     storage = use(scene)["storage"]
     total = sum(storage[f"{part}_bytes"] for part in ("uploads", "prepared", "checkpoint"))
@@ -222,7 +222,7 @@ def test_the_highest_priority_is_that_of_the_role_in_the_team_and_of_the_member(
 
 
 @pytest.mark.both_databases
-def test_a_share_of_a_limit_is_noticed_once_for_each_value_of_the_limit(scene: Scene) -> None:
+def test_a_notice_at_a_fraction_of_a_limit_is_sent_once_per_value_of_the_limit(scene: Scene) -> None:
     work = scene.running(2)
     used_for(scene, work.run_id, 1)
     limit(scene, cpu_hours_per_month=2.4)

@@ -21,13 +21,13 @@ STATES = ("cancelled", "failed", "succeeded")
 
 @pytest.fixture
 def crowd(scene: Scene) -> list[dict[str, Any]]:
-    """Some sixty runs that have ended; a third of them have no values, and many have equal ones."""
+    """About sixty ended runs. A third have no values, and many have equal ones."""
     first = scene.submit()
     scene.cancel(first)
-    dice = random.Random(3)
+    rng = random.Random(3)
     with scene.database.write() as session:
         row = dict(session.execute(select(Run.__table__)).mappings().one())
-        rows = [_like(row, number, dice) for number in range(60)]
+        rows = [_like(row, number, rng) for number in range(60)]
         session.execute(insert(Run), rows)
         events = [_event(row) for row in rows]
         session.execute(insert(RunEvent), events)
@@ -35,22 +35,22 @@ def crowd(scene: Scene) -> list[dict[str, Any]]:
     return rows
 
 
-def _like(row: dict[str, Any], number: int, dice: random.Random) -> dict[str, Any]:
-    name = f"{dice.choice(('Größe', 'baseline', '100% LR_x', 'Sweep'))} {dice.choice('abc')} {number}"
-    has_numbers = dice.random() < 0.7
+def _like(row: dict[str, Any], number: int, rng: random.Random) -> dict[str, Any]:
+    name = f"{rng.choice(('Größe', 'baseline', '100% LR_x', 'Sweep'))} {rng.choice('abc')} {number}"
+    has_numbers = rng.random() < 0.7
     return row | {
         "id": new_id(),
         "name": name,
         "folded_name": name.casefold(),
-        "state": dice.choice(STATES),
-        "created_by_name": dice.choice(("Ada", "Ben")),
-        "created_by": row["created_by"] if dice.random() < 0.5 else None,
+        "state": rng.choice(STATES),
+        "created_by_name": rng.choice(("Ada", "Ben")),
+        "created_by": row["created_by"] if rng.random() < 0.5 else None,
         "event_sequence": 1,
-        "loss": dice.choice((0.5, 1.0, 1.5, 2.25)) if has_numbers else None,
-        "mfu": dice.random() if has_numbers else None,
-        "tokens_per_second": float(dice.randrange(10)) if has_numbers else None,
-        "last_step": dice.randrange(1, 5) if has_numbers else None,
-        "ended": row["created"] + timedelta(microseconds=dice.randrange(5)) if has_numbers else None,
+        "loss": rng.choice((0.5, 1.0, 1.5, 2.25)) if has_numbers else None,
+        "mfu": rng.random() if has_numbers else None,
+        "tokens_per_second": float(rng.randrange(10)) if has_numbers else None,
+        "last_step": rng.randrange(1, 5) if has_numbers else None,
+        "ended": row["created"] + timedelta(microseconds=rng.randrange(5)) if has_numbers else None,
     }
 
 
@@ -116,7 +116,7 @@ def test_filters_are_combined(scene: Scene, crowd: list[dict[str, Any]]) -> None
     expect(lambda run: run["created_by_name"] == "Ben", by="Ben")
     expect(lambda run: run["created_by"] is not None, by="me")
     expect(lambda run: run["state"] == "failed" and "sw" in run["folded_name"], state="failed", q="SW ")
-    assert pages(scene, q="100_") == [], "no character stands for others"
+    assert pages(scene, q="100_") == [], "there are no wildcards"
 
 
 def test_a_page_neither_repeats_nor_skips_unchanged_runs(scene: Scene, crowd: list[dict[str, Any]]) -> None:
@@ -166,7 +166,7 @@ def test_a_list_has_the_metrics_of_the_summary(scene: Scene) -> None:
     work.ended("crashed")
     work = scene.again(work.run_id)
     work.begin(resume_step=2)
-    assert listed(scene, work.run_id) == (2, 0.5, None, None), "what was taken back is not shown"
+    assert listed(scene, work.run_id) == (2, 0.5, None, None), "removed points are not shown"
 
 
 def listed(scene: Scene, run_id: str) -> tuple[Any, ...]:
@@ -221,7 +221,7 @@ def _plan(scene: Scene, statement: str, values: Any) -> str:
         )
 
 
-def test_a_run_that_a_newer_version_ended_is_listed_and_shown_with_an_unknown_reason(scene: Scene) -> None:
+def test_a_run_ended_by_a_newer_version_is_shown_with_an_unknown_reason(scene: Scene) -> None:
     work = scene.running()
     assert work.ended("diverged") == "failed"
     with scene.database.write() as session:

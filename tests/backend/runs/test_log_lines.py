@@ -57,7 +57,7 @@ def test_invalid_utf8_is_shown_as_replacement_characters(scene: Scene) -> None:
     assert [line["number"] for line in get(scene, work, "search", q="GRÖSSE")["lines"]] == [2]
 
 
-def test_a_very_long_line_is_cut_and_does_not_hide_what_follows(
+def test_a_very_long_line_is_truncated_and_does_not_hide_later_lines(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_lines, "LARGEST_LINE_BYTES", 40_000)
@@ -181,7 +181,7 @@ def test_events_after_an_impossible_number_are_empty(scene: Scene) -> None:
 
 
 @pytest.mark.both_databases
-def test_the_logs_of_a_run_have_a_limit_and_end_with_a_line_that_says_so(
+def test_the_logs_of_a_run_have_a_limit_and_end_with_a_notice(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempt_files, "MOST_LOG_BYTES", 30)
@@ -195,10 +195,10 @@ def test_the_logs_of_a_run_have_a_limit_and_end_with_a_line_that_says_so(
     refused = work.log(b"fourth\n", offset=cut.json()["offset"])
     assert (refused.status_code, refused.json()["code"]) == (413, "log_limit")
     assert lines_of(scene, work) == {1: "first", 2: "seco", 3: notice}
-    assert work.log(b"more\n", "rank-1.log").status_code == 200, "it gets its notice, too"
+    assert work.log(b"more\n", "rank-1.log").status_code == 200, "this file ends with the notice too"
     assert work.log(b"more\n", "rank-1.log").status_code == 413
     assert work.ended("crashed", "rank 1 died") == "retry_wait", "the end is accepted with what was stored"
     again = scene.again(work.run_id)
     assert again.log(b"next attempt\n").status_code == 200
     shown = scene.site.admin.get(f"{scene.runs}/{work.run_id}/logs/2/rank-0.log").json()
-    assert shown["text"] == notice + "\n", "the limit is of the run"
+    assert shown["text"] == notice + "\n", "the limit applies to the whole run"

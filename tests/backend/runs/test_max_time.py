@@ -17,12 +17,12 @@ def on_nodes_for(scene: Scene, run_id: str, hours: float) -> None:
 
 
 @pytest.mark.both_databases
-def test_a_run_is_paused_at_its_maximum_and_resuming_gives_it_as_much_again(scene: Scene) -> None:
+def test_a_run_is_paused_at_its_maximum_and_resuming_allows_the_same_time_again(scene: Scene) -> None:
     work = scene.running(resources={"device": "cpu", "max_hours": 2})
     on_nodes_for(scene, work.run_id, 1.9)
     scene.control.sweep()
     assert work.order("running") == "go"
-    on_nodes_for(scene, work.run_id, 0.11)  # it was metered up to now, so these add up
+    on_nodes_for(scene, work.run_id, 0.11)  # it was metered until now, so these add up
     scene.control.sweep()
     assert work.order("running") == "save"
     work.save(3)

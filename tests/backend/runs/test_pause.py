@@ -50,7 +50,7 @@ def test_a_pause_in_any_state_frees_slots_and_quota_and_the_run_resumes(scene: S
         assert answer.status_code == 202, arrange.__name__
         if work is not None:
             assert (answer.json()["state"], answer.json()["verdict"]) == ("stopping", "pause")
-            assert scene.used() == 1, "held until the node has let go of it"
+            assert scene.used() == 1, "occupied until the node has released it"
             assert work.order("running") == "save"
             assert work.order("ended", exit={"code": "saved", "message": "as requested"}) == "wait"
             assert work.ended("saved") == "paused", arrange.__name__
@@ -71,7 +71,7 @@ def test_a_pause_in_any_state_frees_slots_and_quota_and_the_run_resumes(scene: S
         scene.check_invariants()
 
 
-def test_the_texts_of_a_pause(scene: Scene) -> None:
+def test_a_pause_is_described_in_state_and_events(scene: Scene) -> None:
     queued = scene.submit()
     assert pause(scene, queued).json()["sentence"] == "Paused before its first step"
     scene.cancel(queued)
@@ -178,7 +178,7 @@ def test_a_paused_run_is_deleted_only_after_it_was_cancelled(scene: Scene) -> No
     address = f"{scene.runs}/{work.run_id}"
     assert code(scene.site.admin.delete(address)) == (409, "run_not_final")
     assert scene.cancel(work.run_id).json()["state"] == "cancelled"
-    assert scene.used() == 0, "nothing was held, so nothing is given back"
+    assert scene.used() == 0, "nothing was occupied, so nothing is released"
     scene.check_invariants()
     assert scene.site.admin.delete(address).status_code < 300
 
@@ -197,7 +197,7 @@ def test_pauses_never_count_as_failures(scene: Scene) -> None:
     work = scene.agent.claim(run_id)
     first_wait = wait_after_crash(scene, work)
     assert first_wait == pytest.approx(scene.site.app.state.settings.timers.backoff_seconds, abs=0.5)
-    assert scene.again(run_id).ended("crashed") == "failed", "the second real end is the last one allowed"
+    assert scene.again(run_id).ended("crashed") == "failed", "the second counted end is the last one allowed"
     assert scene.show(run_id)["reason"] == "too_many_attempts"
 
 
@@ -213,7 +213,7 @@ def test_a_run_whose_attempt_fails_while_saving_is_paused_with_an_event(scene: S
     scene.check_invariants()
 
 
-def test_a_damaged_checkpoint_that_is_found_while_pausing_is_not_used_again(scene: Scene) -> None:
+def test_a_checkpoint_found_damaged_while_pausing_is_not_used_again(scene: Scene) -> None:
     work = scene.running(last_step=6)
     work.save(3)
     work.save(6)
@@ -274,7 +274,7 @@ def test_a_run_that_finished_without_its_export_is_paused_and_a_cancelled_one_is
         scene.cancel(work.run_id)
 
 
-def test_a_node_that_goes_silent_while_pausing_leaves_the_run_paused(scene: Scene) -> None:
+def test_a_run_is_paused_even_if_its_node_goes_silent_while_pausing(scene: Scene) -> None:
     work = scene.running()
     scene.control.sweep()
     pause(scene, work.run_id)

@@ -79,7 +79,7 @@ def test_memory_is_shown_with_that_of_the_smallest_slot(scene: Scene) -> None:
     assert slot_of("cpu", 4) == (4 << 30, "node-s")
 
 
-def test_a_rank_over_its_slot_is_a_warning_and_no_refusal(
+def test_a_rank_larger_than_its_slot_is_a_warning_and_not_an_error(
     scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = piped(scene) | {
@@ -105,7 +105,7 @@ def test_a_layout_that_no_node_has_slots_for_is_planned(scene: Scene) -> None:
         assert plan.json()["slot_bytes"] is None
 
 
-def test_a_plan_says_when_no_node_has_the_memory(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_reports_if_no_node_has_the_memory(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     """node-a has 16 GiB for 2 slots, and a single rank may use all of it."""
 
     def planned(**sections: Any) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def test_a_plan_says_when_no_node_has_the_memory(scene: Scene, capsys: pytest.Ca
     assert "This does not fit. Each rank needs" in capsys.readouterr().out
 
 
-def test_viewers_may_plan_and_strangers_may_not(scene: Scene) -> None:
+def test_viewers_can_plan_and_other_teams_cannot(scene: Scene) -> None:
     assert scene.site.member("viewer").post(f"{scene.runs}/plan", json=piped(scene)).status_code == 200
     assert scene.site.other_team("globex").post(f"{scene.runs}/plan", json=piped(scene)).status_code == 404
 

@@ -39,7 +39,7 @@ def test_auto_is_the_faster_format_of_the_nodes(
     assert choices(scene, work.run_id) == [f"precision auto: {kind}, {reason}"]
 
 
-def test_a_given_format_is_kept_and_the_default_is_auto(scene: Scene) -> None:
+def test_a_given_format_is_used_and_the_default_is_auto(scene: Scene) -> None:
     report(scene.agent, SLOW_BF16)
     given = scene.submit(precision={"kind": "bf16"})
     assert (scene.show(given)["spec"]["precision"]["kind"], choices(scene, given)) == ("bf16", [])

@@ -1,4 +1,4 @@
-"""The order of the queue: priorities and places within a team, and turns of the teams by their use."""
+"""The order of the queue: priorities and positions within a team, and fair shares between teams."""
 
 from datetime import date, timedelta
 from uuid import UUID
@@ -37,7 +37,7 @@ def queue(scene: Scene) -> list[str]:
 
 
 @pytest.mark.both_databases
-def test_runs_start_by_priority_then_by_submission_and_the_queue_says_why_they_wait(scene: Scene) -> None:
+def test_runs_start_by_priority_then_submission_and_the_queue_shows_why_they_wait(scene: Scene) -> None:
     for name, priority in (("low", "low"), ("first", "normal"), ("second", "normal"), ("high", "high")):
         submit(scene, name, priority)
     assert queue(scene) == ["high", "first", "second", "low"]
@@ -61,7 +61,7 @@ def test_runs_start_by_priority_then_by_submission_and_the_queue_says_why_they_w
 
 
 @pytest.mark.both_databases
-def test_people_reorder_their_own_runs_and_those_of_others_stay_where_they_are(scene: Scene) -> None:
+def test_people_reorder_only_their_own_runs(scene: Scene) -> None:
     editor, order = scene.site.member("editor"), f"{scene.site.path}/queue/order"
     mine = [submit(scene, f"mine {number}", by=editor) for number in range(2)]
     other = submit(scene, "other")
@@ -86,7 +86,7 @@ def test_people_reorder_their_own_runs_and_those_of_others_stay_where_they_are(s
     assert queue(scene)[-4:] == ["mine 1", "mine 2", "mine 0", "low"]
 
 
-def test_a_role_s_highest_priority_is_its_ceiling(scene: Scene) -> None:
+def test_a_role_cannot_exceed_its_highest_priority(scene: Scene) -> None:
     editor = scene.site.member("editor")
     refused = editor.post(scene.runs, json=scene.spec(), params={"priority": "high"})
     assert (refused.status_code, refused.json()["code"]) == (403, "priority_too_high")
@@ -107,7 +107,7 @@ def test_a_role_s_highest_priority_is_its_ceiling(scene: Scene) -> None:
 
 
 @pytest.mark.both_databases
-def test_the_team_that_used_less_goes_first_and_use_is_halved_every_week(scene: Scene) -> None:
+def test_the_team_with_less_usage_goes_first_and_usage_is_halved_every_week(scene: Scene) -> None:
     other = Site(scene.site.app, scene.site.other_team("globex"), "globex")
     data = {"dataset": upload_letters(other)["id"], "tokenizer": {"kind": "bytes"}}
     with scene.database.read() as session:
@@ -138,7 +138,7 @@ SUBMITTED = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=2
 
 
 @given(submitted=SUBMITTED, usage=st.lists(st.floats(0, 1e7), min_size=4, max_size=4))
-def test_teams_take_turns_by_use_and_each_keeps_its_own_order(
+def test_teams_take_turns_by_usage_and_each_keeps_its_own_order(
     submitted: list[tuple[int, int]], usage: list[float]
 ) -> None:
     """Every run occurs once, the runs of a team are in order, and no other team with waiting runs has used less."""

@@ -1,4 +1,4 @@
-"""Recipes: saved by name, validated as far as possible without data, and visible to one team."""
+"""Recipes are saved by name, validated as far as possible without data, and visible to one team."""
 
 from typing import Any
 
@@ -109,6 +109,6 @@ def test_a_team_cannot_save_more_recipes_than_the_limit(site: Site, monkeypatch:
     assert [item["name"] for item in listed(site)] == ["small"]
 
 
-def test_the_command_leaves_out_what_comes_with_the_run() -> None:
+def test_the_command_omits_fields_that_are_chosen_with_each_run() -> None:
     spec = {"name": "mine", "data": {"dataset": "ds_x", "version": 2, "validation_fraction": 0.1}, "seed": 1}
     assert without_name_and_dataset(spec) == {"data": {"validation_fraction": 0.1}, "seed": 1}

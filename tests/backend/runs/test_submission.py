@@ -111,7 +111,7 @@ def test_a_wrong_spec_is_refused_at_its_field(scene: Scene) -> None:
         assert [found["field"] for found in spec_check["problems"]] == [field]
 
 
-def test_a_check_gives_the_tokens_and_warns_of_a_split_too_short_to_validate_on(scene: Scene) -> None:
+def test_a_check_returns_the_tokens_and_warns_of_a_validation_split_that_is_too_short(scene: Scene) -> None:
     def check(tokens: int) -> dict[str, Any]:
         spec = scene.spec(batch={"sequence_tokens": tokens, "micro_sequences": 1, "global_sequences": 2})
         return dict(scene.site.admin.post(f"{scene.runs}/validate", json=spec).json())
@@ -136,7 +136,7 @@ def test_validation_shows_the_resolved_spec_and_stores_nothing(scene: Scene) -> 
     assert count_runs(scene.site.app) == 0
 
 
-def test_an_empty_warmup_is_chosen_at_the_submission_and_kept_by_later_runs(scene: Scene) -> None:
+def test_an_unset_warmup_is_resolved_at_submission_and_copied_to_later_runs(scene: Scene) -> None:
     schedule = {"steps": 200, "warmup_steps": None}
     checked = scene.site.admin.post(f"{scene.runs}/validate", json=scene.spec(schedule=schedule)).json()
     work = scene.start(schedule=schedule)
@@ -171,7 +171,7 @@ def test_before_any_node_has_joined_every_size_waits(site: Site, upload: Any) ->
 @pytest.mark.both_databases
 def test_a_commit_that_fails_is_a_server_error_and_leaves_no_run(scene: Scene) -> None:
     def fail(session: object) -> None:
-        raise RuntimeError("the disk said no")
+        raise RuntimeError("the disk failed")
 
     patient = TestClient(scene.site.app, base_url="http://localhost", raise_server_exceptions=False)
     patient.headers.update(scene.site.admin.headers)
@@ -185,7 +185,7 @@ def test_a_commit_that_fails_is_a_server_error_and_leaves_no_run(scene: Scene) -
     assert scene.used() == 0
 
 
-def test_viewers_can_read_and_strangers_see_nothing(scene: Scene) -> None:
+def test_viewers_can_read_and_other_teams_see_nothing(scene: Scene) -> None:
     run_id = scene.submit()
     viewer, stranger = scene.site.member("viewer"), scene.site.other_team("globex")
     assert viewer.get(f"{scene.runs}/{run_id}").status_code == 200

@@ -1,4 +1,4 @@
-"""However many runs are submitted at once, all are queued, and the team never holds more slots than its limit."""
+"""All runs that are submitted concurrently are queued, and the team never occupies more slots than its limit."""
 
 import json
 import threading
@@ -44,7 +44,7 @@ def used(database: Database) -> int:
 
 @contextmanager
 def repeatedly(*calls: Callable[[], object]) -> Iterator[None]:
-    """Call each in a thread of its own, again and again."""
+    """Call each function repeatedly in its own thread."""
     done = threading.Event()
 
     def repeat(call: Callable[[], object]) -> None:
@@ -76,8 +76,8 @@ def check_all_wait_for_the_limit(scene: Scene, submits: int, seen: list[int]) ->
 
 
 @pytest.mark.both_databases
-def test_parallel_submissions_all_wait_and_never_hold_more_than_the_limit(limited: Scene) -> None:
-    """Three control loops place at once: the guard must not depend on there being one leader."""
+def test_concurrent_submissions_all_wait_and_never_occupy_more_than_the_limit(limited: Scene) -> None:
+    """Three control loops place concurrently: the guard must not depend on a single leader."""
     submits, seen = 40, [0]
     loops = [Control(limited.site.app).loop for _ in range(3)]
 
@@ -104,7 +104,7 @@ def test_parallel_submissions_all_wait_and_never_hold_more_than_the_limit(limite
 @pytest.mark.slow(target="databases")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_two_processes_of_the_api_hold_no_more_than_the_limit(
+def test_two_api_processes_occupy_no_more_than_the_limit(
     limited: Scene, database_url: str, tmp_path: Path
 ) -> None:
     submits, seen = 200, [0]
@@ -126,7 +126,7 @@ def test_two_processes_of_the_api_hold_no_more_than_the_limit(
             check_all_wait_for_the_limit(limited, submits, seen)
 
 
-def test_a_lower_limit_makes_waiting_runs_say_so(limited: Scene) -> None:
+def test_waiting_runs_report_a_lowered_limit(limited: Scene) -> None:
     run_id = limited.submit(slots=2)
     limited.site.admin.put(f"{limited.site.path}/quota/cpu", json={"limit": 1})
     limited.control.sweep()
@@ -138,7 +138,7 @@ def test_a_lower_limit_makes_waiting_runs_say_so(limited: Scene) -> None:
     assert limited.show(run_id)["sentence"].startswith("placed on")
 
 
-def test_another_team_s_limit_holds_nobody_up(limited: Scene) -> None:
+def test_a_team_s_limit_delays_no_other_team(limited: Scene) -> None:
     """A run that waits for its own team's limit reserves no nodes."""
     limited.site.admin.put(f"{limited.site.path}/quota/cpu", json={"limit": 2})
     first, second = limited.submit(slots=2), limited.submit(slots=2)

@@ -79,7 +79,7 @@ def apply(session: Write, run: Run, call: RunState | Verdict | str) -> None:
     elif call == "close":
         session.execute(update(Placement).where(Placement.run_id == run.id).values(closed=PlacementEnd.ENDED))
         settle(session, run)
-        assert run.state is not RunState.STOPPING, "nothing holds it any more"
+        assert run.state is not RunState.STOPPING, "it occupies nothing anymore"
     assert run.fence >= fence
     assert state not in FINAL or run.state is state
 
@@ -129,5 +129,5 @@ def test_a_move_of_a_stale_run_is_refused(scene: Scene) -> None:
         except Conflict as error:
             assert error.code == "run_changed"
         else:
-            raise AssertionError("the guard let it pass")
+            raise AssertionError("the guard did not refuse it")
     scene.check_invariants()

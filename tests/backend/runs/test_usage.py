@@ -87,7 +87,7 @@ def test_the_transition_that_frees_the_slots_meters_the_rest(scene: Scene, end: 
         assert work.ended("crashed") == "retry_wait"
     elif end == "cancel":
         assert scene.cancel(work.run_id).status_code == 202
-        assert counted(scene) == 0.0, "the node has not let go yet"
+        assert counted(scene) == 0.0, "the node has not released it yet"
         assert work.ended("cancelled") == "cancelled"
     else:
         work.save(10)
@@ -140,7 +140,7 @@ def test_failed_metering_stores_nothing(scene: Scene) -> None:
     assert counted(scene) == about(2 * HOUR)
 
 
-def test_a_clock_that_was_set_back_removes_no_usage(scene: Scene) -> None:
+def test_setting_the_clock_back_removes_no_usage(scene: Scene) -> None:
     work = scene.running(2)
     set_mark(scene, work.run_id, -1)
     ahead = mark(scene, work.run_id)
@@ -172,7 +172,7 @@ def test_midnight_in_utc_splits_an_interval() -> None:
     assert list(seconds_by_day(since, since)) == []
 
 
-def test_days_and_runs_of_the_page(scene: Scene) -> None:
+def test_usage_is_listed_by_day_and_run(scene: Scene) -> None:
     work = scene.running(2)
     set_mark(scene, work.run_id, 50)
     scene.control.sweep()
@@ -198,7 +198,7 @@ def test_the_usage_of_a_deleted_run_stays_without_its_name(scene: Scene) -> None
     assert gone["name"] == "" and gone["slot_hours"] == pytest.approx(2, abs=0.05)
 
 
-def test_usage_is_a_team_s_own(scene: Scene) -> None:
+def test_usage_is_visible_to_its_own_team_only(scene: Scene) -> None:
     work = scene.running(2)
     set_mark(scene, work.run_id, 1)
     scene.control.sweep()

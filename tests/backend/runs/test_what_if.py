@@ -38,7 +38,8 @@ def test_no_node_needs_to_have_the_hardware(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("gpu", "gpus", "zero_stage", "fits"),
     [
-        # 7e9 weights need 16 bytes each beside their optimizer: 104 GiB on one rank, 13 GiB on each of 8 that shard.
+        # 7e9 weights take 16 bytes each with gradients and moments: 104 GiB on one rank, 13 GiB on each of 8 that
+        # shard.
         (H100, 8, 0, False),
         (H100, 8, 3, True),
         (A100, 8, 3, True),
@@ -72,7 +73,7 @@ def test_fp8_is_refused_on_a_gpu_without_it(scene: Scene) -> None:
 
 
 def test_fp8_is_not_twice_as_fast_as_bf16(scene: Scene) -> None:
-    """Its matrix products are; the rest of a step is not."""
+    """Its matrix products are twice as fast; the rest of a step is not."""
     model = {"layers": 2, "width": 128, "heads": 4, "kv_heads": 4, "feed_forward": 256}
     bf16, fp8 = (answer(scene, H100, 8, model=model, precision={"kind": kind}) for kind in ("bf16", "fp8"))
     assert bf16["seconds"] / fp8["seconds"] == pytest.approx(1.25, abs=0.01)

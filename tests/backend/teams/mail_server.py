@@ -1,4 +1,4 @@
-"""A mail server that keeps what it receives, for tests."""
+"""A mail server for tests, which stores the mails that it receives."""
 
 import socketserver
 import threading
@@ -38,7 +38,7 @@ class _Connection(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         mailbox = self.server
         assert isinstance(mailbox, Mailbox)
-        self._say(220)
+        self._reply(220)
         while line := self.rfile.readline():
             verb = line.split()[0].upper()
             mailbox.verbs.append(verb.decode())
@@ -49,13 +49,13 @@ class _Connection(socketserver.StreamRequestHandler):
                 self.wfile.write(b"250-mail.example\r\n250 AUTH PLAIN\r\n")
                 continue
             codes = {b"DATA": 354, b"QUIT": 221, b"STARTTLS": 454, b"AUTH": 235}
-            self._say(codes.get(verb, 250))
+            self._reply(codes.get(verb, 250))
             if verb == b"DATA":
                 lines = iter(self.rfile.readline, b".\r\n")
                 mailbox.received.append(message_from_bytes(b"".join(lines)))
-                self._say(250)
+                self._reply(250)
 
-    def _say(self, code: int) -> None:
+    def _reply(self, code: int) -> None:
         self.wfile.write(f"{code} fine\r\n".encode())
 
 

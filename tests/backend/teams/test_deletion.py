@@ -56,7 +56,7 @@ def test_an_account_is_deleted_with_its_keys_but_not_its_runs(scene: Scene) -> N
         assert session.scalar(select(func.count()).select_from(ApiKey)) == 1
 
 
-def test_the_last_owner_and_the_last_site_admin_stay(site: Site) -> None:
+def test_the_last_owner_and_the_last_site_admin_cannot_be_deleted(site: Site) -> None:
     mine = {"current_password": PASSWORD}
     refused = site.admin.post("/api/v1/me/delete", json=mine)
     assert (refused.status_code, refused.json()["code"]) == (409, "last_owner")

@@ -24,7 +24,7 @@ HOUR = 3600.0
 
 
 class Interval(NamedTuple):
-    """A time for which a run used slots."""
+    """A period in which a run used slots."""
 
     run_id: UUID
     user_id: UUID | None
@@ -41,7 +41,7 @@ def team_and_people(site: Site, team: str = "acme") -> tuple[UUID, dict[str, UUI
 
 
 def random_intervals(people: list[UUID | None], count: int) -> list[Interval]:
-    """Several for each run, since a run has attempts and is metered again and again; some span midnights."""
+    """Several intervals per run, since a run has attempts and is metered repeatedly. Some span midnights."""
     choose, intervals = random.Random(11), []
     runs = [(new_id(), choose.choice(people), choose.choice(["cpu", "cuda"])) for _ in range(count // 3)]
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Roles, removal and leaving: rights change at once, and a team always has an owner."""
+"""Roles, removal and leaving: rights change immediately, and a team always has an owner."""
 
 import threading
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def set_role(client: TestClient, site: Site, member: str, role: str) -> tuple[in
 
 
 @pytest.mark.both_databases
-def test_an_owner_renames_the_team_and_its_address_stays(site: Site) -> None:
+def test_renaming_a_team_does_not_change_its_address(site: Site) -> None:
     answer = site.admin.patch(site.path, json={"name": "  Language Lab "})
     assert answer.status_code == 200
     assert (answer.json()["name"], answer.json()["slug"]) == ("Language Lab", "acme")
@@ -59,7 +59,7 @@ def test_a_new_role_counts_from_the_next_request_on(site: Site) -> None:
 
 
 @pytest.mark.both_databases
-def test_keys_of_a_removed_person_stop_working_for_this_team_and_their_runs_go_on(
+def test_keys_of_a_removed_person_stop_working_for_the_team_and_their_runs_continue(
     site: Site, upload: Upload
 ) -> None:
     person = site.member("editor")
@@ -78,10 +78,10 @@ def test_keys_of_a_removed_person_stop_working_for_this_team_and_their_runs_go_o
     assert [team["slug"] for team in person.get("/api/v1/me").json()["teams"]] == ["globex"]
     shown = site.admin.get(f"{site.path}/runs/{run}").json()
     assert (shown["state"], shown["created_by"]) == ("queued", "Editor")
-    assert site.admin.post(f"{site.path}/runs/{run}/cancel").status_code == 202, "others have it in hand"
+    assert site.admin.post(f"{site.path}/runs/{run}/cancel").status_code == 202, "others can manage it"
     assert site.admin.delete(f"{site.path}/members/{member}").status_code == 404
     again = site.admin.post(f"{site.path}/invitations", json=invitation)
-    assert again.status_code == 201, "they can come back by an invitation"
+    assert again.status_code == 201, "they can rejoin by an invitation"
 
 
 def test_a_person_leaves(site: Site) -> None:
@@ -92,7 +92,7 @@ def test_a_person_leaves(site: Site) -> None:
 
 
 @pytest.mark.both_databases
-def test_the_last_owner_stays(site: Site) -> None:
+def test_the_last_owner_cannot_leave_or_change_role(site: Site) -> None:
     site.member("editor")
     me = member_id(site, "ada@acme.example")
     remedy = "a team needs an owner, and this is the last one. Make another member an owner first."
@@ -112,7 +112,7 @@ def test_the_last_owner_stays(site: Site) -> None:
 
 @pytest.mark.both_databases
 @pytest.mark.parametrize("end", ["demote", "remove", "leave"])
-def test_two_owners_at_once_leave_the_team_with_one(
+def test_two_owners_who_leave_concurrently_leave_one_owner(
     site: Site, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     """Both requests have passed their policy, as owners, before either changes anything."""
@@ -145,7 +145,7 @@ def test_two_owners_at_once_leave_the_team_with_one(
 
 @pytest.mark.both_databases
 @pytest.mark.parametrize("end", ["demote", "remove", "leave"])
-def test_an_owner_who_no_longer_is_one_leaves_no_link_behind(site: Site, end: str) -> None:
+def test_links_of_a_former_owner_are_revoked(site: Site, end: str) -> None:
     owner = site.member("owner")
     for client, email in ((owner, "bob@example.org"), (site.admin, "ann@example.org")):
         made = client.post(f"{site.path}/invitations", json={"email": email, "role": "owner"})

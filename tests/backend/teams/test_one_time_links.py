@@ -83,7 +83,7 @@ def test_a_link_works_once_even_for_concurrent_requests(app: FastAPI) -> None:
         assert session.scalar(select(func.count()).select_from(Account)) == 1
 
 
-def test_a_refused_use_does_not_use_the_link_up(app: FastAPI, anonymous: TestClient) -> None:
+def test_a_refused_use_does_not_consume_the_link(app: FastAPI, anonymous: TestClient) -> None:
     body = first_owner(app)
     missing = anonymous.post("/api/v1/auth/link", json={"token": body["token"]})
     assert missing.status_code == 422
@@ -138,7 +138,7 @@ def test_an_invitation_never_signs_in_to_an_account_that_exists(site: Site) -> N
     assert [team["slug"] for team in bob.get("/api/v1/me").json()["teams"]] == ["acme", "globex"]
 
 
-def test_looking_at_an_invitation_does_not_tell_whether_its_address_has_an_account(site: Site) -> None:
+def test_viewing_an_invitation_does_not_reveal_whether_its_address_has_an_account(site: Site) -> None:
     site.member("viewer", email="bob@acme.example")
     stranger = site.other_team("globex")
 
@@ -199,8 +199,8 @@ def test_a_new_invitation_replaces_an_earlier_one_of_the_same_person(site: Site)
     assert site.anonymous().get(f"/api/v1/auth/link/{others}").status_code == 200
 
 
-def test_who_has_joined_has_no_open_invitation(site: Site) -> None:
-    """One that an earlier release left beside the one that was used."""
+def test_a_member_has_no_pending_invitation(site: Site) -> None:
+    """An earlier release left an invitation in addition to the one that was used."""
     stale = invite(site, "bob@acme.example", "owner")
     with site.app.state.database.write() as session:
         session.execute(update(OneTimeLink).where(OneTimeLink.purpose == "invitation").values(email="x@y"))
@@ -239,7 +239,7 @@ def test_an_address_is_the_public_one_or_else_the_requested_one(public: str, hos
 
 
 @pytest.mark.parametrize(("host", "is_local"), [("10.0.0.7:8000", False), ("localhost", True)])
-def test_links_and_join_tokens_start_with_an_address_that_others_reach_or_say_so(
+def test_links_and_join_tokens_have_a_reachable_address_or_a_warning(
     settings: Settings, host: str, is_local: bool
 ) -> None:
     app = create_app(settings.model_copy(update={"allowed_hosts": ["*"]}))
@@ -270,14 +270,14 @@ def test_a_sign_in_link_signs_in(site: Site) -> None:
     assert site.anonymous().post("/api/v1/auth/sign-in", json=again).status_code == 200, "it is unchanged"
 
 
-def test_a_sign_in_link_without_a_new_password_leaves_keys_alone(site: Site) -> None:
+def test_a_sign_in_link_without_a_new_password_does_not_affect_keys(site: Site) -> None:
     key = site.member("viewer", email="bob@acme.example")
     link = {"token": sign_in_url(site, "bob@acme.example").rsplit("/", 1)[-1]}
     assert use(site.anonymous(), **link) == (200, "")
     assert key.get("/api/v1/me").status_code == 200
 
 
-def test_a_sign_in_link_takes_an_account_back(site: Site) -> None:
+def test_a_sign_in_link_recovers_an_account(site: Site) -> None:
     """The inviter may have used the invitation, and knows the password, a key and a session."""
     key, thief = site.member("viewer", email="bob@acme.example"), site.anonymous()
     stolen = {"email": "bob@acme.example", "password": PASSWORD}

@@ -1,4 +1,4 @@
-"""The quota ledger: its sum equals the use, and never exceeds the limit of the placement."""
+"""The quota ledger: its sum equals the usage, and never exceeds the limit at placement."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +33,7 @@ def take(database: Database, team_id: UUID, slots: int, run_id: UUID) -> bool:
         return hold(session, team_id, "cpu", slots, run_id)
 
 
-def test_slots_are_held_up_to_the_limit_itself(database: Database, team_id: UUID) -> None:
+def test_all_slots_up_to_the_limit_can_be_occupied(database: Database, team_id: UUID) -> None:
     assert take(database, team_id, 6, new_id())
     assert not take(database, team_id, 3, new_id())
     assert used_and_sum(database) == (6, 6)
@@ -41,7 +41,7 @@ def test_slots_are_held_up_to_the_limit_itself(database: Database, team_id: UUID
     assert used_and_sum(database) == (8, 8)
 
 
-def test_devices_are_counted_apart(database: Database, team_id: UUID) -> None:
+def test_devices_are_counted_separately(database: Database, team_id: UUID) -> None:
     assert take(database, team_id, 8, new_id())
     with database.write() as session:
         assert hold(session, team_id, "cuda", 8, new_id())

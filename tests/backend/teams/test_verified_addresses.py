@@ -66,7 +66,7 @@ def test_an_account_that_someone_else_created_cannot_join_another_team(site: Sit
     [mailed] = mailbox.links_to(BOB)
     bob = site.anonymous()
     assert bob.get(f"/api/v1/auth/link/{mailed}").json()["needs_password"]
-    assert use(bob, mailed) == (422, "invalid"), "he would share the account with its maker"
+    assert use(bob, mailed) == (422, "invalid"), "he would share the account with its creator"
     assert use(bob, mailed, password=OTHER_PASSWORD) == (200, "")
     assert thief.get("/api/v1/me").status_code == key.get("/api/v1/me").status_code == 401
     assert is_verified(bob) and use(bob, token) == (200, "")
@@ -143,13 +143,13 @@ def test_without_a_mail_server_the_refusal_names_the_operator(site: Site) -> Non
     assert use(bob, invitation(site.admin, "acme")) == (403, "address_not_verified")
 
 
-def test_nothing_is_sent_in_the_clear_to_a_server_that_offers_tls(
+def test_nothing_is_sent_unencrypted_to_a_server_that_offers_tls(
     settings: Settings, mailbox: Mailbox
 ) -> None:
     url = mailbox.url.replace("://", "://ada:secret@")
     settings = settings.model_copy(update={"smtp_url": SecretStr(url)})
     mailbox.offers_tls = True
-    assert not send_mail(settings, BOB, "subject", "text"), "the server does not keep its offer"
+    assert not send_mail(settings, BOB, "subject", "text"), "the server refuses the TLS that it offered"
     assert "STARTTLS" in mailbox.verbs
     assert not {"AUTH", "MAIL", "DATA"} & set(mailbox.verbs)
     assert mailbox.received == []
@@ -186,6 +186,6 @@ def test_certificates_of_mail_servers_are_verified(
 
 
 @pytest.mark.parametrize("url", ["mail.example.org", "http://mail.example.org", "smtp://:25"])
-def test_an_address_of_no_mail_server_is_refused_at_the_start(url: str) -> None:
+def test_an_invalid_mail_server_address_is_refused_at_startup(url: str) -> None:
     with pytest.raises(ValidationError, match="write smtp://host:587"):
         Settings(secret_key=SECRET, smtp_url=SecretStr(url))

@@ -1,4 +1,5 @@
-"""Webhooks: signed as a stock receiver expects, repeated with back-off, and never posted into the server's own network."""
+"""Webhooks are signed as standard receivers expect, retried with back-off, and never sent into the server's own
+network."""
 
 import json
 import socket
@@ -102,7 +103,7 @@ def make_due(scene: Scene) -> None:
 
 
 @pytest.mark.both_databases
-def test_a_stock_receiver_verifies_what_happens_to_runs_and_nodes(scene: Scene, receiver: Receiver) -> None:
+def test_a_standard_receiver_verifies_messages_of_runs_and_nodes(scene: Scene, receiver: Receiver) -> None:
     hook = create(scene, receiver.url)
     failed = scene.running()
     assert failed.ended("out_of_memory") == "failed"
@@ -133,7 +134,7 @@ def test_a_stock_receiver_verifies_what_happens_to_runs_and_nodes(scene: Scene, 
     assert deliver(scene) == 0 and last(scene)["delivered"] is not None
 
 
-def test_a_share_of_a_limit_is_told_once(scene: Scene, receiver: Receiver) -> None:
+def test_a_fraction_of_a_limit_is_reported_once(scene: Scene, receiver: Receiver) -> None:
     hook = create(scene, receiver.url, WebhookEvent.LIMIT_REACHED)
     limits = {"cpu_hours_per_month": 0}
     assert scene.site.admin.put(f"{scene.site.path}/limits", json=limits).status_code == 200
@@ -144,7 +145,9 @@ def test_a_share_of_a_limit_is_told_once(scene: Scene, receiver: Receiver) -> No
     assert [one["percent"] for one in told] == [80, 100] and told[0]["resource"] == "cpu_hours"
 
 
-def test_only_wanted_events_are_sent_and_a_person_s_pause_is_none(scene: Scene, receiver: Receiver) -> None:
+def test_only_subscribed_events_are_sent_and_a_person_s_pause_is_not_one(
+    scene: Scene, receiver: Receiver
+) -> None:
     create(scene, receiver.url, WebhookEvent.RUN_FAILED, WebhookEvent.RUN_PAUSED_BY_LIMIT)
     run_id = scene.submit()
     assert scene.site.admin.post(f"{scene.runs}/{run_id}/pause").status_code == 202
@@ -153,7 +156,7 @@ def test_only_wanted_events_are_sent_and_a_person_s_pause_is_none(scene: Scene, 
 
 
 @pytest.mark.both_databases
-def test_failures_are_repeated_with_back_off_under_the_same_id_and_then_given_up(
+def test_failures_are_retried_with_back_off_under_the_same_id_and_then_abandoned(
     scene: Scene, receiver: Receiver
 ) -> None:
     hook = create(scene, receiver.url)
@@ -200,7 +203,7 @@ def test_two_senders_send_a_message_once(scene: Scene, receiver: Receiver) -> No
     assert len(ids) == len(set(ids)) == 4
 
 
-def test_the_server_s_own_network_is_not_reached(scene: Scene, receiver: Receiver) -> None:
+def test_the_server_s_own_network_is_not_contacted(scene: Scene, receiver: Receiver) -> None:
     hook = create(scene, receiver.url)
     scene.site.admin.post(f"{scene.site.path}/webhooks/{hook['id']}/test")
     assert deliver(scene, networks=[]) == 1
@@ -230,13 +233,13 @@ def test_private_and_special_addresses_are_refused(address: str) -> None:
     assert not is_reachable(address, [])
 
 
-def test_public_and_allowed_addresses_are_reached() -> None:
+def test_public_and_allowed_addresses_are_contacted() -> None:
     assert is_reachable("93.184.216.34", []) and is_reachable("2606:4700::1111", [])
     assert is_reachable("64:ff9b::93.184.216.34", [])
     assert is_reachable("10.1.2.3", [ip_network("10.0.0.0/8")])
 
 
-def test_a_name_that_resolves_differently_the_second_time_gains_nothing(
+def test_a_name_that_resolves_differently_the_second_time_is_not_contacted(
     monkeypatch: pytest.MonkeyPatch, receiver: Receiver
 ) -> None:
     answers = [["93.184.216.34"], ["127.0.0.1"]]
@@ -258,7 +261,7 @@ def test_a_name_that_resolves_differently_the_second_time_gains_nothing(
         post("http://rebinding.example/", b"{}", {}, [])
 
 
-def test_an_answer_that_arrives_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_that_arrives_byte_by_byte_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(public_http, "TIMEOUT_SECONDS", 0.5)
 
     def answer_slowly(listener: socket.socket) -> None:

@@ -106,7 +106,7 @@ class Proxy:
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._upstream)
-        down = asyncio.ensure_future(self._pump(up_reader, writer))
+        down = asyncio.ensure_future(self._forward(up_reader, writer))
         try:
             while data := await reader.read(16 << 10):
                 if self._left is not None and len(data) >= self._left:
@@ -121,13 +121,13 @@ class Proxy:
                 up_writer.write(data)
                 await up_writer.drain()
         except OSError:
-            pass  # when one side closes, so does the other
+            pass  # when one side closes, the other is closed too
         finally:
             for end in (writer, up_writer):
                 end.transport.abort()
             down.cancel()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(16 << 10):
                 writer.write(data)

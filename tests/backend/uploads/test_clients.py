@@ -1,4 +1,4 @@
-"""Real clients: stock `tuspy`, and our own, with lost connections and a killed server."""
+"""Real clients: the standard `tuspy` and our own, with lost connections and a killed server."""
 
 import hashlib
 import os
@@ -196,16 +196,16 @@ def test_our_client_continues_in_another_process(
     class EndedError(Exception):
         """The process ends here."""
 
-    def end_after_a_stretch(count: int) -> None:
+    def end_after_some_bytes(count: int) -> None:
         if count:
             raise EndedError
 
     with connect(server.port) as client, pytest.raises(EndedError):
-        sender(client).send(files, end_after_a_stretch)
+        sender(client).send(files, end_after_some_bytes)
     seen: list[int] = []
     with connect(server.port) as client:
         (upload,) = sender(client).send(files, seen.append)
-        assert seen == [MIB, MIB, MIB], "the first is what was there"
+        assert seen == [MIB, MIB, MIB], "the first call reports what was stored before"
         assert sender(client).send(files, ignore) == [upload], "a complete one is not sent again"
         sender(client).forget(files)
         assert sender(client).send(files, ignore) != [upload]
@@ -232,7 +232,7 @@ def test_a_refusal_ends_the_upload_with_its_reason(
         sender(client).send(files, ignore)
 
 
-def test_a_file_that_changes_during_the_upload_is_not_stored_mixed(
+def test_a_file_that_changes_during_the_upload_is_not_stored(
     site: Site, server: Server, connect: Callable[[int], Client], tmp_path: Path
 ) -> None:
     path = write(tmp_path / "a.bin", 3 * MIB)

@@ -85,7 +85,7 @@ def test_bytes_arrive_intact_through_cuts_kills_wrong_offsets_and_two_writers(
                 answer = client.add(url, offset, content[offset:stop])
                 assert answer.status_code in (204, 409, 423), answer.text
             found = persistently(client.offset, url)
-            assert isinstance(found, int) and found >= offset, "what was safe stays"
+            assert isinstance(found, int) and found >= offset, "stored bytes are never lost"
             offset = found
     assert kills >= ROUNDS // KILLS_EVERY and proxy.cuts >= ROUNDS * 0.6
     assert sorted(stored_digests(site)) == sorted(digests)

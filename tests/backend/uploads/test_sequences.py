@@ -80,7 +80,7 @@ def test_after_any_sequence_offset_and_bytes_are_correct(
             eventually(self.is_settled, "the request that was cut is over")
 
         def is_settled(self) -> bool:
-            """Whether the server takes a request at its offset. Before that, it may be storing what it received."""
+            """Whether the server accepts a request at its offset. Before that, it may be storing what it received."""
             return tus.add(self.url, tus.offset(self.url), b"").status_code == 204
 
         @rule(count=st.integers(1, SIZE), is_right=st.booleans())

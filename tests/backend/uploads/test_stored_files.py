@@ -116,7 +116,7 @@ def test_a_file_and_its_object_are_deleted_with_the_last_user(
     site: Site, tus: Tus, team_id: UUID, exact: Exact
 ) -> None:
     one = take(site, team_id, tus.send(CONTENT))
-    assert tus.client.get(tus.path).json() == [], "a used upload is no upload any more"
+    assert tus.client.get(tus.path).json() == [], "a used upload is no longer an upload"
     two = take(site, team_id, tus.send(CONTENT))
     leave(site, team_id, one)
     assert used_bytes(site) == len(CONTENT) and exact()
@@ -217,12 +217,12 @@ def test_completing_and_deleting_concurrently_keeps_the_storage_count_exact(
 ) -> None:
     """The same file arrives while its last user is deleted."""
 
-    def come_and_go(number: int) -> None:
+    def add_and_delete(number: int) -> None:
         for _ in range(8):
             leave(site, team_id, take(site, team_id, tus.send(CONTENT, f"{number}.txt")))
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(come_and_go, range(4)))
+        list(pool.map(add_and_delete, range(4)))
     assert used_bytes(site) == 0 and count_of_stored(site) == 0 and exact()
     delete_queued_bytes(site.app.state.database, site.app.state.store)
     assert files_in_store(site) == 0

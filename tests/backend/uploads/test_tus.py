@@ -25,7 +25,7 @@ def stored(site: Site) -> list[tuple[str, bytes]]:
         return [(file.digest, site.app.state.store.read(file.object_key)) for file in files]
 
 
-def test_anyone_can_ask_for_the_server_s_capabilities(site: Site) -> None:
+def test_anyone_can_request_the_server_s_capabilities(site: Site) -> None:
     answer = site.anonymous().options(f"{site.path}/uploads")
     assert answer.status_code == 204 and not answer.content
     assert {name: answer.headers[name] for name in answer.headers if name.startswith("tus-")} == {
@@ -139,7 +139,7 @@ def test_bytes_beyond_the_announced_size_are_refused(tus: Tus, exact: Exact) -> 
 
 
 def test_an_empty_last_request_is_accepted(tus: Tus) -> None:
-    """Stock clients send this when they lost the response to their last bytes."""
+    """Standard clients send this when they lost the response to their last bytes."""
     url = tus.begin(3)
     assert tus.add(url, 0, b"").headers["Upload-Offset"] == "0"
     assert tus.add(url, 0, b"123").status_code == 204

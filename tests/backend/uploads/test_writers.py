@@ -89,7 +89,9 @@ def finish(tus: Tus, url: str) -> None:
     offset = tus.offset(url)
     assert 0 < offset <= FIRST
     rest = CONTENT[offset:]
-    eventually(lambda: tus.add(url, offset, rest).status_code == 204, "the one before has let go of the file")
+    eventually(
+        lambda: tus.add(url, offset, rest).status_code == 204, "the previous request has released the file"
+    )
     (shown,) = tus.client.get(tus.path).json()
     assert shown["digest"] == hashlib.sha256(CONTENT).hexdigest()
 
@@ -189,7 +191,7 @@ def test_another_process_waits_until_the_writer_has_finished(
         finish(second, url)
 
 
-def test_an_upload_continues_when_the_disk_has_room_again(
+def test_an_upload_continues_when_the_disk_has_space_again(
     tus: Tus, monkeypatch: pytest.MonkeyPatch, exact: Callable[[], bool]
 ) -> None:
     url = tus.begin(len(CONTENT))

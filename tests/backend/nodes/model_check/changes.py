@@ -1,4 +1,4 @@
-"""The effects of events on a world of the model check. Each function returns the world after the event."""
+"""The effects of events on a world of the model check. Each function returns the world after its event."""
 
 from typing import Any
 

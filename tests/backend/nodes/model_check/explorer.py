@@ -29,12 +29,12 @@ def explore(machines: Machines, start: World, most_states: int) -> Explored:
 
     Raises:
         CounterexampleError: a rule does not hold in a state, or a state from which no run can end was found.
-        AssertionError: there are more than ``most_states``, so not all were visited.
+        AssertionError: there are more than ``most_states`` states, so not all were visited.
     """
     numbers: dict[World, int] = {start: 0}
     parents: list[tuple[int, str]] = [(-1, "")]
     before: list[list[int]] = [[]]
-    """By state, those from which a repairing move leads to it."""
+    """By state, the states from which a repairing move leads to it."""
     quiet: list[int] = []
     waiting = deque([start])
     moves = 0
@@ -53,7 +53,7 @@ def explore(machines: Machines, start: World, most_states: int) -> Explored:
                     parents.append((number, move.name))
                     before.append([])
                     waiting.append(move.world)
-                    assert found < most_states, "the check would have to be smaller"
+                    assert found < most_states, "the check must be made smaller"
                 if move.repairs:
                     before[found].append(number)
         except BrokenRuleError as error:

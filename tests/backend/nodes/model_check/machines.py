@@ -99,7 +99,7 @@ class Machines:
         for index, run in enumerate(view.runs):
             if run.state is RunState.RETRY_WAIT:
                 yield from self._sent(world, f"run {index} is queued again", ("requeue", index))
-            yield from self._asked(world, index, run.state)
+            yield from self._user_requests(world, index, run.state)
         for placed in view.placed:
             if placed.claim is None:
                 away = placed.node in view.quarantined
@@ -113,7 +113,7 @@ class Machines:
             if world.machines[node].agent and not world.machines[node].folders:
                 yield from self._sent(world, f"node {node} passes its self-test", ("self_test", node))
 
-    def _asked(self, world: World, run: int, state: RunState) -> Iterator[Move]:
+    def _user_requests(self, world: World, run: int, state: RunState) -> Iterator[Move]:
         if Fault.USER not in self._faults or state in FINAL:
             return
         for ask in sorted(world.asks_left):

@@ -51,10 +51,10 @@ from trainwright_backend.runs.tables import Placement, Run, RunEvent
 from trainwright_backend.runs.transitions import ReplayedRun, fold
 
 STEPS = 2
-"""Of each run. A pause saves the first, the end of training the second."""
+"""The steps that each run saves: the first at a pause, the second at the end of training."""
 HOUR = 3600.0
 LEASE_TICKS = 2
-"""Of the check's clock. A supervisor stops its children after one."""
+"""In ticks of the check's clock. A supervisor stops its children after one."""
 TICK_SECONDS = 1_000 * HOUR
 TIMERS = Timers(
     heartbeat_seconds=1e4 * HOUR,
@@ -80,7 +80,7 @@ MUTABLE = (
     "slot_time",
     "object_to_delete",
 )
-"""Tables that the messages change; rows of earlier ones are not deleted by those of later ones."""
+"""Tables that the messages change, in an order in which restoring a table never deletes rows of an earlier one."""
 
 Message = tuple[Hashable, ...]
 Rows = dict[str, list[tuple[Any, ...]]]
@@ -92,7 +92,7 @@ class BrokenRuleError(Exception):
 
 @dataclass(frozen=True)
 class PlacedRun:
-    """A claimed or unclaimed placement that is open, as the nodes' messages need it."""
+    """An open placement, claimed or not, with the values that the nodes' messages need."""
 
     run: int
     node: int

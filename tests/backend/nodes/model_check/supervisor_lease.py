@@ -22,7 +22,7 @@ class Held(NamedTuple):
     age: int | None
     """Ticks from the time from which its deadline counts; None before the first acknowledged renewal."""
     order: str
-    """The order that the supervisor follows; empty if the reply came too late to be one."""
+    """The order that the supervisor follows; empty if the reply came too late."""
     end: LeaseEnd | None
 
 
@@ -37,7 +37,7 @@ class RecordedDeadline:
 
 
 class SupervisorLeases:
-    """Computes what a lease of a given age does. ``counts_from_reply`` is a planted fault."""
+    """Computes what a lease of a given age does. ``counts_from_reply`` injects a fault."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *, counts_from_reply: bool = False) -> None:
         self._now = 0.0

@@ -62,7 +62,7 @@ class Folder(NamedTuple):
     progress: Progress = Progress.WAITING
     trainer: bool = False
     age: int | None = None
-    """Of the lease: see `Held`."""
+    """The age of the lease: see `Held`."""
     frozen: bool = False
     hung: bool = False
     saving: bool = False
@@ -88,7 +88,7 @@ class Machine(NamedTuple):
     folders: tuple[Folder, ...] = ()
     late: Late | None = None
     created: int = 0
-    """Claim ids that its agent has made."""
+    """Claim ids that its agent has created."""
 
 
 class World(NamedTuple):
@@ -114,7 +114,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules that the machines follow. Each is switched off once, as a planted fault."""
+    """The rules that the machines follow. Each is switched off once, as an injected fault."""
 
     supervisor_fences: bool = True
     """A supervisor kills its trainer at its deadline."""
