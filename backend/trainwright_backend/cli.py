@@ -211,10 +211,10 @@ def join_token(
 
 @objects_app.command("move")
 def move(
-    to: Annotated[Place, typer.Argument(help="Where they are wanted. The other place is their source.")],
+    to: Annotated[Place, typer.Argument(help="Destination of the objects. The other place is the source.")],
     data: UpFolder = None,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Delete them at the old place, once all have been copied.")
+        bool, typer.Option("--remove", help="Delete the objects at the source after all have been copied.")
     ] = False,
 ) -> None:
     """Copy all objects from the local folder to the bucket of TRAINWRIGHT_OBJECT_STORE_URL, or back, and verify each.
@@ -227,10 +227,12 @@ def move(
     except NoBucketError as error:
         _refuse(str(error))
     done = moved.transfer
-    typer.echo(f"{done.copied} objects copied ({done.copied_bytes:,} bytes), {done.present} were there.")
+    typer.echo(
+        f"{done.copied} objects copied ({done.copied_bytes:,} bytes), {done.present} were there already."
+    )
     if moved.unfinished_uploads:
         typer.echo(
-            f"{moved.unfinished_uploads} unfinished uploads were not: their users send the files again."
+            f"{moved.unfinished_uploads} unfinished uploads were not copied: their users must send the files again."
         )
 
 
@@ -256,8 +258,9 @@ def check_settings(data: UpFolder = None) -> None:
 
 @audit_app.command("verify")
 def verify_audit(data: UpFolder = None) -> None:
-    """Check that no entry of the audit log was changed, inserted or dropped, and print the end of each chain. Keep the ends
-    elsewhere: an end that is missing later was cut off."""
+    """Check that no entry of the audit log was changed, inserted or removed, and print the last entry of each chain.
+
+    Record these entries elsewhere: if one is missing later, the end of its chain was cut off."""
     settings = _settings_of(data)
     with _database(settings) as database, database.read() as session:
         broken = audit.verify(session, settings.secret_key)
@@ -265,7 +268,7 @@ def verify_audit(data: UpFolder = None) -> None:
             typer.echo(f"{head.chain} {head.sequence} {head.hash}")
     if broken:
         _refuse("\n".join(f"chain {item.chain} is broken at entry {item.sequence}" for item in broken))
-    typer.echo("the audit log is whole")
+    typer.echo("the audit log is intact")
 
 
 @contextmanager

@@ -38,7 +38,7 @@ from trainwright_agent.processes import marked_pids
 log = logging.getLogger(__name__)
 
 _MOST_SAMPLES = 720
-"""Of an attempt, while it makes no step: the oldest are forgotten."""
+"""Samples that are stored of an attempt while it makes no step. Older ones are dropped."""
 
 _PRESENT_SECONDS = 60.0
 _RANK_PROCESS = re.compile(re.escape(RANK_PROCESS_PREFIX) + r"(\d{1,4})")

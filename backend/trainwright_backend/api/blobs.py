@@ -18,7 +18,7 @@ router = APIRouter(
 
 
 LEAST_DIRECT_SECONDS = 60.0
-"""How long a link to the bucket is valid at least, because the clocks of the two servers may differ."""
+"""Minimum lifetime of a link to the bucket, because the clocks of the two servers may differ."""
 
 
 class BlobResponse(FileResponse):
@@ -29,10 +29,10 @@ class BlobResponse(FileResponse):
 
 @router.get("/{signed}", response_class=BlobResponse)
 def get_blob(signed: str, store: Store) -> Response:
-    """Download an object by a signed link, with range requests. A store of its own (S3) answers itself, after a redirect."""
+    """Download an object by a signed link, with range requests. If the objects are in a bucket, the answer is a redirect to it."""
     right = store.verify(signed, "GET")
     if store.stat(right.k) is None:
-        raise NotFound("The object of this link does not exist any more.")
+        raise NotFound("The object of this link no longer exists.")
     if (address := store.direct_link(right.k, max(right.e - time.time(), LEAST_DIRECT_SECONDS))) is not None:
         return RedirectResponse(address)
     name = right.k.rpartition("/")[2]

@@ -70,11 +70,11 @@ def record_change(request: Request) -> Iterator[None]:
 
 
 Recorded = Depends(record_change, scope="function")
-"""For ``dependencies`` of a route that changes something without a `WriteSession`: it is recorded in the audit log afterwards."""
+"""In ``dependencies`` of a route that changes something without a `WriteSession`: records it in the audit log afterwards."""
 
 CurrentSettings = Annotated[Settings, Depends(get_settings)]
 CurrentDatabase = Annotated[Database, Depends(get_database)]
-"""For routes that open several short transactions, or stream."""
+"""The database, for routes that stream or open several short transactions."""
 
 RequestedAddress = Annotated[str, Depends(get_requested_address)]
 Store = Annotated[ObjectStore, Depends(get_store)]

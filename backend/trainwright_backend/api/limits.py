@@ -14,26 +14,26 @@ router = APIRouter(prefix="/teams/{team}/limits", tags=["teams"], route_class=Gu
 
 @router.get("")
 def show_limits(access: Viewer, session: ReadSession) -> LimitUse:
-    """The team's limits of hours a month, storage, runs and priorities, what is used of them, and this month's notices."""
+    """The team's limits of monthly hours, storage, runs and priorities, how much of them is used, and this month's notices."""
     return limit_report.show_limits(session, access.team_id)
 
 
 @router.put("")
 def set_limits(team: str, new: TeamLimits, admin: SiteAdmin, session: WriteSession) -> TeamLimits:
-    """Replace the team's limits; a field that is left out has none. For site admins. Runs that reach a limit of
-    hours or storage are paused. Once the limit has been raised, they can be resumed."""
+    """Replace the team's limits; an omitted field means no limit. For site admins. Runs that reach a limit of hours or storage
+    are paused. Once the limit has been raised, they can be resumed."""
     limits.set_team_limits(session, service.team_id_of(session, team), new)
     return new
 
 
 @router.get("/members")
 def list_member_limits(access: Viewer, session: ReadSession) -> list[MemberLimitUse]:
-    """The limits of each member, by name, and what their runs use of them."""
+    """The limits of each member, by name, and how much of them their runs use."""
     return limit_report.list_member_limits(session, access.team_id)
 
 
 @router.put("/members/{member}")
 def set_member_limits(member: str, new: MemberLimits, access: Owner, session: WriteSession) -> MemberLimits:
-    """Replace the limits of a member within those of the team; a field that is left out has none. For owners."""
+    """Replace the limits of a member within those of the team; an omitted field means no limit. For owners."""
     limits.set_member_limits(session, access.team_id, member, new)
     return new

@@ -125,7 +125,7 @@ def _part_problems(settings: Settings, enqueuer: Enqueuer, idle_worker: str | No
 
 
 def _stuck_loop(idle_seconds: float, longest_seconds: float) -> AppError:
-    remedy = "Look in this process's log for what it waits for; if it stays so, restart the process."
+    remedy = "This process's log shows what it waits for. If this persists, restart the process."
     problem = Problem(
         field="control_loop_seconds",
         message=f"It must complete a round within {longest_seconds:.0f} s. {remedy}",

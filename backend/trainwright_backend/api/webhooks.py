@@ -28,7 +28,7 @@ def create_webhook(
 
 @router.delete("/{webhook}", status_code=204)
 def delete_webhook(webhook: str, access: Owner, session: WriteSession) -> None:
-    """Delete a webhook, with the messages that were not delivered yet."""
+    """Delete a webhook and its undelivered messages."""
     webhooks.delete_webhook(session, access.team_id, webhook)
 
 

@@ -163,7 +163,7 @@ def list_heads(session: Read) -> list[AuditHead]:
 
 
 def verify(session: Read, secret: SecretStr) -> list[BrokenChain]:
-    """The first broken entry of each chain that is not whole."""
+    """The first broken entry of each broken chain."""
     heads = {head.chain: head for head in list_heads(session)}
     chains = set(session.scalars(select(AuditEntry.chain).distinct())) | heads.keys()
     return [

@@ -15,7 +15,7 @@ _BROWSERS = {
     "Chrome/": "Chrome",
     "Safari/": "Safari",
 }
-"""By what only they contain, in this order: most browsers also name those that they resemble."""
+"""Browsers by a text that only they contain, in this order: most also name those that they resemble."""
 
 _SYSTEMS = {
     "iPhone": "iPhone",

@@ -38,7 +38,7 @@ MIN_GUESSES = 10**8
 has the database."""
 
 ESTIMATED_CHARACTERS = 72
-"""Of longer passwords only the beginning is checked, because the time of the estimate grows faster than the length."""
+"""Only so much of a password is checked, because the time of the estimate grows faster than the length."""
 
 KNOWN_WORDS = ("trainwright", "correcthorsebatterystaple")
 

@@ -42,7 +42,7 @@ class Person:
     email: str
     site_admin: bool
     scope: KeyScope
-    """Of the API key; a browser session may do everything."""
+    """The scope of the API key; a browser session may do everything."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class IsInTeam(Policy):
 
 
 def still_in_team(request: Request, access: Access) -> Callable[[], bool]:
-    """For streams, which outlive the first check: a function that returns whether the reader is still in the team."""
+    """A function that returns whether the reader is still in the team, for streams, which outlive the first check."""
     policy = IsInTeam(Role.VIEWER)
 
     def permitted() -> bool:

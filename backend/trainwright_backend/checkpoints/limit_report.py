@@ -1,4 +1,4 @@
-"""A team's limits and what is used of them, for people. It is here because it includes the bytes of checkpoints."""
+"""A team's limits and how much of them is used, for people. It is here because it includes the bytes of checkpoints."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -19,7 +19,7 @@ HOURS = {"cuda": LimitedResource.GPU_HOURS, "cpu": LimitedResource.CPU_HOURS}
 
 
 def show_limits(session: Read, team_id: UUID) -> LimitUse:
-    """The limits of a team, and what is used of them."""
+    """The limits of a team, and how much of them is used."""
     limits, use = team_limits(session, team_id), measure_use(session, {team_id})[(team_id, None)]
     month = month_start(now().date())
     return LimitUse(
@@ -34,7 +34,7 @@ def show_limits(session: Read, team_id: UUID) -> LimitUse:
 
 
 def list_member_limits(session: Read, team_id: UUID) -> list[MemberLimitUse]:
-    """The limits of all members, by name, and what is used of them."""
+    """The limits of all members, by name, and how much of them is used."""
     limits, used = all_member_limits(session, {team_id}).get(team_id, {}), measure_use(session, {team_id})
     found = []
     for user_id, name in names_of_members(session, team_id).items():

@@ -10,7 +10,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.checkpoints.compatibility import restarts_data
 from trainwright_backend.checkpoints.service import newest_state
 from trainwright_backend.checkpoints.tables import Checkpoint
-from trainwright_backend.checkpoints.total_storage import check_room
+from trainwright_backend.checkpoints.total_storage import check_space
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.runs.pause import resume_run
 from trainwright_backend.runs.tables import Attempt, Run
@@ -58,14 +58,14 @@ def forked_checkpoint(session: Read, run: Run) -> Checkpoint | None:
 
 
 def resume_with_room(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
-    """As `resume_run`, if the storage of the team has room for the run's next checkpoints.
+    """As `resume_run`, if the storage of the team has space for the run's next checkpoints.
 
     Raises:
         AppError: 403 ``storage_exceeded``: it has not; 403 ``quota_exceeded``.
         Conflict: ``run_not_paused``.
     """
     run = resume_run(session, team_id, run_id, by)
-    check_room(session, run)
+    check_space(session, run)
     return run
 
 

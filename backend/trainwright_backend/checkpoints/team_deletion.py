@@ -34,7 +34,7 @@ def delete_team(session: Write, team_id: UUID, caller_id: UUID, slug: str, confi
 
     Raises:
         Conflict: ``runs_not_final``: some of its runs have not ended.
-        Forbidden: the caller is no owner any more.
+        Forbidden: the caller is no longer an owner.
         Invalid: ``confirm`` is not the slug.
     """
     if confirm != slug:

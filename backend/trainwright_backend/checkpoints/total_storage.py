@@ -1,9 +1,9 @@
-"""Everything that a team stores, and the room that is kept for the checkpoints of its runs.
+"""Everything that a team stores, and the space that is reserved for the checkpoints of its runs.
 
-A run on nodes keeps room for its next checkpoint, and for one more while it has fewer checkpoints than it keeps: each save adds
-one then, and the run must be able to save once more when it is paused. A run is placed, and an upload accepted, only if the room
-of all runs remains. If the rest of the storage grows nevertheless, the newest runs are paused until the room of the others is
-enough. So checkpoints stay within the limit, and no run loses its state.
+A run on nodes reserves space for its next checkpoint, and for one more while it has fewer checkpoints than it keeps: until then
+each save adds one, and the run must be able to save once more when it is paused. A run is placed, and an upload accepted, only if
+it leaves the reserved space of all runs free. If the rest of the storage grows nevertheless, the newest runs are paused until the
+space is enough for the others. So checkpoints stay within the limit, and no run loses its state.
 """
 
 from collections.abc import Sequence
@@ -27,18 +27,18 @@ from trainwright_backend.teams.storage_quota import format_bytes, lock_storage, 
 
 
 def total_storage(session: Read, team_id: UUID) -> TotalStorage:
-    """What a team stores, and the room that its runs keep."""
+    """What a team stores, and the space that its runs reserve."""
     return TotalStorage(
         limit_bytes=team_limits(session, team_id).storage_bytes,
         uploads_bytes=storage_use(session, team_id).used_bytes,
         prepared_bytes=_prepared_bytes(session, team_id),
         checkpoint_bytes=_checkpoint_bytes(session, team_id),
-        reserved_bytes=sum(room_of(session, run) for run in _on_nodes(session, team_id)),
+        reserved_bytes=sum(checkpoint_reserve(session, run) for run in _on_nodes(session, team_id)),
     )
 
 
-def room_of(session: Read, run: Run) -> int:
-    """The room that a run keeps, or would keep, on nodes."""
+def checkpoint_reserve(session: Read, run: Run) -> int:
+    """The space that a run reserves, or would reserve, while it is on nodes."""
     states = session.scalars(
         select(Checkpoint.bytes)
         .where(
@@ -57,24 +57,24 @@ def room_of(session: Read, run: Run) -> int:
     return size if len(states) >= max(spec.checkpoint.keep, LEAST_KEPT) else 2 * size
 
 
-def why_no_room(session: Read, run: Run) -> str | None:
-    """Why a run that is not on nodes has no room for its checkpoints; None if it has."""
+def why_no_space(session: Read, run: Run) -> str | None:
+    """Why there is no space for the checkpoints of a run that is not on nodes; None if there is."""
     if team_limits(session, run.team_id).storage_bytes is None:
         return None
     storage = total_storage(session, run.team_id)
     assert storage.limit_bytes is not None
-    room = room_of(session, run)
+    needed = checkpoint_reserve(session, run)
     free = storage.limit_bytes - storage.used_bytes - storage.reserved_bytes
-    return None if room <= free else _too_little(storage, room)
+    return None if needed <= free else _too_little(storage, needed)
 
 
-def check_room(session: Read, run: Run) -> None:
-    """Refuse to resume a run whose checkpoints have no room.
+def check_space(session: Read, run: Run) -> None:
+    """Refuse to resume a run if there is no space for its checkpoints.
 
     Raises:
         AppError: 403 ``storage_exceeded``.
     """
-    why = why_no_room(session, run)
+    why = why_no_space(session, run)
     if why is not None:
         remedy = "Delete what nobody needs, or ask a site admin to raise the limit."
         raise AppError("storage_exceeded", 403, f"The run stays paused: it {why}. {remedy}")
@@ -99,8 +99,8 @@ def check_upload(session: Write, team_id: UUID, announced_bytes: int) -> None:
         raise AppError("storage_exceeded", 403, detail)
 
 
-def runs_without_room(session: Read, team_id: UUID) -> list[UUID]:
-    """The runs on nodes to pause: the newest, so that the room of the others is enough."""
+def runs_without_space(session: Read, team_id: UUID) -> list[UUID]:
+    """The runs on nodes to pause: the newest, so that the space is enough for the others."""
     limit_bytes = team_limits(session, team_id).storage_bytes
     if limit_bytes is None:
         return []
@@ -108,28 +108,32 @@ def runs_without_room(session: Read, team_id: UUID) -> list[UUID]:
     free = limit_bytes - storage.used_bytes
     without = []
     for run in _on_nodes(session, team_id):
-        room = room_of(session, run)
-        if room > free:
+        needed = checkpoint_reserve(session, run)
+        if needed > free:
             without.append(run.id)
         else:
-            free -= room
+            free -= needed
     return without
 
 
 def storage_sentence(session: Read, run: Run) -> str:
-    """What a run that is paused for its room waits for."""
-    return f"it {_too_little(total_storage(session, run.team_id), room_of(session, run))}"
+    """What a run waits for that is paused because there is no space for its checkpoints."""
+    return f"it {_too_little(total_storage(session, run.team_id), checkpoint_reserve(session, run))}"
 
 
-def _too_little(storage: TotalStorage, room: int) -> str:
-    return f"needs {format_bytes(room)} for its next checkpoints; your team stores {_described(storage)}"
+def _too_little(storage: TotalStorage, needed: int) -> str:
+    return f"needs {format_bytes(needed)} for its next checkpoints; your team stores {_described(storage)}"
 
 
 def _described(storage: TotalStorage) -> str:
-    """`9.5 GiB of 10 GiB, and runs keep 1 GiB for their next checkpoints`."""
+    """`9.5 GiB of 10 GiB, and 1 GiB is reserved for the next checkpoints of its runs`."""
     text = f"{format_bytes(storage.used_bytes)} of {format_bytes(storage.limit_bytes or 0)}"
-    kept = storage.reserved_bytes
-    return f"{text}, and its runs keep {format_bytes(kept)} for their next checkpoints" if kept else text
+    reserved = storage.reserved_bytes
+    return (
+        f"{text}, and {format_bytes(reserved)} is reserved for the next checkpoints of its runs"
+        if reserved
+        else text
+    )
 
 
 def _on_nodes(session: Read, team_id: UUID) -> Sequence[Run]:

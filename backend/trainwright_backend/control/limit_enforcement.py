@@ -1,11 +1,11 @@
-"""Enforcing limits of hours and storage on runs that are on nodes. A placement enforces the limits on waiting ones."""
+"""Enforcing limits of hours and storage on runs that are on nodes. Placement enforces them on waiting runs."""
 
 from collections.abc import Callable
 from uuid import UUID
 
 from trainwright_backend.checkpoints.limit_report import note_levels
-from trainwright_backend.checkpoints.storage_pause import pause_without_room
-from trainwright_backend.checkpoints.total_storage import runs_without_room
+from trainwright_backend.checkpoints.storage_pause import pause_without_space
+from trainwright_backend.checkpoints.total_storage import runs_without_space
 from trainwright_backend.control.steps import run_step
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.runs.limit_pause import pause_out_of_hours, runs_of_teams_on_nodes
@@ -24,13 +24,13 @@ def enforce_limits(database: Database) -> None:
             return
         on_nodes = session.scalars(runs_of_teams_on_nodes(limited)).all()
         stored = [team_id for team_id, limit in limits.items() if limit.storage_bytes is not None]
-        without_room = [run_id for team_id in stored for run_id in runs_without_room(session, team_id)]
+        without_space = [run_id for team_id in stored for run_id in runs_without_space(session, team_id)]
     for team_id in limited:
         _step(database, note_levels, team_id)
     for run_id in on_nodes:
         _step(database, pause_out_of_hours, run_id)
-    for run_id in without_room:
-        _step(database, pause_without_room, run_id)
+    for run_id in without_space:
+        _step(database, pause_without_space, run_id)
 
 
 def _step(database: Database, work: Callable[[Write, UUID], object], row_id: UUID) -> None:

@@ -1,8 +1,8 @@
 """The control loop: the only thread that checks all runs and does the work that no message triggers.
 
-It places queued runs, repeats hints, withdraws unclaimed placements, requeues runs after their back-off, closes
-placements whose lease expired, meters how long slots are occupied, pauses runs that reach a limit, resends jobs of data that makes no progress,
-and deletes bytes that no row refers to. It needs no broker. Of all API processes one leads (`leader`).
+It places queued runs, repeats hints, withdraws unclaimed placements, requeues runs after their back-off, closes placements
+whose lease expired, meters how long slots are occupied, pauses runs that reach a limit, resends data jobs that make no
+progress, and deletes bytes that no row refers to. It needs no broker. One of all API processes leads (`leader`).
 """
 
 import threading

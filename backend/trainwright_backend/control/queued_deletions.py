@@ -15,7 +15,7 @@ REPEAT_SECONDS = 300.0
 
 
 def delete_queued_bytes(database: Database, store: ObjectStore) -> None:
-    """Delete the folders that are due, repeatedly until no signed link to them is valid any more."""
+    """Delete the folders that are due, repeatedly until no signed link to them is valid."""
     with database.read() as session:
         if is_held(session):
             return

@@ -28,7 +28,7 @@ class QueuedDeletion(Base):
     prefix: Mapped[str] = mapped_column(primary_key=True)
     delete_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     final_delete_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    """No link is valid any more by then: the deletion at this time is the last, and removes the row."""
+    """By then no link is valid: the deletion at this time is the last, and removes the row."""
 
     links_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """Nothing is deleted before this time, because valid links may be in use."""

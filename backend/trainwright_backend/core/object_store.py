@@ -139,7 +139,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def direct_link(self, key: str, expires_seconds: float) -> str | None:
-        """The address at which the store itself hands the object out; None if only this process can read it."""
+        """The address at which clients can download from the store itself; None if only this process can read it."""
 
     @abstractmethod
     def stat(self, key: str) -> int | None:

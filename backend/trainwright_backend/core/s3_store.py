@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT = timedelta(seconds=5)
 SILENCE_TIMEOUT = timedelta(seconds=30)
 TRANSFER_TIMEOUT = timedelta(hours=12)
-"""Of one request with its body: a large download takes long and is not silent."""
+"""Limit of an entire request with its body: a large download takes long."""
 
 RETRIES = 4
 RETRY_TIMEOUT = timedelta(seconds=30)
@@ -182,7 +182,7 @@ def _bucket(settings: Settings, endpoint: str | None, location: SplitResult) -> 
         location.netloc,
         prefix=location.path.strip("/") or None,
         region=settings.s3_region,
-        # Own endpoints rarely have a name for each bucket.
+        # Self-hosted stores rarely have a host name for each bucket.
         virtual_hosted_style_request=endpoint is None,
         checksum_algorithm="SHA256",
         client_options={

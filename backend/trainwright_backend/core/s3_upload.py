@@ -1,8 +1,8 @@
 """The bytes of an unfinished upload in a bucket, as segments.
 
-What a request brings between two save points is one segment: an object of its own, under a name that nobody else uses. The
-rows say which segments count, so that requests to several processes cannot mix their bytes. The segments of a complete
-upload are copied into one object, which reads and writes all bytes once more.
+The bytes that a request brings between two save points are one segment: a separate object with a unique name. The rows say
+which segments count, so requests to several processes cannot mix their bytes. The segments of a complete upload are copied
+into one object, which reads and writes all bytes once more.
 """
 
 import hashlib

@@ -30,7 +30,7 @@ DIGEST_KEY = "sha256"
 
 
 class _DiscardedError(Exception):
-    """The object is not wanted any more."""
+    """The object is no longer wanted."""
 
 
 class S3Writer:

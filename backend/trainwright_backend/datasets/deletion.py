@@ -1,4 +1,4 @@
-"""Deleting datasets and versions that nothing needs any more; their objects are deleted afterwards.
+"""Deleting datasets and versions that nothing needs; their objects are deleted afterwards.
 
 A run that has ended no longer needs its data: its metrics, logs and checkpoints stay, and its reference to the preparation
 is cleared. A run that has not ended may be retried, and needs its data.

@@ -14,7 +14,7 @@ SECRETS = {
     "HINTS_PASSWORD": "Two brokers, so that nodes, which know the first password, cannot queue work for the backend.",
     "TASKS_PASSWORD": "",
 }
-"""What each is for."""
+"""Each secret, with the comment above it in the file."""
 
 
 class EnvFileError(Exception):

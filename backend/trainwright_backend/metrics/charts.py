@@ -21,7 +21,7 @@ from trainwright_backend.runs.tables import Attempt, Run
 MAX_POINTS = 10_000
 MAX_SERIES = 1_000
 MAX_TOTAL_POINTS = 500_000
-"""Of all series in one answer: about 13 MB of JSON."""
+"""Points of all series in one answer: about 13 MB of JSON."""
 
 
 MAX_COMPARED = 5_000

@@ -51,9 +51,9 @@ class Kind:
 
     device: str
     name: str
-    """Of the GPU, or of the CPU."""
+    """Name of the GPU or the CPU."""
     threads_per_rank: int | None
-    """On CPUs."""
+    """Threads of a rank on CPUs; None on GPUs."""
 
 
 def estimate(session: Read, team_id: UUID, requested: RunSpec, begin_step: int = 0) -> RunEstimate:

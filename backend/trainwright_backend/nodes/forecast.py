@@ -1,9 +1,10 @@
 """When waiting runs are expected to start.
 
 A run on nodes is expected to end at its own estimate of the time left. A waiting run is expected to last as long as an equal
-run that was measured (`estimate`). Neither is expected to last longer than its maximum run time. Slots are counted as one pool for all nodes, so a run that needs many on one node may start
-later. Nothing is guessed: a run of unknown length is expected to keep its slots for ever, and a run that waits for such slots
-has no expected start. Neither has one that a limit of hours, runs or storage holds back.
+run that was measured (`estimate`). Neither is expected to last longer than its maximum run time. Slots are counted as one pool
+for all nodes, so a run that needs many on one node may start later. Nothing is guessed: a run of unknown length is expected to
+keep its slots for ever, and a run that waits for such slots has no expected start. Nor has a run that waits for a limit of hours,
+runs or storage.
 """
 
 from collections.abc import Iterable, Mapping

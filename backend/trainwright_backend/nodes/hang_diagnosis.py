@@ -81,7 +81,7 @@ def diagnose(ranks: Mapping[int, PlacedRank], degrees: Degrees) -> Diagnosis:
 
 
 def _missing(ranks: Mapping[int, PlacedRank], degrees: Degrees) -> dict[int, list[Missing]]:
-    """For each rank, the collectives that others of its groups have entered and it has not; the smallest groups first."""
+    """The collectives that others in a rank's groups have entered and it has not, by rank; the smallest groups first."""
     lines = [(axis, line) for axis in AXES for line in lines_along(axis, degrees)]
     found: dict[int, list[Missing]] = {rank: [] for rank in ranks}
     for axis, line in sorted(lines, key=lambda item: len(item[1])):

@@ -8,7 +8,7 @@ from typing import Self
 from uuid import UUID
 
 from trainwright.contracts.api.limits import MemberLimits, RunLimits, TeamLimits
-from trainwright_backend.checkpoints.total_storage import why_no_room
+from trainwright_backend.checkpoints.total_storage import why_no_space
 from trainwright_backend.core.db import Read
 from trainwright_backend.runs.limit_use import Owner, RunUse, hours_used_up, measure_use
 from trainwright_backend.runs.tables import Run
@@ -17,7 +17,7 @@ from trainwright_backend.teams.slot_quota import count_slots
 
 
 class LimitGate:
-    """The limits of teams and members, and what is used of them as far as the round has come."""
+    """The limits of teams and members, and how much of them is used, including the runs placed so far in this round."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class LimitGate:
         own = None if run.created_by is None else self._members.get(run.team_id, {}).get(run.created_by)
         if own is not None and (reason := self._held_by_member(run, own)):
             return reason
-        return None if team is None else why_no_room(self._session, run)
+        return None if team is None else why_no_space(self._session, run)
 
     def admit(self, run: Run) -> None:
         """Count a run that is placed."""

@@ -23,7 +23,7 @@ class Needs:
     device: str
     nodes: int
     slots: int
-    """On each node."""
+    """Slots on each node."""
 
     engine: str
     precision: PrecisionSpec | None

@@ -71,7 +71,7 @@ class DeviceQueue:
     unavailable: list[NodeCapacity]
     """Drained, in quarantine or offline."""
     budgets: dict[UUID, SlotBudget]
-    """By team."""
+    """What each team may hold, and what it holds."""
     holders: dict[UUID, list[str]]
     """Names of the runs that hold slots, by team."""
     gate: LimitGate
@@ -79,20 +79,20 @@ class DeviceQueue:
     full: set[UUID] = field(default_factory=set)
     """Teams at their limit."""
     waiting: dict[UUID, list[str]] = field(default_factory=dict)
-    """Names of the runs that wait, by team, as far as the round has come."""
+    """Names of the runs that wait, by team, so far in this round."""
     wait_for_nodes: set[UUID] = field(default_factory=set)
-    """Teams with runs that wait for nodes, as far as the round has come."""
+    """Teams with runs that wait for nodes, so far in this round."""
 
     def budget_of(self, run: Run) -> SlotBudget:
         return self.budgets.setdefault(run.team_id, SlotBudget(0, 0))
 
     def quota_reason(self, run: Run, budget: SlotBudget) -> str:
-        """What a run waits for whose team is at its limit, and behind which of the team's waiting runs."""
+        """What a run of a team at its limit waits for, and behind which of the team's waiting runs."""
         holders = self.holders.get(run.team_id, [])
         return waits_for_quota(run.device, run.slots, budget, holders) + self._place_in_team(run)
 
     def node_reason(self, run: Run, suited: Sequence[NodeCapacity]) -> str:
-        """What a run waits for that no nodes can take, and behind whose runs."""
+        """What a run that no nodes can take waits for, and behind whose runs."""
         reason = waits_for(needs_of(run), suited, self.unavailable)
         others = self.wait_for_nodes - {run.team_id}
         self.wait_for_nodes.add(run.team_id)

@@ -35,7 +35,7 @@ def in_line(position: int, before: str) -> str:
 def _needs_another_node(
     needs: Needs, available: Sequence[NodeCapacity], unavailable: Sequence[NodeCapacity]
 ) -> str:
-    """For a run that none of the available nodes could run."""
+    """The reason of a run that none of the available nodes could run."""
     size = f"needs {_size(needs)}"
     if others := [capacity.node for capacity in unavailable if capacity.could_offload(needs)]:
         if aside := _put_aside(others):
@@ -68,7 +68,7 @@ def _put_aside(nodes: Sequence[Node]) -> str:
 
 
 def _needs_memory(needs: Needs, nodes: Sequence[NodeCapacity]) -> str:
-    """For a run that needs more memory than any of these online nodes has."""
+    """The reason of a run that needs more memory than any of these online nodes has."""
     most, largest = max((capacity.memory_for(needs) or 0, capacity.node.name) for capacity in nodes)
     return (
         f"needs a node with {format_memory(needs.rank_bytes)} for a rank; the largest online node, {largest}, has "

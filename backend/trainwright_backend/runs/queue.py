@@ -92,8 +92,8 @@ def reorder(session: Write, team_id: UUID, user_id: UUID, role: Role, ids: Seque
             raise Forbidden("not_your_run", detail)
         if (run.device, run.priority) != (runs[0].device, runs[0].priority):
             rule = (
-                f"{run.name} has another priority or device than {runs[0].name}, and so another place. Name runs of one "
-                "priority and device, or change the priority."
+                f"{run.name} differs from {runs[0].name} in priority or device. Name runs of one priority and device, or "
+                "change the priority."
             )
             raise Invalid.at("runs", rule, public_id("run", run.id))
     places = sorted(run.queue_place or run.id for run in runs)

@@ -372,7 +372,7 @@ def find_by_idempotency_key(session: Write, team_id: UUID, key: str | None, requ
         request: JSON; everything that determines the new run.
 
     Raises:
-        AppError: 422 ``idempotency_key_reused``: the key came with another body; 410 ``run_deleted``.
+        AppError: 422 ``idempotency_key_reused``: the key was used with another body; 410 ``run_deleted``.
     """
     if key is None:
         return None
@@ -388,7 +388,7 @@ def find_by_idempotency_key(session: Write, team_id: UUID, key: str | None, requ
         return None
     earlier = session.get_one(IdempotencyKey, (team_id, key))
     if earlier.body_digest != digest:
-        detail = "This Idempotency-Key came with another body before. Use a new key for a new run."
+        detail = "This Idempotency-Key was used with another body before. Use a new key for a new run."
         raise AppError("idempotency_key_reused", 422, detail)
     if earlier.run_id is None:
         detail = "The run of this Idempotency-Key was deleted. Use a new key for a new run."

@@ -100,7 +100,7 @@ def names_of_members(session: Read, team_id: UUID) -> dict[UUID, str]:
 
 
 def check_priority(session: Read, team_id: UUID, user_id: UUID, role: Role, priority: Priority) -> None:
-    """Refuse a priority that the person's role, or the person, cannot give.
+    """Refuse a priority that the person, or their role, cannot assign.
 
     Raises:
         Forbidden: ``priority_too_high``.
@@ -113,7 +113,7 @@ def check_priority(session: Read, team_id: UUID, user_id: UUID, role: Role, prio
         highest = own
     if RANKS[priority] > RANKS[highest]:
         detail = (
-            f"priority {priority} is more than you can give in this team as {role}. Use {highest}, or ask an owner of the "
+            f"priority {priority} is higher than you can assign in this team as {role}. Use {highest}, or ask an owner of the "
             "team."
         )
         raise Forbidden("priority_too_high", detail)

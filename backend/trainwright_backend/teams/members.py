@@ -4,8 +4,9 @@ A team always has an owner. Every change locks the team's row first, and then re
 two owners who demote each other at the same time, the second is refused.
 
 Rights follow from the membership at each request. So a removed person's API keys, which belong to the person and not to the
-team, stop working for this team at once, and their open streams end within seconds. Their runs continue unless the owner has them cancelled, and what they
-created stays in the team. Invitations that they created are revoked, since their links would let them in again.
+team, stop working for this team at once, and their open streams end within seconds. Their runs continue unless the owner has
+them cancelled, and what they created stays in the team. Invitations that they created are revoked, since their links would let
+them in again.
 """
 
 from uuid import UUID

@@ -6,4 +6,4 @@ RESERVED_SLUGS = frozenset(
         "nodes", "teams", "new", "health", "docs", "help", "about", "me", "keys", "index", "favicon", "robots",
     }
 )  # fmt: skip
-"""First parts of addresses of pages: no team may be called so."""
+"""First parts of the addresses of pages, which no team may use as its slug."""

@@ -141,7 +141,7 @@ class Webhook(Base):
 
 
 class WebhookDelivery(Base):
-    """A message to one webhook, stored in the transaction of what it tells."""
+    """A message to one webhook, stored in the transaction of the change that it reports."""
 
     __tablename__ = "webhook_delivery"
 

@@ -21,7 +21,7 @@ from trainwright_backend.teams.tables import SlotTime
 
 SECONDS_AN_HOUR = 3600.0
 HALF_LIFE_DAYS = 7
-"""After so many days, use counts half toward a team's place among others."""
+"""After this many days, use counts half toward a team's place among others."""
 REMEMBERED_DAYS = 10 * HALF_LIFE_DAYS
 """Older use is less than a thousandth."""
 

@@ -1,4 +1,4 @@
-"""Webhooks of a team: creating and deleting them, and queueing their messages in the transaction of what they tell.
+"""Webhooks of a team: creating and deleting them, and queueing their messages in the transaction of the change.
 
 Messages have the Standard Webhooks format. The secret of a webhook is derived from the server's secret and the webhook's id, so
 a copy of the database signs nothing. `webhook_sender` delivers.

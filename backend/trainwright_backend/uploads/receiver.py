@@ -1,8 +1,8 @@
 """Receiving the bytes of uploads.
 
-A request's bytes go to the upload's own file, or to segments in a bucket. A thread writes and hashes one block while the next one arrives, so a request
-needs the memory of a few blocks. The row's offset follows the disk: it advances only after a sync, at the end of a request,
-when the connection breaks, and every `SAVE_BYTES`. Bytes beyond the offset do not count, and the next request truncates
+A request's bytes go to the upload's own file, or to segments in a bucket. A thread writes and hashes one block while the next one
+arrives, so a request needs the memory of a few blocks. The row's offset follows the disk: it advances only after a sync, at the
+end of a request, when the connection breaks, and every `SAVE_BYTES`. Bytes beyond the offset do not count, and the next request truncates
 them. When all bytes have arrived, the file becomes an object by a second link, then the row is completed, and then the
 first link is removed. A crash in between costs only the bytes since the last save point.
 

@@ -72,4 +72,4 @@ class UploadSegment(Base):
     """Position of its first byte in the upload."""
 
     name: Mapped[str] = mapped_column(String(32))
-    """Of the object, in the upload's folder."""
+    """Name of the object in the upload's folder."""

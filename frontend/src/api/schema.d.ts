@@ -353,7 +353,7 @@ export interface paths {
         };
         /**
          * Get Blob
-         * @description Download an object by a signed link, with range requests. A store of its own (S3) answers itself, after a redirect.
+         * @description Download an object by a signed link, with range requests. If the objects are in a bucket, the answer is a redirect to it.
          */
         get: operations["get_blob"];
         /**
@@ -1016,13 +1016,13 @@ export interface paths {
         };
         /**
          * Show Limits
-         * @description The team's limits of hours a month, storage, runs and priorities, what is used of them, and this month's notices.
+         * @description The team's limits of monthly hours, storage, runs and priorities, how much of them is used, and this month's notices.
          */
         get: operations["show_limits"];
         /**
          * Set Limits
-         * @description Replace the team's limits; a field that is left out has none. For site admins. Runs that reach a limit of
-         *     hours or storage are paused. Once the limit has been raised, they can be resumed.
+         * @description Replace the team's limits; an omitted field means no limit. For site admins. Runs that reach a limit of hours or storage
+         *     are paused. Once the limit has been raised, they can be resumed.
          */
         put: operations["set_limits"];
         post?: never;
@@ -1041,7 +1041,7 @@ export interface paths {
         };
         /**
          * List Member Limits
-         * @description The limits of each member, by name, and what their runs use of them.
+         * @description The limits of each member, by name, and how much of them their runs use.
          */
         get: operations["list_member_limits"];
         put?: never;
@@ -1062,7 +1062,7 @@ export interface paths {
         get?: never;
         /**
          * Set Member Limits
-         * @description Replace the limits of a member within those of the team; a field that is left out has none. For owners.
+         * @description Replace the limits of a member within those of the team; an omitted field means no limit. For owners.
          */
         put: operations["set_member_limits"];
         post?: never;
@@ -2169,7 +2169,7 @@ export interface paths {
         post?: never;
         /**
          * Delete Webhook
-         * @description Delete a webhook, with the messages that were not delivered yet.
+         * @description Delete a webhook and its undelivered messages.
          */
         delete: operations["delete_webhook"];
         options?: never;
@@ -2242,7 +2242,7 @@ export interface components {
             id: string;
             /**
              * Last Used
-             * @description At most a minute late.
+             * @description Time of its last use, at most a minute late.
              */
             last_used: string | null;
             /** Name */
@@ -2294,7 +2294,7 @@ export interface components {
             hash: string;
             /**
              * Name
-             * @description At that time.
+             * @description The person's name at that time.
              */
             name: string;
             /**
@@ -2306,7 +2306,7 @@ export interface components {
             request_id: string;
             /**
              * Sequence
-             * @description Within the team, from 1.
+             * @description Number of the entry within the team, from 1.
              */
             sequence: number;
             /**
@@ -2429,7 +2429,7 @@ export interface components {
             runs: string[];
             /**
              * Tags
-             * @description For `tag` and `untag`.
+             * @description Tags for the actions `tag` and `untag`.
              * @default []
              */
             tags: string[];
@@ -2451,7 +2451,7 @@ export interface components {
             detail: string;
             /** Done */
             done: boolean;
-            /** @description By the action `delete`. */
+            /** @description Space freed by the action `delete`. */
             freed?: components["schemas"]["FreedSpace"] | null;
             /** Run */
             run: string;
@@ -2493,7 +2493,7 @@ export interface components {
             valid: boolean;
             /**
              * Validation Loss
-             * @description Of the last validation at or before its step; empty: none came before it.
+             * @description Loss of the last validation at or before its step; empty if there was none.
              */
             validation_loss?: number | null;
             /**
@@ -2698,7 +2698,7 @@ export interface components {
             id: string;
             /**
              * Last Used
-             * @description At most a minute late.
+             * @description Time of its last use, at most a minute late.
              */
             last_used: string | null;
             /** Name */
@@ -3136,7 +3136,7 @@ export interface components {
             detail: string;
             /**
              * Errors
-             * @description For invalid input: one entry per field.
+             * @description Problems of invalid input, one entry per field.
              * @default []
              */
             errors: components["schemas"]["Problem"][];
@@ -3404,12 +3404,12 @@ export interface components {
         HardwareUse: {
             /**
              * Cpu Utilization
-             * @description Of all cores.
+             * @description Use of all cores.
              */
             cpu_utilization: number;
             /**
              * Disk Bytes
-             * @description Of the disk with the agent's data folder.
+             * @description Space in use on the disk with the agent's data folder.
              */
             disk_bytes: number;
             /** Disk Total Bytes */
@@ -3586,7 +3586,7 @@ export interface components {
         JobSpec: {
             /** Attempt */
             attempt: number;
-            /** @description In an FP8 run also the BF16 peak, to report both MFUs. */
+            /** @description The BF16 peak in an FP8 run, which reports both MFUs. */
             bf16_peak?: components["schemas"]["Peak"] | null;
             /**
              * Device
@@ -3744,7 +3744,7 @@ export interface components {
             month: string;
             /**
              * Notices
-             * @description Of this month, newest first.
+             * @description This month's notices, newest first.
              */
             notices: components["schemas"]["LimitNotice"][];
             /** Queued */
@@ -5030,7 +5030,7 @@ export interface components {
             gradients: number;
             /**
              * Host
-             * @description In host memory instead of device memory.
+             * @description What offload keeps in host memory instead of device memory.
              */
             host: number;
             /** Loss */
@@ -5044,7 +5044,7 @@ export interface components {
             rank: number;
             /**
              * Total
-             * @description On the device.
+             * @description Bytes on the device.
              */
             total: number;
             /**
@@ -5172,7 +5172,7 @@ export interface components {
          * @description Contents of files, from their first rows.
          */
         Preview: {
-            /** @description As requested, with the field filled in if it is the same for all files. */
+            /** @description The requested curation, with the field filled in if it is the same for all files. */
             curation: components["schemas"]["CurationSpec"];
             /** Files */
             files: components["schemas"]["PreviewFile"][];
@@ -5238,7 +5238,7 @@ export interface components {
         };
         /**
          * Priority
-         * @description Of a team's waiting runs, those of a higher priority start first.
+         * @description Priority of a run: among a team's waiting runs, those of a higher priority start first.
          * @enum {string}
          */
         Priority: "low" | "normal" | "high";
@@ -5320,7 +5320,7 @@ export interface components {
             name: string;
             /**
              * Position
-             * @description Among the team's waiting runs of the same device, from 1.
+             * @description Position among the team's waiting runs of the same device, from 1.
              */
             position: number;
             priority: components["schemas"]["Priority"];
@@ -5337,7 +5337,7 @@ export interface components {
             sentence: string;
             /**
              * Slots
-             * @description On all its nodes together.
+             * @description Slots on all its nodes together.
              */
             slots: number;
         };
@@ -5480,7 +5480,7 @@ export interface components {
         Renewal: {
             /** Claim Id */
             claim_id: string;
-            /** @description With phase `ended`: the content of ``exit.json``. */
+            /** @description The content of ``exit.json``, with phase `ended`. */
             exit?: components["schemas"]["Outcome"] | null;
             /** Fence */
             fence: number;
@@ -5849,7 +5849,7 @@ export interface components {
             key: string;
             /**
              * Live
-             * @description Of these, runs that have not ended.
+             * @description Number of these runs that have not ended.
              */
             live: number;
             /**
@@ -5879,12 +5879,12 @@ export interface components {
         RunHardwareUse: {
             /**
              * Cpu Utilization
-             * @description Of all cores.
+             * @description Use of all cores.
              */
             cpu_utilization: number;
             /**
              * Disk Bytes
-             * @description Of the disk with the agent's data folder.
+             * @description Space in use on the disk with the agent's data folder.
              */
             disk_bytes: number;
             /** Disk Total Bytes */
@@ -6394,7 +6394,7 @@ export interface components {
             checks: components["schemas"]["SelfTestCheck"][];
             /**
              * Id
-             * @description As in ``HeartbeatReply.self_test``.
+             * @description Id of the request, as in ``HeartbeatReply.self_test``.
              */
             id: string;
         };
@@ -6479,7 +6479,7 @@ export interface components {
             name: string;
             /**
              * Title
-             * @description For a chart, without the unit.
+             * @description Title of its chart, without the unit.
              */
             title: string;
             /**
@@ -6922,7 +6922,7 @@ export interface components {
             reserved_bytes: number;
             /**
              * Uploads Bytes
-             * @description As `StorageUse.used_bytes`.
+             * @description Uploaded files, as in `StorageUse.used_bytes`.
              */
             uploads_bytes: number;
         };

@@ -138,7 +138,7 @@ class Gpu(Report):
 
 
 SLOWEST_BF16_FRACTION = 0.25
-"""Of the float32 peak. A CPU can widen bfloat16 values in its registers and multiply them in float32, so a measured
+"""Least plausible bfloat16 peak, as a fraction of the float32 peak. A CPU can widen bfloat16 values in its registers and multiply them in float32, so a measured
 bfloat16 peak below that fraction is a limit of the measurement or of a library, not of the CPU."""
 
 
@@ -235,7 +235,7 @@ class SelfTestReport(Report):
     """The result of a self-test that the API asked for."""
 
     id: ShortText
-    """As in ``HeartbeatReply.self_test``."""
+    """Id of the request, as in ``HeartbeatReply.self_test``."""
 
     checks: list[SelfTestCheck] = Field(min_length=1, max_length=MOST_CHECKS)
 
@@ -339,7 +339,7 @@ class Renewal(Envelope):
     """The positions of the node's ranks, while none of them makes progress."""
 
     exit: Outcome | None = None
-    """With phase `ended`: the content of ``exit.json``."""
+    """The content of ``exit.json``, with phase `ended`."""
 
 
 class RenewalOrder(StrEnum):

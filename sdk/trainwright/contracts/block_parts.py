@@ -118,7 +118,7 @@ class AttentionPart:
     """A variant of attention. Figures of its tokens are those of the entire part, which tensor ranks divide."""
 
     weights: Mapping[str, BlockWeight]
-    """By name within the part, in the order of the forward pass; those that a model has are ``attention_weights``."""
+    """Weights by name within the part, in the order of the forward pass; ``attention_weights`` selects those that a model has."""
 
     token_flops: Callable[[ModelSpec, float], float]
     """FLOPs per token of the forward pass between its linear layers, for a number of keys per query (``mean_keys``)."""
@@ -229,7 +229,7 @@ _LOCALIZED_FILTERING = replace(
 )
 
 ATTENTIONS: dict[str, AttentionPart] = {"full": _FULL, "localized_filtering": _LOCALIZED_FILTERING}
-"""By the name in ``ModelSpec.attention``."""
+"""The variants by their name in ``ModelSpec.attention``."""
 
 FEED_FORWARD: dict[str, BlockWeight] = {
     "gate.weight": BlockWeight(
@@ -273,7 +273,7 @@ NORMS: dict[str, dict[str, BlockWeight]] = {
     | _norm("feed_forward_norm", "post_attention_layernorm"),
     "parallel": _norm("norm", "input_layernorm"),
 }
-"""By the name in ``ModelSpec.block``: each of its parts has a norm, or both read the output of one."""
+"""Norms of a block by its name in ``ModelSpec.block``: each of its parts has a norm, or both read the output of one."""
 
 OUTPUT_BIASES: dict[str, dict[str, BlockWeight]] = {
     "serial": {
@@ -282,8 +282,8 @@ OUTPUT_BIASES: dict[str, dict[str, BlockWeight]] = {
     },
     "parallel": {"bias.weight": _bias(lambda m: m.width, "bias", "all")},
 }
-"""By the name in ``ModelSpec.block``: of the last layer of each part, added to what tensor ranks have summed. The parts of a
-parallel block share one, since both are added to the stream."""
+"""Biases of the last layer of each part, by the block's name in ``ModelSpec.block``. They are added to what tensor ranks have
+summed. The parts of a parallel block share one, since both are added to the stream."""
 
 
 def attention_of(model: ModelSpec) -> AttentionPart:

@@ -29,7 +29,7 @@ class Combination:
     """Two choices that exclude each other."""
 
     choice: str
-    """As users write it, such as `parallelism.schedule zbv`."""
+    """The choices as users write them, such as `parallelism.schedule zbv`."""
 
     field: str
     """Dotted path of the field that the error is reported at."""

@@ -35,7 +35,7 @@ class AttemptStarted(Line):
     """What MFU is a fraction of, such as `BF16 peak 989 TFLOP/s of NVIDIA H200`; empty: no MFU is shown."""
 
     bf16_peak_name: str | None = None
-    """In an FP8 run, what ``bf16_mfu`` is a fraction of."""
+    """What ``bf16_mfu`` is a fraction of, in an FP8 run."""
 
 
 class Step(Line):

@@ -43,12 +43,12 @@ class HardwareUse(Report):
     """Use of a node's hardware, by everything that runs on it."""
 
     cpu_utilization: Fraction
-    """Of all cores."""
+    """Use of all cores."""
 
     memory_bytes: MemoryBytes
     memory_total_bytes: MemoryBytes
     disk_bytes: DiskBytes
-    """Of the disk with the agent's data folder."""
+    """Space in use on the disk with the agent's data folder."""
 
     disk_total_bytes: DiskBytes
     gpus: list[GpuUse] = Field(default=[], max_length=MOST_SLOTS)

@@ -113,7 +113,7 @@ class JobSpec(Strict):
     """Peak of the device in the dtype of the run's matrix products."""
 
     bf16_peak: Peak | None = None
-    """In an FP8 run also the BF16 peak, to report both MFUs."""
+    """The BF16 peak in an FP8 run, which reports both MFUs."""
 
     resume: ResumePoint | None = None
 

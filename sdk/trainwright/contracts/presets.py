@@ -34,7 +34,7 @@ class Published:
     source: str
     vocabulary: int
     parameters: int | None = None
-    """As published, with embeddings."""
+    """The published number of parameters, with embeddings."""
 
 
 _LLAMA = partial(ModelSpec, tied_embeddings=False)

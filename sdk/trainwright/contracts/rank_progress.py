@@ -37,7 +37,7 @@ from trainwright.contracts.hardware import MOST_SLOTS
 from trainwright.contracts.parallelism_spec import Coordinates, Degrees
 
 PROGRESS_FOLDER = "positions"
-"""In the trainer's output folder."""
+"""Folder of the files, in the trainer's output folder."""
 
 STACKS_SIGNAL = "SIGUSR1"
 """Makes a rank write its Python stacks to its log, unless it is stopped or stuck in the kernel."""

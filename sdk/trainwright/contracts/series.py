@@ -24,7 +24,7 @@ class SeriesInfo(Envelope):
 
     name: str
     title: str
-    """For a chart, without the unit."""
+    """Title of its chart, without the unit."""
 
     unit: str
     """Empty for a number without one; `fraction` is a share from 0 to 1."""

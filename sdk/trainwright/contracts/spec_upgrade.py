@@ -19,7 +19,7 @@ RENAMED_FIELDS = {
 """Dotted names of version 1 and the current ones, in the same section."""
 
 RENAMED_VALUES = {"precision.fp8.amax": {"present": "current"}}
-"""For each field, its values in version 1 and the current ones."""
+"""Values of fields in version 1, and the current ones."""
 
 
 def upgrade_spec(given: Any) -> Any:

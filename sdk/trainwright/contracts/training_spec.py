@@ -49,7 +49,7 @@ UPDATE_RULES: dict[str, UpdateRule] = {
     "lamb": UpdateRule(("exp_avg", "exp_avg_sq")),
     "muon": UpdateRule(("exp_avg", "exp_avg_sq"), block_matrix_states=("momentum_buffer",)),
 }
-"""By the name in ``OptimizerSpec.kind``."""
+"""The optimizers by their name in ``OptimizerSpec.kind``."""
 
 
 class OptimizerSpec(Strict):

@@ -131,7 +131,7 @@ def _attention(model: ModelSpec, mode: BlockMode) -> float:
 
 
 def _head_norms(model: ModelSpec, mode: BlockMode) -> int:
-    """Of queries and keys: as for the norms of the stream, and a root for each head."""
+    """Bytes per token of the norms of queries and keys: as for the norms of the stream, and a root for each head."""
     if not model.qk_norm:
         return 0
     size = mode.value_bytes if mode.compiled else 8

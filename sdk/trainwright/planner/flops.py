@@ -31,7 +31,7 @@ class Parameters:
     attention: int
     feed_forward: int
     norms: int
-    """With the biases of the layers that add to the residual stream."""
+    """Elements of the norms, and of the biases of layers that add to the residual stream."""
 
     head: int
     """Zero if the embedding is used as the head."""

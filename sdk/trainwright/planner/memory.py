@@ -90,11 +90,11 @@ class RankMemory:
     loss: int = 0
     transfers: int = 0
     host: int = 0
-    """In host memory instead of device memory."""
+    """What offload keeps in host memory instead of device memory."""
 
     @property
     def total(self) -> int:
-        """On the device."""
+        """Bytes on the device."""
         parts: list[int] = [getattr(self, field.name) for field in fields(self)]
         return sum(parts) - self.host
 

@@ -182,7 +182,7 @@ def stage_times(spec: RunSpec, layers: Sequence[int]) -> list[StageSeconds]:
 
 
 class _Flops(StageSeconds):
-    """Of a token: forward, for the input's gradient, for the weights' gradients."""
+    """FLOPs of a token: forward, for the input's gradient, for the weights' gradients."""
 
     @property
     def total(self) -> float:
@@ -335,7 +335,7 @@ def _too_large_for_host(spec: RunSpec, host: Host) -> list[str]:
 
 
 def format_memory(size: int) -> str:
-    """In GiB, and in TiB where GiB would have more than four digits."""
+    """``size`` in GiB, or in TiB if GiB would have more than four digits."""
     return f"{size / 2**40:,.1f} TiB" if size >= 10_000 * 2**30 else _gib(size)
 
 

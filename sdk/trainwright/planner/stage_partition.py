@@ -34,7 +34,7 @@ class RankCapacity:
     """Speed and memory of a pipeline rank: the worst of its data and tensor ranks."""
 
     speed: float = 1.0
-    """In FLOP/s, or in any other unit that all ranks share."""
+    """Speed in FLOP/s, or in any other unit that all ranks share."""
 
     memory_bytes: int | None = None
     """None if unknown: then everything fits."""
@@ -46,10 +46,10 @@ class StageCost:
 
     rank: int
     flops: float
-    """Without its layers."""
+    """FLOPs without its layers."""
 
     bytes: int
-    """Without its layers."""
+    """Bytes without its layers."""
 
     layer_bytes: tuple[int, ...]
     """Bytes of each layer of the model if it were in this stage."""

@@ -60,7 +60,7 @@ class CurationSource:
 
     chunks: Sequence[Path]
     weight: float | None = None
-    """For mixtures only."""
+    """Weight of the source in a mixture; None outside of mixtures."""
 
     masks: Sequence[bytes] | None = None
     """Masks of a version in a mixture, read when needed. Documents that they leave out do not exist for the mixture."""
@@ -253,7 +253,7 @@ def _mask(chunk: _Chunk, stats: TextStats, curation: CurationSpec, again: NDArra
 
 
 def _broken_rules(stats: TextStats, rules: FilterRules) -> Iterator[tuple[MaskValue, NDArray[np.bool_]]]:
-    """For each rule that is set, the documents that violate it."""
+    """The documents that violate a rule, for each rule that is set."""
     if rules.min_characters is not None:
         yield MaskValue.MIN_CHARACTERS, stats.characters < rules.min_characters
     if rules.max_characters is not None:
@@ -286,7 +286,7 @@ def _parts(curation: CurationSpec, is_mixture: bool) -> list[MaskValue]:
 def _mixture_limits(
     sources: Sequence[CurationSource], sample: _Sample, curation: CurationSpec, duplicates: Duplicates
 ) -> list[float] | None:
-    """For each source the rank below which its documents are used; None if nothing is mixed."""
+    """The rank of each source below which its documents are used; None if nothing is mixed."""
     if all(source.weight is None for source in sources):
         return None
     characters_by_rank = np.zeros((len(sources), RANKS), np.int64)

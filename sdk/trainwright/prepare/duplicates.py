@@ -25,7 +25,7 @@ class Duplicates:
     """Marks each document whose hash was added before."""
 
     def __init__(self, documents: int, folder: Path | None = None) -> None:
-        """For at most ``documents`` documents; the buckets are in ``folder``, by default the folder of temporary files."""
+        """Expect at most ``documents`` documents. The buckets are in ``folder``, by default the folder of temporary files."""
         self._parent = folder
         self._bits = np.zeros(documents // 8 + 1, np.uint8)
         self._count = 0

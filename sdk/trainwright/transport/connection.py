@@ -23,7 +23,7 @@ API = "/api/v1"
 BLOCK_BYTES = 1 << 20
 PAGE_ITEMS = 100
 LONG_RESPONSE_SECONDS = 300.0
-"""At the end of a large upload the server may read all of it again."""
+"""Timeout of slow requests: at the end of a large upload the server may read all of it again."""
 
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Delays between retries."""

@@ -176,7 +176,7 @@ class UploadMemory:
 
     @classmethod
     def of_user(cls) -> UploadMemory:
-        """In the user's cache folder (`XDG_CACHE_HOME`)."""
+        """The memory in the user's cache folder (`XDG_CACHE_HOME`)."""
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         return cls(Path(base) / "trainwright" / "uploads.json")
 

@@ -33,7 +33,7 @@ def test_the_operator_verifies_the_chains(scene: Scene) -> None:
         "TRAINWRIGHT_DATABASE_URL": scene.database.url,
     }
     whole = CliRunner().invoke(cli.app, ["audit", "verify"], env=environment)
-    assert whole.exit_code == 0 and "the audit log is whole" in whole.output
+    assert whole.exit_code == 0 and "the audit log is intact" in whole.output
     with scene.database.write() as session:
         session.execute(text("UPDATE audit_head SET sequence = sequence + 1"))
     broken = CliRunner().invoke(cli.app, ["audit", "verify"], env=environment)

@@ -91,7 +91,7 @@ def test_a_role_cannot_exceed_its_highest_priority(scene: Scene) -> None:
     refused = editor.post(scene.runs, json=scene.spec(), params={"priority": "high"})
     assert (refused.status_code, refused.json()["code"]) == (403, "priority_too_high")
     assert refused.json()["detail"] == (
-        "priority high is more than you can give in this team as editor. Use normal, or ask an owner of the team."
+        "priority high is higher than you can assign in this team as editor. Use normal, or ask an owner of the team."
     )
     first, second = submit(scene, "first", by=editor), submit(scene, "second", by=editor)
     assert editor.patch(f"{scene.runs}/{second}", json={"priority": "high"}).status_code == 403

@@ -173,7 +173,7 @@ class Agent:
                     yield folder.marker, claim.job
 
     def _unstarted(self) -> dict[str, AttemptFolder]:
-        """By run: folders that never had a supervisor, except those whose supervisor is starting right now."""
+        """Folders by run that never had a supervisor, except those whose supervisor is starting right now."""
         found = {}
         for folder in self._workspace.attempts():
             if not self._is_starting(folder) and folder.condition() is Condition.UNSTARTED:

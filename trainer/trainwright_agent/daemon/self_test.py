@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 REPEAT_SECONDS = 600.0
 """Time between a failed test and the next one."""
 SLOWEST_FRACTION = 1 / 3
-"""Of the best peak that was measured before. On cores that other machines share, the same products have taken 2.5 times as
-long."""
+"""Fraction of the best earlier peak that must be reached. On cores that other machines share, the same products have taken 2.5
+times as long."""
 _CANCEL_SECONDS = 5.0
 _LOOPBACK_SECONDS = 5.0
 _LOOPBACK_BYTES = b"trainwright"
@@ -53,9 +53,9 @@ class SelfTester:
         return self._thread is not None and self._thread.is_alive()
 
     def cancel_unless(self, wanted: str | None) -> None:
-        """End a test that is not ``wanted`` any more, because the node was released: it may get runs now.
+        """End a test that is no longer ``wanted``: the node was released and may get runs now.
 
-        Nothing is reported of it.
+        Its result is not reported.
         """
         if self._thread is not None and self._thread.is_alive() and self._running_for != wanted:
             self._cancelled.set()

@@ -240,7 +240,7 @@ def _link(source: Path, target: Path) -> bool:
 def _fetch_error(download: Download, error: Exception) -> FetchError:
     if is_disk_full(error):
         return FetchError(
-            EndCode.DISK_FULL, f"No room for {download.path} ({download.bytes:,} bytes) on the node."
+            EndCode.DISK_FULL, f"No space for {download.path} ({download.bytes:,} bytes) on the node."
         )
     damaged = isinstance(error, _DamagedError | RunDeletedError) and _target_folder(download) == RESUME_FOLDER
     code = EndCode.CHECKPOINT_INVALID if damaged else EndCode.FETCH_FAILED

@@ -12,7 +12,7 @@ from collections import deque
 
 WINDOW_STEPS = 1_000
 LEARNED_STEPS = 100
-"""With fewer steps, the limit is not known yet: one step in a hundred may be slow, and the first ones also compile."""
+"""Steps before the limit is known: one step in a hundred may be slow, and the first ones also compile."""
 _FACTOR = 3.0
 _FRACTION = 0.99
 

@@ -39,7 +39,7 @@ from trainwright_trainer.model.transformer import Transformer
 
 WEIGHTS_NAME = "model.safetensors"
 OWN_KEY = "trainwright"
-"""In `config.json`: the model in our own words, which loads an export of any architecture. `transformers` ignores it."""
+"""Key in `config.json` of the model's own spec, which loads an export of any architecture. `transformers` ignores it."""
 
 INDEX_NAME = "model.safetensors.index.json"
 """The index that `transformers` expects with several files of weights."""

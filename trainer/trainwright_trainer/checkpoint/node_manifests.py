@@ -47,7 +47,7 @@ class NodeManifests:
         self._nodes = nodes
         self._prefix = prefix
         self._published: str | None = None
-        """On node 0: the key of the last checkpoint's manifest."""
+        """Key of the last checkpoint's manifest, on node 0."""
 
     def exchange(
         self, step: int, mine: RankManifest, build: Callable[[RankManifest], CheckpointManifest]

@@ -34,7 +34,7 @@ class StateSlice:
     offset: tuple[int, ...]
     tensor: Tensor
     scale: str | None
-    """As in ``StateTensor``."""
+    """Name of the tensor of scales, as in ``StateTensor``."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ _ADDED_OPTIONS = (
 
 
 def used_fields(model: ModelSpec) -> dict[str, Any]:
-    """Without added options that have their defaults, so that older checkpoints keep their digest."""
+    """``model`` without added options that have their defaults, so that older checkpoints keep their digest."""
     unused = {name for name in _ADDED_OPTIONS if getattr(model, name) == ModelSpec.model_fields[name].default}
     return model.model_dump(mode="json", exclude=unused)
 

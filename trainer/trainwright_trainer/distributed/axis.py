@@ -70,7 +70,7 @@ class Axis:
 
     @cached_property
     def global_ranks(self) -> tuple[int, ...]:
-        """In the order of the axis."""
+        """Global ranks in the order of the axis."""
         (mine,) = (line for line in self.lines if self.world_rank in line)
         return mine
 

@@ -55,7 +55,7 @@ class ShardSpecs:
     """This rank's part of a model."""
 
     local: Mapping[str, ShardSpec]
-    """By canonical name, in the order of the forward pass."""
+    """Specs by canonical name, in the order of the forward pass."""
 
     forward_order: Mapping[str, int]
     """Index of every weight of the entire model, in the order of its forward pass."""

@@ -35,7 +35,7 @@ class AttentionTables(NamedTuple):
 
     sines: Tensor
     mask: Any = None
-    """Of the layers without a window, as their ``Masks`` read it; None if each token sees all before it."""
+    """The mask of the layers without a window, as their ``Masks`` reads it; None if each token sees all before it."""
 
     window_mask: Any = None
     """The mask of the layers with a window; None if it is that of the other layers."""
@@ -44,7 +44,7 @@ class AttentionTables(NamedTuple):
     """(B, T, 1): the tokens that begin a document, if documents are masked."""
 
     cache: KeyValueCache | None = None
-    """Of texts that the model writes."""
+    """Keys and values of earlier tokens, while the model writes texts."""
 
 
 class Attention(nn.Module):
@@ -115,5 +115,5 @@ class Attention(nn.Module):
 
 
 def _head_norm(spec: ModelSpec) -> nn.Module:
-    """Of the features of each head (Henry et al. 2020, arXiv 2010.04245; with RMSNorm in Qwen3, arXiv 2505.09388)."""
+    """Norm over the features of each head (Henry et al. 2020, arXiv 2010.04245; with RMSNorm in Qwen3, arXiv 2505.09388)."""
     return nn.RMSNorm(spec.features_per_head, eps=spec.norm_epsilon) if spec.qk_norm else nn.Identity()

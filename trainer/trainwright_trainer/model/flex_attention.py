@@ -58,7 +58,7 @@ def use_flex_attention(model: Transformer) -> None:
 
 
 def _document_mask(positions: int, window: int | None, starts_BT: Tensor) -> BlockMask:
-    """Of one micro batch. Compiled, so that no number per pair of positions is stored."""
+    """The mask of one micro batch. It is computed by compiled code, so no number per pair of positions is stored."""
 
     def seen(batch: Any, head: Any, query: Any, key: Any) -> Any:
         return sees(query, key, window, starts_BT[batch, query])
@@ -75,5 +75,5 @@ def _compiled_block_mask() -> Any:
 
 @cache
 def _kernel() -> Any:
-    """For blocks that are not compiled: outside of the compiler the function computes all scores."""
+    """FlexAttention, compiled, for blocks that are not compiled: uncompiled it would compute all scores."""
     return torch.compile(flex_attention, dynamic=False)

@@ -66,11 +66,11 @@ class KeyValueCache:
 def next_pass(
     texts: Sequence[list[int]], cache: KeyValueCache | None, positions: int, end_of_text: int | None = None
 ) -> tuple[KeyValueCache, list[list[int]]]:
-    """What the pass reads that computes the tokens after ``texts``: a cache, and the tokens of each text that it lacks.
+    """The input of the pass that computes the tokens after ``texts``: a cache, and the tokens of each text that it lacks.
 
     Args:
-        cache: of the pass before, after which each text that goes on got one token; None for the first pass.
-        positions: that the model knows. A longer text is read from its last tokens each time, because all positions change.
+        cache: of the previous pass, after which each unfinished text got one token; None for the first pass.
+        positions: number of positions that the model has. A longer text is read from its last tokens each time, because all positions change.
         end_of_text: the token after which a document starts, if documents are masked. A prompt may contain it; such a text
             is read in full each time.
     """

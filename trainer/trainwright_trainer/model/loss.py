@@ -103,7 +103,7 @@ def chunks_of(chunk_tokens: int, *tensors: Tensor) -> list[tuple[Tensor, ...]]:
 
 
 def widened(logits: Tensor) -> Tensor:
-    """In at least float32."""
+    """``logits`` in at least float32."""
     return logits.to(_wide(logits.dtype))
 
 

@@ -75,7 +75,7 @@ class ParallelBlock(nn.Module):
         return x_BTD + multiplied(added_BTD, self.multiplier)
 
     def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
-        """What the block adds to the stream, but for its bias."""
+        """What the block adds to the stream, except its bias."""
         attended_BTD: Tensor = self.attention(normed_BTD, tables)
         forwarded_BTD: Tensor = self.feed_forward(normed_BTD)
         return attended_BTD + forwarded_BTD
@@ -166,7 +166,7 @@ class Transformer(nn.Module):
         """The head's input: (B, T, D), normed. A loss may apply the head in chunks (``model.loss``).
 
         Args:
-            cache: of texts of which ``tokens_BT`` are the first tokens or the next ones.
+            cache: of the texts whose first or next tokens are ``tokens_BT``.
         """
         x_BTD = self.embed(tokens_BT)
         tables = self.tables(tokens_BT.shape[1], x_BTD.dtype, self.starts(tokens_BT, cache), cache)

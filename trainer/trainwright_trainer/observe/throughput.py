@@ -32,7 +32,7 @@ class Throughput:
     flops_per_token: int
     ranks: int
     peak: Peak | None
-    """In the dtype of the matmuls."""
+    """The peak in the dtype of the matmuls."""
 
     bf16_peak: Peak | None
     """Set for FP8 matmuls, whose MFU is shown against both peaks."""

@@ -18,7 +18,7 @@ from trainwright_trainer.runtime.devices import order_gpus_by_pci_bus
 
 _CPU_BYTES = 256 * 2**20
 _GPU_FRACTION = 0.5
-"""Of the free memory of a GPU."""
+"""Fraction of a GPU's free memory that is tested."""
 _BLOCK_BYTES = 64 * 2**20
 _PRODUCT_SIZE = 1_024
 _PRODUCTS = 10

@@ -14,7 +14,7 @@ from torch import nn
 M = TypeVar("M", bound=nn.Module)
 
 Replacements = Mapping[type[nn.Module], Callable[[Any], nn.Module]]
-"""By the exact class of the module that is replaced: makes the new module from it."""
+"""What makes the new module, by the exact class of the module that it replaces."""
 
 
 def recreate(module: nn.Module, into: type[M]) -> M:

@@ -158,7 +158,7 @@ class DeepSpeedUpdater:
         return self._stage == 3
 
     def _state_names(self) -> list[tuple[str | None, str]]:
-        """For each tensor of the state its moment, or None for the weight itself, and the weight's name."""
+        """The moment, or None for the weight itself, and the weight's name of each tensor of the state."""
         return [(moment, name) for moment in (None, *self._spec.states) for name in self._weights]
 
     def _allocate_moments(self) -> None:

@@ -34,7 +34,7 @@ class StepMetrics(NamedTuple):
     """Before clipping."""
 
     non_finite_tensor: str | None = None
-    """For a step without an update: the first tensor with a value that is not finite, if known."""
+    """The first tensor with a value that is not finite, if the step made no update and it is known."""
 
     repeated: bool = False
     """The step was computed a second time because the first result was not finite."""

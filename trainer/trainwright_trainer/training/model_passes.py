@@ -49,10 +49,10 @@ class ModelParts:
     model: Transformer
     shard_specs: ShardSpecs
     fp8: ConvertedModel | None = None
-    """For the updater, if layers were converted."""
+    """The weights for the updater, if layers were converted."""
 
     deferred: DeferredWeightGradients | None = None
-    """For the schedule, if layers defer their weight gradients."""
+    """The deferred weight gradients for the schedule, if layers defer them."""
 
     compiled: bool = False
 

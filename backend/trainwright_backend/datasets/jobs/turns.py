@@ -117,7 +117,7 @@ def _due_teams(session: Read, kinds: Collection[JobKind], tried: set[UUID]) -> d
 def _longest_idle(
     session: Read, kinds: Collection[JobKind], team_id: UUID, tried: set[UUID]
 ) -> tuple[JobKind, UUID]:
-    """Of the team's rows with a job, the one without activity for the longest time."""
+    """The team's row with a job that has been without activity for the longest time."""
     found: list[tuple[datetime, JobKind, UUID]] = []
     for kind in kinds:
         due = due_rows(kind).subquery()

@@ -87,7 +87,7 @@ class BulkAction(Strict):
     action: RunAction
     runs: tuple[str, ...] = Field(min_length=1, max_length=MOST_RUNS_AT_ONCE)
     tags: tuple[Tag, ...] = Field(default=(), max_length=MOST_TAGS)
-    """For `tag` and `untag`."""
+    """Tags for the actions `tag` and `untag`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -125,7 +125,7 @@ class BulkResult(Envelope):
     detail: str = ""
 
     freed: FreedSpace | None = None
-    """By the action `delete`."""
+    """Space freed by the action `delete`."""
 
 
 class Retention(Strict):

@@ -11,12 +11,12 @@ class AuditEntry(Envelope):
     """A change that a person made, or a failed sign-in. Entries are never changed or deleted."""
 
     sequence: int
-    """Within the team, from 1."""
+    """Number of the entry within the team, from 1."""
 
     time: AwareDatetime
     user: str | None
     name: str
-    """At that time."""
+    """The person's name at that time."""
 
     via: str
     """`browser`, or the first characters of the API key."""

@@ -48,7 +48,7 @@ class Checkpoint(Envelope):
     """Empty if an older version committed it."""
 
     validation_loss: float | None = None
-    """Of the last validation at or before its step; empty: none came before it."""
+    """Loss of the last validation at or before its step; empty if there was none."""
 
     validation_step: int | None = None
     """Step of that validation."""

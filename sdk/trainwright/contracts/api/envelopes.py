@@ -33,7 +33,7 @@ class ErrorBody(Envelope):
 
     request_id: str = ""
     errors: list[Problem] = []
-    """For invalid input: one entry per field."""
+    """Problems of invalid input, one entry per field."""
 
 
 class PartProblem(Envelope):

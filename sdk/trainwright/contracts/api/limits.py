@@ -89,7 +89,7 @@ class TotalStorage(Envelope):
 
     limit_bytes: int | None
     uploads_bytes: int
-    """As `StorageUse.used_bytes`."""
+    """Uploaded files, as in `StorageUse.used_bytes`."""
 
     prepared_bytes: int
     """Parsed documents and token shards."""
@@ -143,7 +143,7 @@ class LimitUse(Envelope):
 
     queued: int
     notices: list[LimitNotice]
-    """Of this month, newest first."""
+    """This month's notices, newest first."""
 
 
 class MemberLimitUse(Envelope):

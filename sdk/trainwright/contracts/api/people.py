@@ -130,7 +130,7 @@ class ApiKey(Envelope):
     prefix: str
     created: AwareDatetime
     last_used: AwareDatetime | None
-    """At most a minute late."""
+    """Time of its last use, at most a minute late."""
 
     scope: KeyScope = KeyScope.MANAGE
     expires: AwareDatetime | None = None

@@ -40,7 +40,7 @@ class PlannedMemory(Envelope):
     """Pipeline rank."""
 
     total: int
-    """On the device."""
+    """Bytes on the device."""
 
     weights: int
     copies: int
@@ -59,7 +59,7 @@ class PlannedMemory(Envelope):
     """Buffers that stages send to each other."""
 
     host: int
-    """In host memory instead of device memory."""
+    """What offload keeps in host memory instead of device memory."""
 
 
 class PlannedAction(Envelope):

@@ -13,7 +13,7 @@ MOST_REORDERED = 200
 
 
 class Priority(StrEnum):
-    """Of a team's waiting runs, those of a higher priority start first."""
+    """Priority of a run: among a team's waiting runs, those of a higher priority start first."""
 
     LOW = "low"
     NORMAL = "normal"
@@ -35,11 +35,11 @@ class QueuedRun(Envelope):
 
     device: str
     slots: int
-    """On all its nodes together."""
+    """Slots on all its nodes together."""
 
     priority: Priority
     position: int
-    """Among the team's waiting runs of the same device, from 1."""
+    """Position among the team's waiting runs of the same device, from 1."""
 
     sentence: str
     """What it waits for, and behind which run."""

@@ -147,7 +147,7 @@ class RunGroup(Envelope):
 
     runs: int
     live: int
-    """Of these, runs that have not ended."""
+    """Number of these runs that have not ended."""
 
     best_loss: float | None = None
     """The smallest of their latest losses."""

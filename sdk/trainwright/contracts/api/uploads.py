@@ -80,7 +80,7 @@ class Preview(Envelope):
 
     files: list[PreviewFile]
     curation: CurationSpec
-    """As requested, with the field filled in if it is the same for all files."""
+    """The requested curation, with the field filled in if it is the same for all files."""
 
 
 class RejectedDocument(Envelope):

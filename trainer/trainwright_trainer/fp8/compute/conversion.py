@@ -35,7 +35,7 @@ class ConvertedModel(NamedTuple):
     """What the optimizer works with."""
 
     weights: dict[str, Weight]
-    """By canonical name, in the order of ``named_parameters``; the updater attaches their values."""
+    """Weights by canonical name, in the order of ``named_parameters``; the updater attaches their values."""
 
     amax_history: AmaxHistory
 

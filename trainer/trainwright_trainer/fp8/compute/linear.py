@@ -131,7 +131,7 @@ class InputCast(nn.Module):
         return cast
 
     def _cast_for_both(self, x_MK: Tensor) -> Cast:
-        """For y and dW. Codes with one scale may also be transposed when dW is computed. But on a GPU one kernel writes them
+        """Cast x for y and dW. Codes with one scale may also be transposed when dW is computed. But on a GPU one kernel writes them
         both ways (``cast_transpose``), which pays for the output of a norm: the backward pass reads the other inputs anyway,
         and a compiler lets it cast them again, but would have to compute the norm again.
         """

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 TILE_ROWS, TILE_COLUMNS, WARPS = 128, 64, 4
-"""Of a program: each thread writes 16 contiguous bytes of both results, and nothing spills (`make bench ONLY=gpu-program`)."""
+"""Tile of one program: each thread writes 16 contiguous bytes of both results, and nothing spills (`make bench ONLY=gpu-program`)."""
 
 
 def launch_cast_and_transpose(

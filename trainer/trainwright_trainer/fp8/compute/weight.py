@@ -42,7 +42,7 @@ class Weight(nn.Module):
     """Shape of a weight, and where its values are."""
 
     codes: Tensor
-    """Of the weight's shape: float32, float16 or E4M3."""
+    """Codes of the weight's shape: float32, float16 or E4M3."""
 
     scale: Tensor
     """() float32, a power of two; 1 if codes are float32."""

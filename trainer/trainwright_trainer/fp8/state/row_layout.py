@@ -96,7 +96,7 @@ class RowLayout:
     sharded: bool
     buckets: list[Bucket]
     slots: list[ParamSlot] = field(init=False)
-    """In the order of their indices."""
+    """Slots in the order of their indices."""
 
     def __post_init__(self) -> None:
         self.slots = [slot for bucket in self.buckets for slot in bucket.slots]

@@ -42,10 +42,10 @@ class ActivationSpec(NamedTuple):
     """Shape and dtype of what stages send each other."""
 
     sequences: int
-    """Of a micro batch."""
+    """Sequences of a micro batch."""
 
     positions: int
-    """Of a sequence."""
+    """Positions of a sequence."""
 
     width: int
     precision: PrecisionKind
