@@ -1,17 +1,31 @@
 """A team's limits and how much of them is used, for people. It is here because it includes the bytes of checkpoints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from uuid import UUID
 
-from trainwright.contracts.api.limits import LimitedResource, LimitUse, MemberLimitUse, RunLimits
+from trainwright.contracts.api.limits import (
+    LimitedResource,
+    LimitUse,
+    MemberLimits,
+    MemberLimitUse,
+    RunLimits,
+    TeamLimits,
+)
 from trainwright.contracts.api.webhooks import WebhookEvent
 from trainwright_backend.auth.tables import Account
-from trainwright_backend.checkpoints.total_storage import total_storage
+from trainwright_backend.checkpoints.total_storage import TeamStorage, measure_storage, total_storage
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.ids import public_id
-from trainwright_backend.runs.limit_use import RunUse, measure_use, month_start, monthly_hours
-from trainwright_backend.teams.limit_notices import Level, add_notices, list_notices, show_notice
-from trainwright_backend.teams.limits import all_member_limits, member_limits, names_of_members, team_limits
+from trainwright_backend.runs.limit_use import (
+    MeasuredLimits,
+    RunUse,
+    measure_use,
+    month_start,
+    monthly_hours,
+    recent_hours,
+)
+from trainwright_backend.teams.limit_notices import Level, add_notices, due_notices, list_notices, show_notice
+from trainwright_backend.teams.limits import all_member_limits, names_of_members, team_limits
 from trainwright_backend.teams.tables import LimitNotice
 from trainwright_backend.teams.webhooks import queue_message
 
@@ -25,7 +39,7 @@ def show_limits(session: Read, team_id: UUID) -> LimitUse:
     return LimitUse(
         month=month,
         limits=limits,
-        hours=monthly_hours(session, team_id, None, limits, use),
+        hours=monthly_hours(limits, use, recent_hours(session, team_id)[None]),
         storage=total_storage(session, team_id),
         running=use.running,
         queued=use.queued,
@@ -36,16 +50,17 @@ def show_limits(session: Read, team_id: UUID) -> LimitUse:
 def list_member_limits(session: Read, team_id: UUID) -> list[MemberLimitUse]:
     """The limits of all members, by name, and how much of them is used."""
     limits, used = all_member_limits(session, {team_id}).get(team_id, {}), measure_use(session, {team_id})
+    recent = recent_hours(session, team_id)
     found = []
     for user_id, name in names_of_members(session, team_id).items():
-        own = limits.get(user_id, member_limits(session, team_id, user_id))
+        own = limits.get(user_id, MemberLimits())
         use = used.get((team_id, user_id), RunUse())
         found.append(
             MemberLimitUse(
                 user=public_id("user", user_id),
                 name=name,
                 limits=own,
-                hours=monthly_hours(session, team_id, user_id, own, use),
+                hours=monthly_hours(own, use, recent.get(user_id, {})),
                 running=use.running,
                 queued=use.queued,
             )
@@ -53,9 +68,20 @@ def list_member_limits(session: Read, team_id: UUID) -> list[MemberLimitUse]:
     return found
 
 
+def teams_with_due_notices(
+    session: Read, measured: MeasuredLimits, storage: Mapping[UUID, TeamStorage]
+) -> list[UUID]:
+    """The teams for which `note_levels` would store notices."""
+    levels = {team_id: _levels(measured, storage, team_id) for team_id in measured.team_ids}
+    due = due_notices(session, month_start(now().date()), levels)
+    return sorted({team_id for team_id, _, _ in due})
+
+
 def note_levels(session: Write, team_id: UUID) -> list[LimitNotice]:
     """Store the notices of a team that are due, with messages to its webhooks, and return them."""
-    added = add_notices(session, team_id, month_start(now().date()), list(_levels(session, team_id)))
+    measured, storage = MeasuredLimits.measure(session, {team_id}), measure_storage(session, {team_id})
+    month = month_start(now().date())
+    added = add_notices(session, team_id, month, _levels(measured, storage, team_id))
     for notice in added:
         account = None if notice.user_id is None else session.get(Account, notice.user_id)
         shown = show_notice(notice, None if account is None else account.name)
@@ -63,14 +89,15 @@ def note_levels(session: Write, team_id: UUID) -> list[LimitNotice]:
     return added
 
 
-def _levels(session: Read, team_id: UUID) -> Iterator[Level]:
-    used, team = measure_use(session, {team_id}), team_limits(session, team_id)
-    yield from _hour_levels(None, team, used[(team_id, None)])
-    for user_id, own in all_member_limits(session, {team_id}).get(team_id, {}).items():
-        yield from _hour_levels(user_id, own, used.get((team_id, user_id), RunUse()))
+def _levels(measured: MeasuredLimits, storage: Mapping[UUID, TeamStorage], team_id: UUID) -> list[Level]:
+    """How much is used of each limit of a team and of its members."""
+    team = measured.teams.get(team_id, TeamLimits())
+    found = [*_hour_levels(None, team, measured.use_of(team_id, None))]
+    for user_id, own in measured.members.get(team_id, {}).items():
+        found += _hour_levels(user_id, own, measured.use_of(team_id, user_id))
     if team.storage_bytes is not None:
-        stored = total_storage(session, team_id).used_bytes
-        yield Level(None, LimitedResource.STORAGE, team.storage_bytes, stored)
+        found.append(Level(None, LimitedResource.STORAGE, team.storage_bytes, storage[team_id].used_bytes))
+    return found
 
 
 def _hour_levels(user_id: UUID | None, limits: RunLimits, use: RunUse) -> Iterator[Level]:

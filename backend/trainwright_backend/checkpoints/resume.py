@@ -1,4 +1,4 @@
-"""The checkpoint from which a run's next attempt starts, and resuming a paused run if its storage has room."""
+"""The checkpoint from which a run's next attempt starts, and resuming a paused run if there is space for its checkpoints."""
 
 from typing import NamedTuple
 from uuid import UUID

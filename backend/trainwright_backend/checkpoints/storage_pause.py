@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from trainwright.contracts.end_codes import EndCode
-from trainwright_backend.checkpoints.total_storage import runs_without_space, storage_sentence
+from trainwright_backend.checkpoints.total_storage import measure_storage
 from trainwright_backend.core.db import Write
 from trainwright_backend.runs.limit_pause import pause_for
 from trainwright_backend.runs.transitions import lock_run
@@ -16,5 +16,6 @@ def pause_without_space(session: Write, run_id: UUID) -> None:
     if run is None:
         return
     lock_storage(session, run.team_id)
-    if run.id in runs_without_space(session, run.team_id):
-        pause_for(session, run, EndCode.QUOTA_STORAGE, storage_sentence(session, run))
+    storage = measure_storage(session, {run.team_id})[run.team_id]
+    if run.id in storage.runs_without_space():
+        pause_for(session, run, EndCode.QUOTA_STORAGE, f"it {storage.too_little(storage.reserves[run.id])}")

@@ -3,33 +3,32 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from trainwright_backend.checkpoints.limit_report import note_levels
+from trainwright_backend.checkpoints.limit_report import note_levels, teams_with_due_notices
 from trainwright_backend.checkpoints.storage_pause import pause_without_space
-from trainwright_backend.checkpoints.total_storage import runs_without_space
+from trainwright_backend.checkpoints.total_storage import measure_storage
 from trainwright_backend.control.steps import run_step
 from trainwright_backend.core.db import Database, Write
-from trainwright_backend.runs.limit_pause import pause_out_of_hours, runs_of_teams_on_nodes
-from trainwright_backend.teams.limits import all_member_limits, all_team_limits
+from trainwright_backend.runs.limit_use import MeasuredLimits
+from trainwright_backend.runs.limit_pause import pause_out_of_hours, runs_out_of_hours
 
 
 def enforce_limits(database: Database) -> None:
     """Store due notices, and pause the runs whose hours are used up or whose next checkpoint would not fit.
 
-    A run pauses in a transaction of its own, which measures again.
+    One snapshot measures all teams and finds what is due. Only that is written, each in a transaction of its own, which measures
+    again.
     """
     with database.read() as session:
-        limits = all_team_limits(session)
-        limited = limits.keys() | all_member_limits(session).keys()
-        if not limited:
-            return
-        on_nodes = session.scalars(runs_of_teams_on_nodes(limited)).all()
-        stored = [team_id for team_id, limit in limits.items() if limit.storage_bytes is not None]
-        without_space = [run_id for team_id in stored for run_id in runs_without_space(session, team_id)]
-    for team_id in limited:
+        measured = MeasuredLimits.measure(session)
+        stored = {team_id for team_id, limits in measured.teams.items() if limits.storage_bytes is not None}
+        storage = measure_storage(session, stored) if stored else {}
+        to_note = teams_with_due_notices(session, measured, storage)
+        out_of_hours = runs_out_of_hours(session, measured)
+    for team_id in to_note:
         _step(database, note_levels, team_id)
-    for run_id in on_nodes:
+    for run_id in out_of_hours:
         _step(database, pause_out_of_hours, run_id)
-    for run_id in without_space:
+    for run_id in (run_id for team in storage.values() for run_id in team.runs_without_space()):
         _step(database, pause_without_space, run_id)
 
 

@@ -59,10 +59,11 @@ class Waiting:
 def forecast_starts(session: Read, team_id: UUID, timers: Timers) -> dict[UUID, datetime]:
     """When the team's waiting runs are expected to start. Runs without a known start are left out."""
     found: dict[UUID, float] = {}
-    gate = LimitGate.load(session, set(slot_budgets(session, Device.CPU)))
-    for device in (Device.CUDA, Device.CPU):
+    heads = {device: waiting_heads(session, device) for device in (Device.CUDA, Device.CPU)}
+    gate = LimitGate.load(session, [run for runs in heads.values() for run in runs])
+    for device, runs in heads.items():
         budgets = slot_budgets(session, device)
-        ordered = FairOrder(waiting_heads(session, device), decayed_usage(session, device), budgets)
+        ordered = FairOrder(runs, decayed_usage(session, device), budgets)
         queue = [run for run in ordered if gate.why_waits(run) is None]
         if all(run.team_id != team_id for run in queue):
             continue

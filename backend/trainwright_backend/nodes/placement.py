@@ -66,7 +66,7 @@ def place(session: Write, run_id: UUID, node_ids: Sequence[UUID], timers: Timers
         if not capacity.can_run_now(needs):
             return False
     lock_team(session, run.team_id)  # nobody else counts its runs now
-    if LimitGate.load(session, {run.team_id}).why_waits(run) is not None:
+    if LimitGate.load(session, [run]).why_waits(run) is not None:
         return False
     if not hold(session, run.team_id, run.device, run.slots, run.id):
         return False

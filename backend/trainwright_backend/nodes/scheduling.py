@@ -124,7 +124,7 @@ def plan(session: Read, timers: Timers) -> Plan:
     available = [capacity for capacity in online if takes_runs(capacity.node)]
     usable = {capacity.node.id for capacity in available}
     unavailable = [NodeCapacity(node, {}) for node in nodes if node.id not in usable]
-    gate = LimitGate.load(session, {run.team_id for runs in queues for run in runs})
+    gate = LimitGate.load(session, [run for runs in queues for run in runs])
     for runs in queues:
         device = runs[0].device
         budgets, holders = slot_budgets(session, device), _holders(session, device)

@@ -4,20 +4,28 @@ Hours are those of the ledger of slot time for the current month (UTC), plus the
 limit of hours is noticed in the sweep after it is reached, not when the run is metered next.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Self
 from uuid import UUID
 
 from sqlalchemy import Select, func, select
 
-from trainwright.contracts.api.limits import MonthlyHours, RunLimits
+from trainwright.contracts.api.limits import MemberLimits, MonthlyHours, RunLimits, TeamLimits
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
-from trainwright_backend.teams.limits import lock_team, member_limits, team_limits, why_never_fits_member
+from trainwright_backend.teams.limits import (
+    all_member_limits,
+    all_team_limits,
+    lock_team,
+    member_limits,
+    team_limits,
+    why_never_fits_member,
+)
 from trainwright_backend.teams.slot_quota import DEVICES, why_never_fits
 from trainwright_backend.teams.tables import SlotTime
 from trainwright_backend.teams.usage import SECONDS_AN_HOUR
@@ -38,6 +46,46 @@ class RunUse:
     """Slots on nodes, by device."""
     running: int = 0
     queued: int = 0
+
+
+@dataclass(frozen=True)
+class MeasuredLimits:
+    """The limits of teams and of their members, and what their runs use of them, in one snapshot."""
+
+    teams: Mapping[UUID, TeamLimits]
+    """Those that have any."""
+    members: Mapping[UUID, Mapping[UUID, MemberLimits]]
+    """By team and account."""
+    used: dict[Owner, RunUse]
+
+    @classmethod
+    def measure(cls, session: Read, team_ids: Collection[UUID] | None = None) -> Self:
+        """The limits of some teams, or of all."""
+        teams, members = all_team_limits(session, team_ids), all_member_limits(session, team_ids)
+        limited = teams.keys() | members.keys()
+        return cls(teams, members, measure_use(session, limited) if limited else {})
+
+    @property
+    def team_ids(self) -> set[UUID]:
+        """The teams that have limits, or a member who has."""
+        return {*self.teams, *self.members}
+
+    def use_of(self, team_id: UUID, user_id: UUID | None) -> RunUse:
+        """What a team, or a member, uses."""
+        return self.used.setdefault((team_id, user_id), RunUse())
+
+    def of_run(self, run: Run) -> Iterator[tuple[RunLimits, RunUse, str]]:
+        """The limits that hold for a run, what is used of them, and whose they are: `your team`, or a name."""
+        if (team := self.teams.get(run.team_id)) is not None:
+            yield team, self.use_of(run.team_id, None), "your team"
+        own = None if run.created_by is None else self.members.get(run.team_id, {}).get(run.created_by)
+        if own is not None:
+            yield own, self.use_of(run.team_id, run.created_by), run.created_by_name or "the submitter"
+
+    def why_out_of_hours(self, run: Run) -> str | None:
+        """Why a run has no hours left this month; None if it has."""
+        reasons = (hours_used_up(limits, use, run.device, whose) for limits, use, whose in self.of_run(run))
+        return next((reason for reason in reasons if reason is not None), None)
 
 
 def month_start(day: date) -> date:
@@ -85,24 +133,13 @@ def hours_used_up(limits: RunLimits, use: RunUse, device: str, whose: str) -> st
     return f"{whose} used {use.hours[device]:,.1f} of {limit:,g} {HOUR_NOUNS[device]} of {month} (UTC)"
 
 
-def why_out_of_hours(session: Read, run: Run) -> str | None:
-    """Why a run has no hours left this month; None if it has."""
-    used = measure_use(session, {run.team_id})
-    why = hours_used_up(team_limits(session, run.team_id), used[(run.team_id, None)], run.device, "your team")
-    if why is not None or run.created_by is None:
-        return why
-    own = member_limits(session, run.team_id, run.created_by)
-    use = used.get((run.team_id, run.created_by), RunUse())
-    return hours_used_up(own, use, run.device, run.created_by_name or "the submitter")
-
-
 def check_hours(session: Read, run: Run) -> None:
     """Refuse to resume a run whose hours are used up.
 
     Raises:
         AppError: 403 ``quota_exceeded``.
     """
-    why = why_out_of_hours(session, run)
+    why = MeasuredLimits.measure(session, {run.team_id}).why_out_of_hours(run)
     if why is not None:
         raise AppError("quota_exceeded", 403, f"The run stays paused: {why}. Ask for a higher limit.")
 
@@ -148,28 +185,33 @@ def check_queued_runs(session: Write, team_id: UUID, user_id: UUID) -> None:
             raise AppError("quota_exceeded", 403, detail)
 
 
-def monthly_hours(
-    session: Read, team_id: UUID, user_id: UUID | None, limits: RunLimits, use: RunUse
-) -> list[MonthlyHours]:
-    """The month's hours of a team, or of a member, by device, with their forecast."""
+def monthly_hours(limits: RunLimits, use: RunUse, recent: Mapping[str, float]) -> list[MonthlyHours]:
+    """The month's hours of a team, or of a member, by device, with their forecast from `recent_hours`."""
     today = now().date()
-    recent = (
-        select(SlotTime.device, func.sum(SlotTime.slot_seconds))
-        .where(SlotTime.team_id == team_id, SlotTime.day > today - timedelta(days=FORECAST_DAYS))
-        .group_by(SlotTime.device)
-    )
-    if user_id is not None:
-        recent = recent.where(SlotTime.user_id == user_id)
-    by_device = {device: seconds / SECONDS_AN_HOUR for device, seconds in session.execute(recent)}
     return [
         MonthlyHours(
             device=device,
             limit=limits.hours_of(device),
             used=use.hours[device],
-            forecast=forecast(use.hours[device], by_device.get(device, 0.0), today),
+            forecast=forecast(use.hours[device], recent.get(device, 0.0), today),
         )
         for device in DEVICES
     ]
+
+
+def recent_hours(session: Read, team_id: UUID) -> dict[UUID | None, dict[str, float]]:
+    """Slot-hours of the last `FORECAST_DAYS` days, by device: of each member, and of the whole team (None)."""
+    rows = (
+        select(SlotTime.user_id, SlotTime.device, func.sum(SlotTime.slot_seconds))
+        .where(SlotTime.team_id == team_id, SlotTime.day > now().date() - timedelta(days=FORECAST_DAYS))
+        .group_by(SlotTime.user_id, SlotTime.device)
+    )
+    found: dict[UUID | None, dict[str, float]] = {None: {}}
+    for user_id, device, seconds in session.execute(rows):
+        for owner in {None, user_id}:
+            hours = found.setdefault(owner, {})
+            hours[device] = hours.get(device, 0.0) + seconds / SECONDS_AN_HOUR
+    return found
 
 
 def forecast(used: float, recent: float, today: date) -> float:

@@ -3,7 +3,7 @@
 Each is stored once a month for each value of the limit, so a raised limit gives new ones.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 from uuid import UUID
@@ -37,14 +37,33 @@ class Level:
         return [percent for percent in NOTICE_PERCENTS if 100 * self.used >= percent * self.limit]
 
 
-def add_notices(session: Write, team_id: UUID, month: date, levels: Iterable[Level]) -> list[LimitNotice]:
-    """Store the notices that are new, and return them."""
-    reached = [(level, percent) for level in levels for percent in level.percents()]
+def due_notices(
+    session: Read, month: date, levels: Mapping[UUID, Collection[Level]]
+) -> list[tuple[UUID, Level, int]]:
+    """The team, level and percentage of each notice that is not stored yet. ``levels``: by team."""
+    reached = [
+        (team_id, level, percent)
+        for team_id, of_team in levels.items()
+        for level in of_team
+        for percent in level.percents()
+    ]
     if not reached:
         return []
+    teams = {team_id for team_id, _, _ in reached}
+    stored = select(LimitNotice).where(LimitNotice.team_id.in_(teams), LimitNotice.month == month)
+    known = {
+        (row.team_id, row.user_id, row.resource, row.percent, row.limit) for row in session.scalars(stored)
+    }
+    return [
+        (team_id, level, percent)
+        for team_id, level, percent in reached
+        if (team_id, level.user_id, level.resource, percent, level.limit) not in known
+    ]
+
+
+def add_notices(session: Write, team_id: UUID, month: date, levels: Collection[Level]) -> list[LimitNotice]:
+    """Store the notices that are new, and return them."""
     lock_team(session, team_id)
-    stored = select(LimitNotice).where(LimitNotice.team_id == team_id, LimitNotice.month == month)
-    known = {(row.user_id, row.resource, row.percent, row.limit) for row in session.scalars(stored)}
     added = [
         LimitNotice(
             team_id=team_id,
@@ -54,8 +73,7 @@ def add_notices(session: Write, team_id: UUID, month: date, levels: Iterable[Lev
             percent=percent,
             limit=level.limit,
         )
-        for level, percent in reached
-        if (level.user_id, level.resource, percent, level.limit) not in known
+        for _, level, percent in due_notices(session, month, {team_id: levels})
     ]
     session.add_all(added)
     session.flush()

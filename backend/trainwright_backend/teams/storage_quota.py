@@ -6,6 +6,7 @@ uploads cannot exceed it together. Transactions that change files and their quot
 (`lock_storage`).
 """
 
+from collections.abc import Collection
 from uuid import UUID
 
 from sqlalchemy import select, update
@@ -53,10 +54,14 @@ def lock_storage(session: Write, team_id: UUID) -> None:
 
 def storage_use(session: Read, team_id: UUID) -> StorageUse:
     """Limit and use of the team's storage."""
-    limit_bytes, used_bytes = session.execute(
-        select(StorageQuota.limit_bytes, StorageQuota.used_bytes).where(StorageQuota.team_id == team_id)
-    ).one()
-    return StorageUse(limit_bytes=limit_bytes, used_bytes=used_bytes)
+    return all_storage_use(session, {team_id})[team_id]
+
+
+def all_storage_use(session: Read, team_ids: Collection[UUID]) -> dict[UUID, StorageUse]:
+    """Limit and use of the storage of some teams."""
+    columns = (StorageQuota.team_id, StorageQuota.limit_bytes, StorageQuota.used_bytes)
+    rows = session.execute(select(*columns).where(StorageQuota.team_id.in_(team_ids)))
+    return {row.team_id: StorageUse(limit_bytes=row.limit_bytes, used_bytes=row.used_bytes) for row in rows}
 
 
 def set_storage_limit(session: Write, team_id: UUID, limit_bytes: int) -> None:

@@ -108,7 +108,10 @@ def test_objects_move_to_a_bucket_and_back_and_an_interrupted_move_continues(
 
     assert run("objects", "move", "s3") == (0, "2 objects copied (2,000 bytes), 1 were there already.\n")
     assert disk.list_prefix("") == list(contents), "the source stays"
-    assert run("objects", "move", "s3", "--remove") == (0, "0 objects copied (0 bytes), 3 were there already.\n")
+    assert run("objects", "move", "s3", "--remove") == (
+        0,
+        "0 objects copied (0 bytes), 3 were there already.\n",
+    )
     assert disk.list_prefix("") == []
     assert run("objects", "move", "disk", "--remove")[0] == 0
     assert {key: disk.read(key) for key in disk.list_prefix("")} == contents

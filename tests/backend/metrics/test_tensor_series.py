@@ -1,15 +1,13 @@
 """Series of single tensors, thousands in a large model: returned only on request, at no cost to other requests."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select
-from sqlalchemy import event as hooks
+from sqlalchemy import select
 
 from tests.backend.scripted_agent import Scene, Work, losses, stream_events
+from tests.backend.sent_statements import sent_statements
 from trainwright_backend.metrics.selection import Selection
 from trainwright_backend.metrics.tables import MetricChunk, MetricMark, MetricSeries
 from trainwright_backend.runs.tables import RunSummary
@@ -44,20 +42,6 @@ def get(scene: Scene, work: Work, path: str = "", **query: Any) -> Any:
 
 def names(metrics: dict[str, Any]) -> list[str]:
     return [series["name"] for series in metrics["series"]]
-
-
-@contextmanager
-def statements(engine: Engine) -> Iterator[list[str]]:
-    heard: list[str] = []
-
-    def hear(_c: object, _cursor: object, statement: str, *_: object) -> None:
-        heard.append(statement)
-
-    hooks.listen(engine, "before_cursor_execute", hear)
-    try:
-        yield heard
-    finally:
-        hooks.remove(engine, "before_cursor_execute", hear)
 
 
 def test_series_of_tensors_are_returned_only_on_request(scene: Scene) -> None:
@@ -159,7 +143,7 @@ def test_a_rewind_removes_their_points_too(scene: Scene) -> None:
     observe(work, 10, 20)
     work.ended("crashed")
     work = scene.again(work.run_id)
-    with statements(scene.database.engine) as heard:
+    with sent_statements(scene.database.engine) as heard:
         work.begin(resume_step=15)
     assert len(heard) < 60, "statements must not grow with the number of series"
     one = "fp8_amax/layers.3.feed_forward.up.weight:gradient"
@@ -173,7 +157,7 @@ def test_a_rewind_removes_their_points_too(scene: Scene) -> None:
 def test_a_batch_of_them_is_few_statements_and_a_small_mark(scene: Scene) -> None:
     work = scene.running(last_step=3, steps=100)
     observe(work, 10)
-    with statements(scene.database.engine) as heard:
+    with sent_statements(scene.database.engine) as heard:
         observe(work, 20)
     assert len(heard) < 60
     with scene.database.read() as session:

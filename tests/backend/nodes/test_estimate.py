@@ -4,10 +4,9 @@ from statistics import median
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
-from sqlalchemy import event as hooks
 
 from tests.backend.scripted_agent import Agent, Scene, Work, losses
+from tests.backend.sent_statements import sent_statements
 from trainwright.commands.plan import show_estimate
 from trainwright.contracts.api.usage import RunEstimate
 from trainwright.contracts.run_spec import RunSpec
@@ -148,17 +147,9 @@ def test_checkpoints_are_shown_with_files_and_count_towards_no_limit(scene: Scen
 
 def test_earlier_runs_are_read_in_one_query_without_wide_columns(scene: Scene) -> None:
     def statements() -> list[str]:
-        found: list[str] = []
-
-        def note(_: object, __: object, statement: str, *___: object) -> None:
-            found.append(statement)
-
-        hooks.listen(Engine, "before_cursor_execute", note)
-        try:
+        with sent_statements(scene.database.engine) as sent:
             assert ask(scene, scene.spec(memory={"recompute": "full"}))["measured"] is None
-        finally:
-            hooks.remove(Engine, "before_cursor_execute", note)
-        return found
+        return sent
 
     asked = []
     for _ in range(2):

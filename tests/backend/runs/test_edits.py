@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from tests.backend.scripted_agent import Scene
+from tests.backend.sent_statements import sent_statements
 
 
 def count_runs(scene: Scene) -> int:
@@ -81,23 +81,15 @@ def test_a_list_by_tags_has_the_runs_with_all_of_them(scene: Scene) -> None:
 
 
 def test_a_page_reads_the_tags_of_all_its_runs_at_once(scene: Scene) -> None:
-    statements: list[str] = []
-
-    def remember(conn: object, cursor: object, statement: str, *rest: object) -> None:
-        statements.append(statement)
-
     edit(scene, scene.submit(), tags=["a"])
-    engine = scene.database.engine
-    event.listen(engine, "before_cursor_execute", remember)
-    scene.site.admin.get(scene.runs)
-    few = len(statements)
+    with sent_statements(scene.database.engine) as few:
+        scene.site.admin.get(scene.runs)
     for _ in range(3):
         edit(scene, scene.submit(), tags=["a", "b"])
-    statements.clear()
-    shown = scene.site.admin.get(scene.runs).json()["items"]
-    event.remove(engine, "before_cursor_execute", remember)
+    with sent_statements(scene.database.engine) as many:
+        shown = scene.site.admin.get(scene.runs).json()["items"]
     assert [run["tags"] for run in shown] == [["a", "b"]] * 3 + [["a"]]
-    assert len(statements) == few
+    assert len(many) == len(few)
 
 
 def test_a_clone_has_the_same_configuration_except_for_the_changes(scene: Scene) -> None:
