@@ -19,11 +19,17 @@ export function secondsLeft(run: Run): number | undefined {
   return run.state === "running" && run.summary.step < run.spec.schedule.steps ? run.summary.values["eta_seconds"] : undefined;
 }
 
-/** `in 1 h 15 min`, `1 h 15 min left` while it trains, else `started 6 min ago`. */
+/** Whether a run does its last work, after the last step: it saves, then exports. Its sentence says which. */
+export function isFinishing({ state, summary, spec }: Run): boolean {
+  return state === "completing" || (state === "running" && summary.step >= spec.schedule.steps);
+}
+
+/** `in 1 h 15 min`, `1 h 15 min left` while it trains, what it does after the last step, else `started 6 min ago`. */
 export function timeSentence(run: Run, now: number): string {
   const time = timeText(run, now);
   if (isFinal(run.state)) return `in ${time}`;
   if (secondsLeft(run) !== undefined) return time;
+  if (isFinishing(run)) return run.sentence;
   if (run.paused) return `after ${time}`;
   return `${run.started ? "started" : "submitted"} ${time} ago`;
 }

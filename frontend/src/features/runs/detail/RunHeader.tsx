@@ -7,7 +7,7 @@ import { TitleRow } from "@/components/TitleRow";
 import { RunFacts } from "@/features/runs/detail/RunFacts";
 import { RunNotes } from "@/features/runs/detail/RunNotes";
 import { count } from "@/lib/format";
-import { isFinal, timeSentence } from "@/lib/runs/runProgress";
+import { isFinal, isFinishing, timeSentence } from "@/lib/runs/runProgress";
 import { useNow } from "@/lib/hooks/useNow";
 
 interface Props {
@@ -44,9 +44,11 @@ export function RunHeader({ team, run, live, actions, banner, dataset }: Props) 
         <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
         {(isRunning || (final && step > 0)) && (
           <>
-            <span className="whitespace-nowrap">
-              step {count(step)} <span className="text-soft">of {count(steps)}</span>
-            </span>
+            {!isFinishing(run) && (
+              <span className="whitespace-nowrap">
+                step {count(step)} <span className="text-soft">of {count(steps)}</span>
+              </span>
+            )}
             {isRunning && <Meter fraction={steps === 0 ? 0 : step / steps} label="Steps done" />}
           </>
         )}

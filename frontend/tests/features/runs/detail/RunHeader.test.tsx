@@ -3,6 +3,7 @@ import { expect, it } from "vitest";
 import type { Run } from "@/api/types";
 import { RunBanner } from "@/features/runs/detail/RunBanner";
 import { RunFacts } from "@/features/runs/detail/RunFacts";
+import { RunHeader } from "@/features/runs/detail/RunHeader";
 import { CanEdit } from "@/lib/permissions";
 import { renderRoute } from "@tests/support/renderRoute";
 import { aRun } from "@tests/support/runs";
@@ -15,6 +16,17 @@ it("names data, model, precision, hardware and author of a run", async () => {
   const facts = Object.fromEntries(screen.getAllByRole("term").map((term) => [term.textContent, term.nextElementSibling?.textContent ?? ""]));
   expect(facts).toMatchObject({ data: "letters version 1", model: "2 layers × 64", precision: "bf16", on: "4 GPUs of node-a" });
   expect(facts["by"]).toContain("ana");
+});
+
+it.each([
+  ["running", "step 5,000 of 5,000, saving the last checkpoint"],
+  ["completing", "exporting step 5,000"],
+] as const)("says what a run does after its last step, once, while it is %s", async (state, sentence) => {
+  const run = aRun({ state, sentence, summary: { ...aRun().summary, step: 5_000 } });
+  renderRoute(<RunHeader team="lab" run={run} live={null} actions={null} banner={null} dataset={null} />);
+  const title = (await screen.findByText(sentence)).parentElement;
+  expect(title?.textContent).not.toContain("ago");
+  expect(title?.textContent.match(/5,000 of 5,000/g)?.length ?? 0).toBe(state === "running" ? 1 : 0);
 });
 
 it("offers to continue a failed run from its newest checkpoint, to editors", async () => {

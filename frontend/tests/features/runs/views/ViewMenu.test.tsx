@@ -41,6 +41,23 @@ it("saves the present view under a name, chooses and deletes it", async () => {
   });
 });
 
+it("says that a view of the same name is replaced, and why a name was refused", async () => {
+  const saved: SavedView = { id: "view_1", name: "Failed ones", view: viewOfSearch({}), saved: "2026-11-21T13:00:00Z" };
+  const refusal = { title: "Conflict", status: 409, code: "too_many_views", detail: "You have 50 views. Delete some.", request_id: "r", errors: [] };
+  server.use(
+    http.get("*/api/v1/teams/lab/views", () => HttpResponse.json({ items: [saved], next_cursor: null })),
+    http.post("*/api/v1/teams/lab/views", () => HttpResponse.json(refusal, { status: 409 })),
+  );
+  renderRoute(<ViewMenu team="lab" view={VIEW} onChoose={() => undefined} />);
+  await userEvent.click(await screen.findByRole("button", { name: "Views" }));
+  await userEvent.click(await screen.findByRole("menuitem", { name: "Save this view…" }));
+  await userEvent.type(await screen.findByLabelText("Name of the view"), "Failed ones");
+  expect(screen.getByText("This replaces your view with the same name.")).toBeDefined();
+  await userEvent.click(screen.getByRole("button", { name: "Replace view" }));
+  expect(await screen.findByText("You have 50 views. Delete some.")).toBeDefined();
+  expect(screen.getByLabelText<HTMLInputElement>("Name of the view").value).toBe("Failed ones");
+});
+
 it("restores the address of a view", () => {
   const search = { q: "night", mine: true, sort: "created", order: "asc", group: "tag" } as const;
   expect(searchOfView(viewOfSearch(search))).toEqual(search);

@@ -1,0 +1,52 @@
+import { screen, waitFor } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { Boundary } from "@/components/Boundary";
+import { NewDataset } from "@/features/datasets/create/NewDataset";
+import { DatasetTable } from "@/features/datasets/list/DatasetTable";
+import { remove, uploadStore } from "@/features/datasets/upload/uploadStore";
+import { DEFAULT_CURATION } from "@/features/datasets/curation/curation";
+import { renderRoute } from "@tests/support/renderRoute";
+import { server } from "@tests/support/server";
+import { TusServer } from "@tests/support/tus";
+
+const EMPTY = "No datasets yet.";
+
+beforeEach(() => {
+  localStorage.clear();
+  server.use(
+    http.get("*/teams/lab/datasets", () => HttpResponse.json({ items: [], next_cursor: null })),
+    http.post("*/teams/lab/uploads/preview", async ({ request }) => {
+      const { uploads } = (await request.json()) as { uploads: string[] };
+      const files = uploads.map((upload) => ({ upload, name: "a.txt", format: "text", compression: "none", columns: [], field: null, documents: ["a ship"], rejected: [], problem: null }));
+      return HttpResponse.json({ files, curation: DEFAULT_CURATION });
+    }),
+    ...new TusServer().handlers,
+  );
+});
+
+afterEach(async () => {
+  for (const { key } of uploadStore.all()) await remove(key);
+});
+
+it("says how to begin only until there are files, also while they are previewed", async () => {
+  renderRoute(
+    <Boundary>
+      <NewDataset team="lab" onCreated={() => undefined} />
+      <DatasetTable team="lab" />
+    </Boundary>,
+  );
+  expect(await screen.findByText(EMPTY)).toBeDefined();
+  await userEvent.upload(await screen.findByLabelText("Choose files"), new File(["text"], "a.txt"));
+  await waitFor(() => {
+    expect(screen.queryByText(EMPTY)).toBeNull();
+  });
+  const preview = await screen.findByRole<HTMLButtonElement>("button", { name: "Preview files" });
+  await waitFor(() => {
+    expect(preview.disabled).toBe(false);
+  });
+  await userEvent.click(preview);
+  expect(await screen.findByText("a ship")).toBeDefined();
+  expect(screen.queryByText(EMPTY)).toBeNull();
+});
