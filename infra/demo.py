@@ -94,9 +94,9 @@ def main() -> int:
 
 
 def _demonstrate(platform: Platform, options: argparse.Namespace) -> int:
-    with _sign_up(platform) as client:
+    with sign_up(platform) as client:
         team = client.team(TEAM)
-        _end_leftovers(team)
+        end_leftovers(team)
         try:
             dataset = _upload(team, platform.folder.path)
             run = team.submit(_spec(dataset, _wait_for_slots(client, team), options))
@@ -104,10 +104,10 @@ def _demonstrate(platform: Platform, options: argparse.Namespace) -> int:
             console.print(
                 f"Sign in    {_sign_in_link(platform)}   (works once, for 15 minutes)\n", soft_wrap=True
             )
-            team, run = _follow(platform, team, run)
+            team, run = follow(platform, team, run)
         except KeyboardInterrupt:
             console.print("\nStopping: cancelling the run and waiting for its end.")
-            _end_leftovers(_sign_up(platform).team(TEAM))
+            end_leftovers(sign_up(platform).team(TEAM))
             raise
         _write_result(options, _result(platform, team, run))
         code = 0 if run.state is RunState.SUCCEEDED else 1
@@ -169,7 +169,7 @@ def _folders(parent: Path) -> Iterator[Path]:
         number += 1
 
 
-def _sign_up(platform: Platform) -> Client:
+def sign_up(platform: Platform) -> Client:
     """A client with the demo's API key. The first time, the account is created with the first owner's link.
     A person who signs in by link and sets a password revokes all keys: then the demo creates another one."""
     file = platform.folder.path / "demo-key"
@@ -199,7 +199,7 @@ def _sign_in_link(platform: Platform) -> str:
     return platform.command("link", "sign-in", EMAIL).strip()
 
 
-def _end_leftovers(team: TeamClient) -> None:
+def end_leftovers(team: TeamClient) -> None:
     """Cancel runs that an interrupted demo left, and wait until they have ended."""
     leftovers = [run for run in team.runs() if run.name.startswith(RUN_NAME) and run.state not in FINAL]
     for run in leftovers:
@@ -293,7 +293,7 @@ def _precision(wish: str, device: Device, slots: int) -> PrecisionSpec:
     return PrecisionSpec(kind=kind, fp8=FP8Spec(level=level))
 
 
-def _follow(platform: Platform, team: TeamClient, run: Run) -> tuple[TeamClient, Run]:
+def follow(platform: Platform, team: TeamClient, run: Run) -> tuple[TeamClient, Run]:
     """Show the run in the terminal until it has ended. Returns its last state, with a client whose key is valid."""
     while True:
         try:
@@ -301,7 +301,7 @@ def _follow(platform: Platform, team: TeamClient, run: Run) -> tuple[TeamClient,
         except ApiError as error:
             if error.status != 401:
                 raise
-            team = _sign_up(platform).team(TEAM)
+            team = sign_up(platform).team(TEAM)
 
 
 def _show(team: TeamClient, run: Run) -> Run:
@@ -392,7 +392,7 @@ def _serve(platform: Platform) -> None:
             time.sleep(0.5)
     except KeyboardInterrupt:
         console.print("\nStopping.")
-        _end_leftovers(_sign_up(platform).team(TEAM))
+        end_leftovers(sign_up(platform).team(TEAM))
 
 
 if __name__ == "__main__":

@@ -64,40 +64,40 @@ def a_run(client: Client, platform: Any) -> Run:
 
 
 def test_a_key_is_made_once_and_again_after_it_was_revoked(platform: Any) -> None:
-    first = demo._sign_up(platform)
+    first = demo.sign_up(platform)
     file = platform.folder.path / "demo-key"
     key = file.read_text()
     assert [team.slug for team in first.me().teams] == [demo.TEAM]
-    demo._sign_up(platform)
+    demo.sign_up(platform)
     assert file.read_text() == key
 
     sign_in_and_set_a_password(platform)
     with pytest.raises(ApiError) as revoked:
         first.me()
     assert revoked.value.status == 401
-    assert demo._sign_up(platform).me().email == demo.EMAIL
+    assert demo.sign_up(platform).me().email == demo.EMAIL
     assert file.read_text() != key and file.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_run_is_followed_to_its_end_and_later_ones_cancelled_though_the_key_was_revoked(
     platform: Any,
 ) -> None:
-    client = demo._sign_up(platform)
+    client = demo.sign_up(platform)
     run, left = a_run(client, platform), a_run(client, platform)
     person = sign_in_and_set_a_password(platform)
     person.team(demo.TEAM).cancel(run.id)
 
-    team, ended = demo._follow(platform, client.team(demo.TEAM), run)
+    team, ended = demo.follow(platform, client.team(demo.TEAM), run)
     assert (ended.id, ended.state) == (run.id, RunState.CANCELLED)
-    demo._end_leftovers(team)
+    demo.end_leftovers(team)
     assert person.team(demo.TEAM).run(left.id).state is RunState.CANCELLED
 
 
 def test_another_refusal_ends_the_demo(platform: Any) -> None:
-    client = demo._sign_up(platform)
+    client = demo.sign_up(platform)
     run = a_run(client, platform)
     client.team(demo.TEAM).cancel(run.id)
     client.team(demo.TEAM).delete_run(run.id)
     with pytest.raises(ApiError) as unknown:
-        demo._follow(platform, client.team(demo.TEAM), run)
+        demo.follow(platform, client.team(demo.TEAM), run)
     assert unknown.value.status == 404
