@@ -168,6 +168,15 @@ def test_a_folder_with_another_model_is_refused_unless_it_may_be_overwritten(
     assert (tmp_path / "model.safetensors").read_bytes() == CONTENT
 
 
+def test_files_that_no_dataset_can_be_made_of_are_named_before_anything_is_sent(
+    server: type[Scripted], tmp_path: Path
+) -> None:
+    file = tmp_path / "words.json"
+    file.write_text('[{"text": "a"}]')
+    with Client(server.url) as client, pytest.raises(ValueError, match=r"words\.json"):
+        client.team("crew").upload("words", [file])
+
+
 def test_a_file_name_that_leaves_the_folder_is_refused(server: type[Scripted], tmp_path: Path) -> None:
     evil = json.dumps([FILE | {"name": "../evil", "url": "/blob"}]).encode()
     server.answers["/api/v1/teams/crew/runs/run_x/checkpoints/ckpt_x/files"] = [(200, evil)]
