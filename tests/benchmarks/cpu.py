@@ -1,10 +1,10 @@
-"""`make bench`: ratios measured on a CPU, each of two things that run alternately. They are printed and gate nothing.
+"""`make bench`: ratios measured on a CPU, each of two things that run alternately. They are printed; none fails.
 
     python -m tests.benchmarks.cpu [NAME]     writes bench.json: {name: {ours, peer, ratio, unit, pass, goal, reached}}
 
 ``pass`` and ``goal`` are bounds on the ratio, ours ÷ peer. For times, ``other_clock`` is the same ratio by the clock that is
-not judged: wall time if CPU time is judged, and the reverse. A row whose peer is missing says so and writes no entry; the
-exit code is 2 if the row was requested by name.
+not judged: wall time if CPU time is judged, and vice versa. A row whose peer is missing prints this and writes no
+entry; the exit code is 2 if the row was requested by name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run_parity(given: argparse.Namespace) -> Entries:
 
 
 def judge_parity(losses: fp8_parity.Losses) -> Entries:
-    """Print the differences beside the control's, and return one entry per level."""
+    """Print the differences next to the control's, and return one entry per level."""
     found = fp8_parity.differences(losses)
     control = found.pop("reversed")
     bound = fp8_parity.bound_for(control)
@@ -120,14 +120,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make bench", description="Ratios measured on this CPU.")
     parser.add_argument("only", nargs="?", choices=ROWS, help="one row (default: all)")
     parser.add_argument("--json", type=Path, default=Path("bench.json"), help="where entries are written")
-    parser.add_argument("--toy", action="store_true", help="toy size: shows only that the row runs")
+    parser.add_argument("--toy", action="store_true", help="toy size: only checks that the row runs")
     parser.add_argument("--steps", type=int, default=300, help="parity: steps of each training")
     parser.add_argument("--seeds", type=int, default=8, help="parity: seeds; at least two")
     parser.add_argument("--rate", type=float, default=1e-3, help="parity: learning rate")
-    parser.add_argument("--minutes", type=float, default=240.0, help="parity: start no seed after these")
+    parser.add_argument(
+        "--minutes", type=float, default=240.0, help="parity: minutes until the last seed starts"
+    )
     parser.add_argument("--model", choices=PRESETS, default="nano", help="parity: preset of the model")
     parser.add_argument("--processes", type=int, default=2, help="parity: trainings at the same time")
-    parser.add_argument("--folder", type=Path, help="parity: where prepared text is kept (default: not kept)")
+    parser.add_argument(
+        "--folder", type=Path, help="parity: where prepared text is stored (default: not stored)"
+    )
     return parser
 
 

@@ -5,8 +5,9 @@
     python -m tests.benchmarks.gpu --dry-run       the same code at toy size, on any machine; records nothing
     python -m tests.benchmarks.gpu --list          the rows
 
-Without a GPU it fails and says what is missing, unless a dry run is asked for. A recorded row appears in the table of docs/benchmarks.md at once. A row that cannot be measured
-here, for example because a trainer is not installed, is refused with the reason; when all rows run, that is no failure.
+Without a GPU it fails and reports what is missing, unless a dry run is requested. A recorded row appears in the table
+of docs/benchmarks.md immediately. A row that cannot be measured here, for example because a trainer is not installed,
+is refused with the reason; when all rows run, that is not a failure.
 """
 
 from __future__ import annotations

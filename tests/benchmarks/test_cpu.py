@@ -1,4 +1,4 @@
-"""The trainer's rows of ``make bench`` run at toy size, and a row without what it needs says so."""
+"""The trainer's rows of ``make bench`` run at toy size, and a row that lacks a requirement reports it."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ dry_run = pytest.mark.slow(target="bench-dry")
 
 
 @dry_run
-@pytest.mark.timeout(400)  # each contender is a process of its own
+@pytest.mark.timeout(400)  # each contender is a separate process
 @pytest.mark.parametrize("row", [row for row in TRAINER_ROWS if row != "bytes"])
 def test_a_row_writes_the_ratio_it_measured(
     row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -49,7 +49,7 @@ def _quota_can_be_set() -> bool:
 
 
 @dry_run
-def test_a_row_that_needs_a_cpu_quota_says_so_where_none_can_be_set(
+def test_a_row_that_needs_a_cpu_quota_reports_that_none_can_be_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nowhere = partial(cpu_quota.cpu_quota, root=tmp_path)
@@ -62,7 +62,7 @@ def test_a_row_that_needs_a_cpu_quota_says_so_where_none_can_be_set(
     assert not file.exists() and not list(tmp_path.glob("trainwright-bench-*"))
 
 
-def test_a_row_without_its_peer_says_so_and_writes_nothing(
+def test_a_row_without_its_peer_reports_it_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(peer_venv, "FOLDER", tmp_path / "none")

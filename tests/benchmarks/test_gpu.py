@@ -1,4 +1,4 @@
-"""The rows of ``make gpu`` run at toy size on any machine: their code must not meet its first error on a GPU."""
+"""The rows of ``make gpu`` run at toy size on any machine, so that errors are found without a GPU."""
 
 import subprocess
 import sys
@@ -64,10 +64,10 @@ NO_GPU = [
 
 
 @pytest.mark.parametrize("met", range(len(NO_GPU)), ids=[reason for reason, _ in NO_GPU])
-def test_without_a_gpu_the_reason_and_its_remedy_are_told(
+def test_without_a_gpu_the_reason_and_its_remedy_are_reported(
     met: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each obstacle is met once those before it are out of the way."""
+    """Each obstacle is reported once the previous ones are removed."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if met == 0:
@@ -83,7 +83,7 @@ def test_without_a_gpu_the_reason_and_its_remedy_are_told(
     assert all(words in missing for words in NO_GPU[met])
 
 
-def test_without_a_gpu_it_fails_unless_a_dry_run_is_asked_for(
+def test_without_a_gpu_it_fails_unless_a_dry_run_is_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -48,7 +48,7 @@ from trainwright.prepare.tokenizer import (
 Entries = dict[str, Entry]
 
 GOAL = 30.0
-"""MB/s of tokenising; there is no need to read faster."""
+"""MB/s of tokenization; there is no need to read faster."""
 SLOWEST_READING = 5.0
 """MB/s of `tokenizers` at its fastest."""
 BPE_SECONDS = 1.5
@@ -80,7 +80,7 @@ def read(given: argparse.Namespace) -> Entries:
 
 
 def tokenise(given: argparse.Namespace) -> Entries:
-    """MB/s of tokenising a chunk, shards included, and of `tokenizers` only encoding the same texts."""
+    """MB/s of tokenizing a chunk, shards included, and of `tokenizers` encoding the same texts."""
     parts = list(
         in_parts(documents((3 if given.toy else 30) * MEGABYTE), MEGABYTE // (2 if given.toy else 1))
     )
@@ -112,7 +112,7 @@ def bpe_training(given: argparse.Namespace) -> Entries:
     ours, peer = (item.wall_median() for item in spent.values())
     cpu = spent["ours"].cpu_median() / spent["peer"].cpu_median()
     goal = BPE_SECONDS / peer
-    # Both use the same library: more than a tenth is not noise.
+    # Both use the same library, so a difference of more than a tenth is not noise.
     return {"bpe-training": at_most(ours, peer, "s", max(1.1, goal), goal).with_other_clock(cpu)}
 
 

@@ -1,6 +1,6 @@
 """Text that every machine with this repository has: Python's standard library and the pages of ``docs``.
 
-Documents are shuffled by a fixed seed, so that any part of them is like any other.
+Documents are shuffled with a fixed seed, so that all parts are alike.
 """
 
 from __future__ import annotations

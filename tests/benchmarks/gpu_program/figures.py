@@ -1,8 +1,9 @@
-"""What a traced step says in figures, and how long it would take: a roofline.
+"""Figures of a traced step, and an estimate of its duration: a roofline.
 
-Each launch takes the longer of its FLOPs at a rate and its bytes at a bandwidth; launches follow each other without gaps.
-The rates are those of ``RATES``; none was measured with this program. So the estimate compares programs with each other; it
-does not replace a measurement. Not in it: gaps between launches, strides that waste bandwidth, and the host.
+Each launch takes the time of its FLOPs at a rate or of its bytes at a bandwidth, whichever is longer; launches follow
+each other without gaps. The rates are those of ``RATES``; none was measured with this program. So the estimate
+compares programs with each other and does not replace a measurement. It ignores gaps between launches, strides that
+waste bandwidth, and the host.
 """
 
 from __future__ import annotations
@@ -38,31 +39,33 @@ RATES = {
     "flash": 330e12,
     "flash, backward": 290e12,
 }
-"""FLOP/s on an H200: products in bfloat16 (769–798 measured); those in FP8 by their scaling, from published measurements on
-GPUs of this generation; attention's, causal, by kernel (Shah et al. 2024, arXiv 2407.08608, figures 5 and 6)."""
+"""FLOP/s on an H200: products in bfloat16 (769–798 measured); products in FP8 by their scaling, from published
+measurements on GPUs of this generation; causal attention by kernel (Shah et al. 2024, arXiv 2407.08608, figures 5 and
+6)."""
 
 _ATTENTION = {"cudnn", "cudnn, backward", "flash", "flash, backward"}
 
 _SHARED = (("query", "key", "value"), ("gate", "up"))
 _PRODUCTS = ("query", "key", "value", "output", "gate", "up", "down")
-"""Of a block, in the order of its forward pass."""
+"""The layers of a block, in the order of its forward pass."""
 
 
 @dataclass(frozen=True)
 class ProgramFigures:
-    """Of one shape and precision."""
+    """The figures of one shape and precision."""
 
     block_launches: int
     """Kernels of one block, forward and backward."""
 
     block_elementwise_mb: float
-    """Read and written by its kernels apart from products and attention, 10⁶ bytes."""
+    """Bytes read and written by its kernels except products and attention, in 10⁶ bytes."""
 
     block_scattered_mb: float
-    """Of these, bytes stored far apart, one element at a time; the estimate moves them as fast as others."""
+    """The part of these bytes that is stored far apart, one element at a time; the estimate moves them as fast as
+    others."""
 
     saved_bytes: float
-    """Kept from forward for backward, per token and layer, the residual stream included."""
+    """Bytes saved for the backward pass, per token and layer, including the residual stream."""
 
     shared_input_casts: int
     """Casts of the inputs that several products of a block read; 0 without FP8."""
@@ -80,15 +83,15 @@ class ProgramFigures:
     host_syncs: int
     step_launches: int
     step_elementwise_gb: float
-    """Of a step, with loss, gradient accumulation and optimizer, 10⁹ bytes."""
+    """Element-wise bytes of a step, with loss, gradient accumulation and optimizer, in 10⁹ bytes."""
 
     optimizer_bytes: float
-    """Read and written by the compiled functions of gradients and optimizer, per parameter and step."""
+    """Bytes read and written by the compiled functions of gradients and optimizer, per parameter and step."""
 
     attention: str
     step_ms: float
     products_ms: float
-    """Of ``step_ms``: matrix products, of blocks and head."""
+    """The part of ``step_ms`` in matrix products, of blocks and head."""
 
     attention_ms: float
     block_elementwise_ms: float
@@ -96,7 +99,7 @@ class ProgramFigures:
     """The rest: loss, embedding, casts of weights, sums and casts of gradients, optimizer."""
 
     mfu_percent: float
-    """Of the bfloat16 peak, for both precisions."""
+    """In percent of the bfloat16 peak, for both precisions."""
 
 
 def figures(step: TracedStep, spec: RunSpec, parameters: int) -> dict[str, Any]:
@@ -155,7 +158,8 @@ def _adds_to_a_sum(node: Node) -> bool:
 
 
 def _saved(forward: GraphModule) -> int:
-    """Bytes of what a forward graph computes and hands on: its output, and what it saves. Inputs are others' outputs."""
+    """Bytes of what a forward graph computes and passes on: its output, and what it saves. Inputs are other graphs'
+    outputs."""
     (output,) = (node for node in forward.graph.nodes if node.op == "output")
     kept: dict[Node, int] = {}
     for node in output.args[0]:
@@ -215,7 +219,7 @@ def _step_seconds(step: TracedStep) -> float:
 
 
 def _product_seconds(step: TracedStep, attention: bool) -> float:
-    """Of matrix products, or of attention."""
+    """Seconds of matrix products, or of attention."""
     graphs = sum(
         graph.runs * flops / RATES[kind]
         for graph in step.graphs

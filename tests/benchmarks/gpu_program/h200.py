@@ -1,4 +1,4 @@
-"""An H200 without one: what torch and its compiler ask of CUDA, answered in a process of its own.
+"""A simulated H200: answers what torch and its compiler query from CUDA, in a separate process.
 
 Tensors are fake: shapes, strides and dtypes on `cuda:0`, and no memory. On them the trainer takes its branches for GPUs,
 torch's own meta functions check what its kernels accept, and Inductor writes the program for compute capability 9.0.
@@ -73,7 +73,7 @@ def compile_library(folder: Path) -> Path:
 
 
 def pretend() -> None:
-    """Answer for the device, in this process, for good. The library must have been loaded before torch."""
+    """Simulate the device in this process, permanently. The library must have been loaded before torch."""
     import torch
     from torch._dynamo.device_interface import CudaInterface
     from torch.utils import _triton
@@ -93,7 +93,7 @@ def pretend() -> None:
     }
     for name, function in functions.items():
         setattr(torch.cuda, name, function)
-    torch.accelerator.is_available = lambda: False  # its streams cannot be asked for
+    torch.accelerator.is_available = lambda: False  # its streams cannot be queried
     torch.version.cuda = "12.9"
     answers: dict[str, Any] = {
         "get_device_properties": lambda device=None: _PROPERTIES,

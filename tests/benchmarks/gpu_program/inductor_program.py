@@ -1,7 +1,7 @@
 """The program that Inductor writes for a graph: its launches, and the bytes of each kernel.
 
-Bytes are those that Inductor counts for a kernel: each buffer once, however often a kernel passes over it, as far as its
-indices reach. A second pass of a reduction is assumed to find its row in the cache.
+Bytes are those that Inductor counts for a kernel: each buffer once, even if a kernel passes over it several times, as
+far as its indices reach. A second pass of a reduction is assumed to find its row in the cache.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Kernel:
     """One launch."""
 
     name: str
-    """Of the operators fused into it, or of the library function."""
+    """The operators fused into it, or the library function."""
 
     bytes: int
     """Read and written."""
@@ -36,12 +36,12 @@ class Kernel:
     """A product or attention, in contrast to element-wise kernels, whether Inductor's or ours."""
 
     scattered_bytes: int = 0
-    """Of ``bytes``, those that are stored far apart, one element at a time: in a kernel that reduces rows, the transpose of
-    what it computes."""
+    """The part of ``bytes`` that is stored far apart, one element at a time: in a kernel that reduces rows, the
+    transpose of what it computes."""
 
 
 class _Lowered(BaseException):
-    """Ends a compilation once its program is written; no exception, so that torch does not handle it."""
+    """Ends a compilation once its program is written. It is not an ``Exception``, so torch does not handle it."""
 
     def __init__(self, kernels: list[Kernel]) -> None:
         self.kernels = kernels

@@ -14,7 +14,7 @@ from typing import Any
 
 
 def resources() -> dict[str, dict[str, Any]]:
-    """By kernel and its types."""
+    """The resources by kernel and its types."""
     from trainwright_trainer.fp8.compute import triton_kernels as kernels
 
     found = {}
@@ -34,7 +34,7 @@ def resources() -> dict[str, dict[str, Any]]:
 def _compiled(
     kernel: Any, signature: dict[str, str], constants: dict[str, Any], warps: int
 ) -> dict[str, Any]:
-    """As a launch compiles it: pointers and sizes divisible by 16."""
+    """Compile as a launch does: pointers and sizes are divisible by 16."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource

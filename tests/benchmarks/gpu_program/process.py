@@ -25,7 +25,7 @@ PRECISIONS: dict[str, dict[str, Any]] = {
 }
 
 MICRO_BATCHES = 8
-"""Of one sequence each, in a step."""
+"""Micro batches of one sequence each, in a step."""
 
 
 def run_spec(shape: Shape, precision: str) -> RunSpec:
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--kernels", action="store_true", help="print the kernels of a block and their bytes")
     given = parser.parse_args()
     h200.pretend()
-    # These import torch's compiler, which looks at the device.
+    # These import torch's compiler, which queries the device.
     from tests.benchmarks.gpu_program.figures import figures
     from tests.benchmarks.gpu_program.traced_step import trace_step
 

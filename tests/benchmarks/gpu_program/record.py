@@ -1,7 +1,7 @@
 """Recorded figures of the GPU's program, and their table in ``docs/benchmarks.md``.
 
-The first record is the one that later ones are compared with. A later one may have some rows only: the table shows the newest
-figures of each.
+Later records are compared with the first one. A later record may have only some rows: the table shows the newest
+figures of each row.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _rows(record: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def ratio(figures: dict[str, dict[str, Any]], precision: str) -> float:
-    """How many times as fast as bfloat16 a precision is estimated to be."""
+    """The estimated speed-up of a precision over bfloat16."""
     return float(figures["bf16"]["step_ms"] / figures[precision]["step_ms"])
 
 

@@ -1,4 +1,5 @@
-"""Row `gpu-program`: what a step of the trainer would launch on an H200, read without one, beside the first record of it.
+"""Row `gpu-program`: what a step of the trainer would launch on an H200, determined without one and compared with the
+first record.
 
 Each shape and precision is traced in its own process (``process``). A complete measurement is recorded and shown in
 ``docs/benchmarks.md``; at toy size nothing is recorded, and figures are compared with themselves.
@@ -24,7 +25,7 @@ from trainwright_trainer.runtime.errors import BadJobError
 _ROOT = Path(__file__).resolve().parents[3]
 
 _ELEMENTWISE_GOAL, _SAVED_GOAL, _RATIO_GOAL = 0.75, 105_000 / 128_904, 1.40
-"""For FP8 at 7B: fractions of the first record, and how many times as fast as bfloat16."""
+"""For FP8 at 7B: fractions of the first record, and the speed-up over bfloat16."""
 
 
 def gpu_program(toy: bool, folder: Path) -> dict[str, Entry]:
@@ -72,10 +73,10 @@ def run_process(
     """The figures of one shape by precision; without Triton, only those that need no kernels.
 
     Args:
-        plant: Python that the process runs first: a planted fault.
+        plant: Python code that the process runs first, which injects a fault.
 
     Raises:
-        BadJobError: the process failed; the message ends with what it said.
+        BadJobError: the process failed; the message ends with its output.
     """
     environment = dict(os.environ, LD_PRELOAD=str(library), OMP_NUM_THREADS="1")
     environment["PYTHONPATH"] = os.pathsep.join(str(one) for one in (_ROOT, triton) if one)

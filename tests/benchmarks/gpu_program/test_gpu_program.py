@@ -1,4 +1,4 @@
-"""The program of a training step on a GPU, as far as tracing shows it: its counts stay what they are.
+"""The program of a training step on a GPU, as far as tracing shows it: its counts must not change.
 
 ``make bench-dry`` traces it and lets Inductor write the kernels, which needs Triton; ``make test`` checks the table only.
 """
@@ -59,7 +59,7 @@ BLOCKS_ALONE = """
 from trainwright_trainer.runtime import compilation
 compilation.fuse_on_gpu = lambda function, device: function
 """
-"""Compiling the optimizer's functions takes longer than all the rest."""
+"""Compiling the optimizer's functions takes longer than everything else."""
 
 
 def traced(library: Path, precision: str, plant: str) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def test_the_functions_of_the_optimizer_compile_without_a_break(library: Path) -
 
 
 @dry_run
-def test_more_casts_and_reads_are_counted(library: Path) -> None:
+def test_additional_casts_and_reads_are_counted(library: Path) -> None:
     assert traced(library, "bf16", READ_IN_EACH_MICRO_BATCH)["host_syncs"] == 10
     assert traced(library, "fp8-tensor", LITERAL_NAN)["shared_input_casts"] == 5
     autograd = traced(library, "bf16", LEFT_TO_AUTOGRAD)
@@ -104,12 +104,12 @@ def test_more_casts_and_reads_are_counted(library: Path) -> None:
 @pytest.mark.parametrize(
     ("plant", "says"), [(READ_IN_A_BLOCK, "data-dependent expression"), (OPERAND_BY_ROWS, "col_major")]
 )
-def test_what_a_gpu_could_not_run_at_once_fails(library: Path, plant: str, says: str) -> None:
+def test_a_step_that_would_fail_or_wait_on_a_gpu_is_detected(library: Path, plant: str, says: str) -> None:
     with pytest.raises(BadJobError, match=says):
         traced(library, "fp8-tensor", plant)
 
 
-def test_the_table_shows_the_first_record_beside_the_last(tmp_path: Path) -> None:
+def test_the_table_shows_the_first_and_the_last_record(tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     assert "Nothing is recorded" in record.tables(file)
     figures = record.records()[0]["figures"]

@@ -1,7 +1,7 @@
 """Our Triton kernels: run by Triton's interpreter on a CPU, and compiled down to machine code for a GPU.
 
-The interpreter's own rounding to FP8 (3.7.1) is wrong for ties, subnormal numbers and NaN; torch's takes its place, which is
-what the instruction `cvt.rn.satfinite` does. That the compiled kernel has this instruction is asserted.
+The interpreter's own rounding to FP8 (3.7.1) is wrong for ties, subnormal numbers and NaN; torch's replaces it, which rounds like the instruction `cvt.rn.satfinite`. The test asserts that the compiled kernel has this
+instruction.
 """
 
 import os
@@ -73,7 +73,7 @@ def test_interpreted_kernels_compute_what_plain_operators_do(tmp_path: Path) -> 
     assert run(str(script), TRITON_INTERPRET="1") == "equal"
 
 
-def test_compiled_kernels_spill_nothing_and_store_vectors() -> None:
+def test_compiled_kernels_spill_no_registers_and_store_vectors() -> None:
     for name, found in kernel_resources(triton_folder(create=False)).items():
         assert found["spilled_bytes"] == 0 and found["registers"] <= 128, name
         assert found["store_bytes"] == 16, name

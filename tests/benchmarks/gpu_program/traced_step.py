@@ -1,4 +1,5 @@
-"""One optimizer step of the real trainer on tensors without memory, and everything it would launch on a GPU.
+"""One optimizer step of the real trainer on tensors without memory, with a record of everything that it would launch
+on a GPU.
 
 The training is built by the trainer's own passes and makes one step, micro batch by micro batch, with all layers.
 Compiled functions are traced, split into forward and backward, and lowered by Inductor; their results are tensors without
@@ -85,7 +86,7 @@ class TracedStep:
 
 
 def trace_step(spec: RunSpec) -> TracedStep:
-    """Build the training of ``spec`` on the pretended device, and record one step of it. See ``h200``."""
+    """Build the training of ``spec`` on the simulated device, and record one step of it. See ``h200``."""
     step = TracedStep()
     mesh = single_rank_mesh(DEVICE)
     counters.clear()
@@ -178,7 +179,7 @@ def _launches(name: str, func: Any, made: list[Tensor]) -> bool:
 
 
 def _bytes(tensor: Tensor) -> int:
-    """Of the elements that are in memory: an expanded tensor has fewer than its shape says."""
+    """Bytes of the elements in memory: an expanded tensor has fewer than its shape suggests."""
     elements = 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         elements *= int(size) if stride else 1
@@ -237,7 +238,7 @@ def _prefers_cudnn() -> bool:
 
 
 def _compile(step: TracedStep, compile_inner: Any, gm: GraphModule, inputs: list[Any], **how: Any) -> Any:
-    """Keep and lower the graph; the result makes outputs without memory."""
+    """Record and lower the graph; the result creates outputs without memory."""
     (output,) = (node for node in gm.graph.nodes if node.op == "output")
     outputs = [node.meta["val"] if isinstance(node, Node) else None for node in output.args[0]]
     given = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
@@ -249,7 +250,7 @@ def _compile(step: TracedStep, compile_inner: Any, gm: GraphModule, inputs: list
 
 
 class _FakeProgram:
-    """A compiled graph that counts its runs and makes its outputs without memory."""
+    """A compiled graph that counts its runs and creates its outputs without memory."""
 
     def __init__(self, graph: Graph, given: list[Any], outputs: list[Any]) -> None:
         self._graph, self._given, self._outputs = graph, given, outputs
@@ -264,7 +265,7 @@ class _FakeProgram:
 
 
 def _symbols(given: list[Any], arguments: list[Any]) -> dict[Any, int]:
-    """What the symbolic sizes of a graph's inputs are in this call."""
+    """The values of the symbolic sizes of a graph's inputs in this call."""
     pairs: list[tuple[Any, Any]] = []
     for expected, actual in zip(given, arguments, strict=True):
         if isinstance(expected, torch.SymInt):

@@ -22,9 +22,9 @@ _PERIOD_MICROSECONDS = 100_000
 
 @contextmanager
 def cpu_quota(share: float, root: Path = CONTROL_GROUPS) -> Iterator[Path]:
-    """A group whose processes have ``share`` of one core between them; see ``join``.
+    """A group whose processes together have ``share`` of one core; see ``join``.
 
-    Its processes must have ended when the block does; then it is removed.
+    Its processes must have ended when the block ends; then the group is removed.
 
     Raises:
         RefusedError: no such group can be created here.

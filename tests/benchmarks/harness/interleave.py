@@ -92,7 +92,7 @@ class Pacer:
         self._wait()
 
     def begin(self) -> None:
-        """Leave out what was done since the last step."""
+        """Exclude what was done since the last step."""
         self._began = (time.perf_counter(), time.process_time())
 
     def step_done(self, clean_up: Callable[[], object] = lambda: None) -> None:
@@ -117,7 +117,7 @@ class Pacer:
 
 
 def _exit() -> NoReturn:
-    # An interrupted loop has threads and handlers that nobody waits for.
+    # An interrupted loop has threads and handlers that must not delay the exit.
     os._exit(0)
 
 

@@ -25,7 +25,8 @@ PIP = (
 
 
 def ensure_installed(folder: Path, lock: Path, install: Callable[[], None], create: bool) -> None:
-    """Have ``install`` fill ``folder``, which it finds missing, unless it has the packages of ``lock``.
+    """Install the packages of ``lock`` into ``folder`` by ``install``, unless it has them. An outdated folder is
+    deleted first.
 
     Raises:
         RefusedError: they are missing, and must not be installed.

@@ -1,4 +1,5 @@
-"""``.venv-peers``: the packages that rows compare with, apart from ``.venv``. It is made when a row first needs it.
+"""``.venv-peers``: the packages that rows compare with, separate from ``.venv``. It is created when a row first needs
+it.
 
 It sees the packages of ``.venv``, above all torch, so that a peer computes with the same build; its own packages come first.
 Versions and hashes are in ``requirements/peers.txt``. Without a network only the rows that need it are refused.
@@ -23,7 +24,7 @@ def peers_python(create: bool = True) -> str:
     """The interpreter that has the peers.
 
     Raises:
-        RefusedError: it is missing, and cannot or must not be made.
+        RefusedError: it is missing, and cannot or must not be created.
     """
     ensure_installed(FOLDER, _LOCK, _install, create)
     return str(_PYTHON)
@@ -36,7 +37,7 @@ def _install() -> None:
     except subprocess.CalledProcessError as error:
         raise RefusedError(f"its peers cannot be installed: `{' '.join(error.cmd)}` failed") from error
     ours, theirs = (sysconfig.get_path("purelib", vars=of) for of in (None, _paths()))
-    # After the environment's own packages. A plain line would not follow the links of editable installs.
+    # After the environment's own packages. A plain path would not follow the links of editable installs.
     (Path(theirs) / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
 
 

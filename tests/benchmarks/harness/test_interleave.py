@@ -1,4 +1,4 @@
-"""Contenders make their steps alternately, and only their own time counts."""
+"""Contenders run their steps alternately, and only their own time counts."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_neither_waiting_nor_cleaning_up_is_timed(tmp_path: Path) -> None:
     assert spent["slow"].cpu_median() < 0.02  # it sleeps
 
 
-def test_a_contender_that_ends_early_is_named(tmp_path: Path) -> None:
+def test_a_contender_that_exits_early_is_reported(tmp_path: Path) -> None:
     contenders = {"ends": interleave.Contender(IDLE, "ends")}
     with pytest.raises(RuntimeError, match=r"contenders\.ends ended with code 3"):
         interleave.in_turn(contenders, _request(tmp_path), warm_up=1, rounds=1)

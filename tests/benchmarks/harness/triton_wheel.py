@@ -1,4 +1,4 @@
-"""``.triton``: Triton, the compiler for GPUs, apart from ``.venv``: torch's build for CPUs comes without it.
+"""``.triton``: Triton, the compiler for GPUs, separate from ``.venv``, since torch's build for CPUs comes without it.
 
 Version and hashes are in ``requirements/triton.txt``; 700 MB once installed.
 
@@ -22,7 +22,7 @@ def triton_folder(create: bool = True) -> Path:
     """The folder to put on the path of a process that compiles for GPUs.
 
     Raises:
-        RefusedError: it is missing, and cannot or must not be made.
+        RefusedError: it is missing, and cannot or must not be created.
     """
     ensure_installed(FOLDER, _LOCK, _install, create)
     return FOLDER

@@ -1,6 +1,6 @@
 """Row ``ui``: how long pages take in Chromium, and how much work they do during interaction.
 
-    ui-interactive    the list of runs, opened with an empty cache: rows are there and a key is answered
+    ui-interactive    the list of runs, opened with an empty cache, until rows are shown and a key press has an effect
     ui-frame-points   a growing run with a million points, zoomed and panned
     ui-frame-logs     a log of a million lines, scrolled while the run continues
     ui-compare        a hundred runs in twenty charts, until all are drawn
@@ -49,7 +49,7 @@ SPEC_SECONDS = 280
 
 
 def ui(given: argparse.Namespace) -> Entries:
-    """All four measurements, each on its own server."""
+    """All four measurements, each with its own server."""
     if which(os.environ.get("CHROMIUM_PATH", "chromium")) is None:
         raise RefusedError("there is no Chromium: make chromium")
     if not (STATIC_FOLDER / "index.html").is_file():

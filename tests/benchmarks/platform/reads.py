@@ -110,7 +110,7 @@ def _small_batch(site: Site) -> float:
 
 
 def chart(given: argparse.Namespace) -> Entries:
-    """A thousand points of ranges of a series, from 2,000 steps to a million; then twelve series at once."""
+    """A thousand points of ranges of a series, from 2,000 steps to a million; then twelve series in one request."""
     return _on_all(_chart, given)
 
 

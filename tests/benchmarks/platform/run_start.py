@@ -1,15 +1,16 @@
 """Row ``first-step-platform``: the time from submitting a run on a live platform to its first step, by phase.
 
     control plane  submission, placement, and the agent's claim
-    spawn          until the run's supervisor is up
+    spawn          until the run's supervisor has started
     fetch          the first renewal, and linking the data, which the node has, into the run's folder
     import         the launcher, torch, and the rank
     build          until the training is built
     first step
 
-A phase ends at a record of the program itself: an event of the API, a file of the supervisor, a line of the trainer. So
-phases add up to the total. All clocks are this machine's; times of files have a resolution of a few milliseconds. Timers
-have their defaults. The peer is a bare script that imports, builds and makes the same step (``first_step``).
+A phase ends with something that the program itself records: an event of the API, a file of the supervisor, a line of
+the trainer. So phases add up to the total. All clocks are this machine's; times of files have a resolution of a few
+milliseconds. Timers have their defaults. The peer is a bare script that imports, builds and makes the same step
+(``first_step``).
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def _start(live: Live, spec: dict[str, Any]) -> dict[str, float]:
 def _events_with_a_step(live: Live, run: str) -> Path:
     """Events of the run's attempt, in the agent's workspace, once its first step is made.
 
-    A refused claim leaves a folder of the run for a while, too.
+    A refused claim leaves a folder of the run for a while too.
     """
     runs = live.platform.folder.path / "agent" / "runs"
     found: list[Path] = []

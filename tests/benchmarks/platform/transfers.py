@@ -1,9 +1,9 @@
-"""Rows of ``make bench``: uploads and downloads of large files, beside a minimal server.
+"""Rows of ``make bench``: uploads and downloads of large files, compared with a minimal server.
 
-    upload    one file by stock `tuspy`, and by our client, which also hashes it and compares
+    upload    one file by the standard `tuspy`, and by our client, which also hashes and verifies it
     download  one object by a signed link
 
-Ours is a complete platform, whose worker and agent idle beside the API. An upload is hashed, synced and complete when the
+Ours is a complete platform, whose worker and agent are idle. An upload is hashed, synced and complete when the
 client returns. The contenders are at the end of this file; each runs in its own process (``harness.interleave``).
 """
 
@@ -37,7 +37,7 @@ Entries = dict[str, Entry]
 
 MIB = 1 << 20
 TUS_REQUEST_BYTES = 64 * MIB
-"""Stock clients read a request's bytes into memory."""
+"""Standard clients read a request's bytes into memory."""
 UPLOAD_MARKS = 150.0, 500.0
 DOWNLOAD_MARKS = 700.0, 700.0
 MEMORY_MIB = 64.0

@@ -25,7 +25,7 @@ class Entry:
     """`goal`, `pass` or `no`; `not shown` if too few trainings were compared to tell."""
 
     other_clock: float | None = None
-    """The ratio by the clock that is not judged: wall time if CPU time is judged, and the reverse."""
+    """The ratio by the clock that is not judged: wall time if CPU time is judged, and vice versa."""
 
     def as_json(self) -> dict[str, float | str]:
         """The entry without unknown values. ``passes`` is written as `pass`, which is a keyword in Python."""
@@ -52,7 +52,7 @@ def at_least(ours: float, peer: float, unit: str, passes: float, goal: float) ->
 
 
 def merge(entries: dict[str, Entry], file: Path) -> None:
-    """Replace the entries of these names in ``file``, and keep the others."""
+    """Replace the entries with these names in ``file``, and leave the others."""
     held = json.loads(file.read_text()) if file.exists() else {}
     held |= {name: entry.as_json() for name, entry in entries.items()}
     file.write_text(json.dumps(held, indent=1) + "\n")

@@ -17,7 +17,7 @@ Figure = int | float | str
 
 
 class RefusedError(Exception):
-    """A row cannot be measured here; the message says why and what to do."""
+    """A row cannot be measured here. The message gives the reason and the remedy."""
 
 
 class Result(BaseModel):
@@ -33,7 +33,7 @@ class Result(BaseModel):
     torch: str
     command: str
     figures: dict[str, Figure]
-    """By name, which contains the unit."""
+    """Values by name, which contains the unit."""
 
 
 _RESULTS = TypeAdapter(list[Result])

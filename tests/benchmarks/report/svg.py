@@ -1,4 +1,4 @@
-"""Plots of a few lines or bars as SVG text. They are too simple to need a library.
+"""Plots of a few lines or bars as SVG text. They are too simple to need a plotting library.
 
 Coordinates are rounded to a tenth of a pixel, so that equal data give equal files.
 """

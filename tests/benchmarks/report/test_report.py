@@ -1,4 +1,4 @@
-"""Results are kept, judged by their marks, and shown in the table of the page."""
+"""Results are recorded, judged by their marks, and shown in the table of the page."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.benchmarks.report.results import append, read, result
 from tests.benchmarks.trainer.gpu_rows import Mark
 
 
-def test_results_are_kept_and_the_table_shows_the_newest(tmp_path: Path) -> None:
+def test_results_are_appended_and_the_table_shows_the_newest(tmp_path: Path) -> None:
     record = tmp_path / "gpu.json"
     for ratio in (1.0, 1.2):
         append(result("capped-fp8", "make gpu ROW=capped-fp8", {"ratio": ratio, "cap_gb": 120}), record)

@@ -1,4 +1,4 @@
-"""Time and memory of single parts beside torch's own, on this CPU, in one process.
+"""Time and memory of single parts compared with torch's own, on this CPU, in one process.
 
 Two things run in several rounds of the order A-B-B-A, and their medians are compared: on a shared machine absolute times can
 double within minutes, while ratios hardly change. Single-threaded work is measured in CPU time, which other processes do
@@ -34,7 +34,7 @@ _SMALL = Shape(
 
 
 def state(toy: bool) -> dict[str, Entry]:
-    """Bytes per parameter of gradients, moments and master weights: O2 beside float32 AdamW."""
+    """Bytes per parameter of gradients, moments and master weights: O2 compared with float32 AdamW."""
     shape = TOY if toy else _SMALL
     with tempfile.TemporaryDirectory() as folder:
         ours = build_job(write_job(Path(folder) / "fp8", shape, 2, precision={"kind": "fp8"}))
@@ -48,7 +48,7 @@ def state(toy: bool) -> dict[str, Entry]:
 
 
 def _float32_bytes(training: Training) -> int:
-    """Of weights, gradients and moments of torch's AdamW."""
+    """Bytes of weights, gradients and moments of torch's AdamW."""
     weights = list(training.engine.model.parameters())
     gradients = [weight.grad for weight in weights if weight.grad is not None]
     moments = [item for item in training.engine.updater.state() if item.name.startswith("optimizer.")]
@@ -56,7 +56,7 @@ def _float32_bytes(training: Training) -> int:
 
 
 def optimizer(toy: bool) -> dict[str, Entry]:
-    """Nanoseconds per parameter, on one thread, of clipping and an update: O2 beside torch's fused AdamW."""
+    """Nanoseconds per parameter, on one thread, of clipping and an update: O2 compared with torch's fused AdamW."""
     torch.set_num_threads(1)
     shape = TOY if toy else _SMALL
     with tempfile.TemporaryDirectory() as folder:

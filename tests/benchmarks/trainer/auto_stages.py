@@ -41,7 +41,7 @@ _SIZES: dict[bool, dict[str, Any]] = {
         "batch": {"sequence_tokens": 32, "micro_sequences": 1, "global_sequences": 4},
     },
 }
-"""By whether the size is toy."""
+"""Values by whether the run is at toy size."""
 
 
 def stages_auto(toy: bool, folder: Path) -> dict[str, Entry]:
@@ -66,7 +66,7 @@ def stages_auto(toy: bool, folder: Path) -> dict[str, Entry]:
 def _measured(
     folder: Path, data: Path, ranks: int, toy: bool, group: Path | None, passes: float, goal: float
 ) -> Entry:
-    """``auto`` beside ``even``; prints the chosen split."""
+    """``auto`` compared with ``even``; prints the chosen split."""
     job_files = {name: _job(folder / name, data, ranks, toy, name) for name in _SPLITS}
     rounds = 1 if toy else 6
     seconds, *_ = on_mesh(Degrees(replicas=ranks), _alternate, job_files, group, rounds, patience_seconds=600)

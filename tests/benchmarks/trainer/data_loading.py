@@ -28,7 +28,7 @@ _TOKENS_PER_SECOND = 500e6
 """Tokens per second on one core."""
 
 _SHARE = 0.005
-"""Upper bound on the share of a step."""
+"""Upper bound on the fraction of a step."""
 
 _BATCH = BatchSpec(sequence_tokens=2_048, micro_sequences=8, global_sequences=64)
 
@@ -68,7 +68,7 @@ def loader(toy: bool, folder: Path) -> dict[str, Entry]:
 
 
 def _share(shape: Shape, folder: Path, toy: bool) -> Entry:
-    """Seconds that a training spends on `data`, beside its full step."""
+    """Seconds that a training spends on `data`, compared with its full step."""
     torch.set_num_threads(1)
     warm_up, timed = (1, 2) if toy else (5, 30)
     job = write_job(folder, shape, warm_up + timed, precision={"kind": "fp32"})

@@ -1,4 +1,4 @@
-"""Seconds from the start of a cold process to the end of its first step: the trainer beside a bare script."""
+"""Seconds from the start of a cold process to the end of its first step: the trainer compared with a bare script."""
 
 from __future__ import annotations
 

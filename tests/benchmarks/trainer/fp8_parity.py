@@ -1,16 +1,17 @@
 """Does training in FP8 end at bfloat16's loss? Paired runs with the same seed, data and order; only precision differs.
 
 Two trainings that differ by one rounding drift apart until they differ almost as much as two seeds. So one pair shows
-nothing, and a difference means something only beside that of a control: bfloat16 against bfloat16 with the rows of each
-micro batch reversed, the same arithmetic with sums in another order.
+nothing, and a difference is meaningful only in comparison with a control: bfloat16 against bfloat16 with the rows of
+each micro batch reversed, the same arithmetic with sums in another order.
 
 A seed gives one number: the difference of the final validation loss in percent. The result is its mean over seeds with the
-95 % interval (Student's t), at one learning rate: spreads differ several times between rates, so each is judged by itself.
+95 % interval (Student's t), at one learning rate: spreads differ several times between rates, so each rate is judged
+separately.
 
-The question is not whether a difference can be detected, which fewer seeds always answer with no, but whether one above
-the bound can be excluded (an equivalence test: Schuirmann 1987, one-sided, because a lower loss is no fault). The bound is
+The question is not whether a difference can be detected, which few seeds never can, but whether one above the bound can
+be excluded (an equivalence test: Schuirmann 1987, one-sided, because a lower loss is not a fault). The bound is
 0.5 %, or 1.5 times the upper end of the control's interval if that is more. The control may raise the bound only while
-its own upper end is within 0.5 %; otherwise that end is wide for lack of seeds, and would let anything pass.
+its own upper end is within 0.5 %; otherwise the interval is wide for lack of seeds, and would let anything pass.
 
     passed      the upper end is within the bound, and the power is at least 0.8
     failed      the lower end is beyond the bound
@@ -92,12 +93,12 @@ class Difference:
 
     @classmethod
     def of(cls, percents: Sequence[float]) -> Difference:
-        """Of the difference of each seed; there are at least two."""
+        """Create from the difference of each seed; at least two."""
         return cls(mean(percents), stdev(percents), len(percents))
 
     @property
     def half_width(self) -> float:
-        """Of the 95 % interval."""
+        """Half the width of the 95 % interval."""
         return students_t(self.seeds - 1) * self.deviation / math.sqrt(self.seeds)
 
     @property
@@ -153,7 +154,7 @@ def power(deviation: float, seeds: int, bound: float) -> float:
 
 
 def seeds_needed(deviation: float, bound: float) -> int | None:
-    """Seeds that give the power asked for; None if they are more than a thousand."""
+    """The number of seeds that gives the required power; None if it is more than a thousand."""
     enough = range(2, _MOST_SEEDS)
     found = bisect_left(enough, True, key=lambda seeds: power(deviation, seeds, bound) >= POWER)
     return enough[found] if found < len(enough) else None
@@ -184,7 +185,7 @@ def losses(plan: Plan, processes: int, minutes: float = math.inf) -> Losses:
     """Train all variants, seed by seed; each loss is printed when it is known.
 
     Args:
-        minutes: no further seed is started after these, but two are trained in any case.
+        minutes: no further seed is started afterwards, but at least two are trained.
     """
     until = time.monotonic() + 60 * minutes
     found: Losses = {variant: [] for variant in VARIANTS}

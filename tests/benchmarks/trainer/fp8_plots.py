@@ -101,7 +101,7 @@ def rounding() -> str:
     series: dict[str, Points] = {}
     spacing = 2.0**-15  # of float16 between 2^-5 and 2^-4, for any scale
     masters = ALL_FLOAT32._replace(master=PAPER.master)
-    kinds = {"rounded by dice": masters, "rounded to nearest": masters._replace(stochastic=False)}
+    kinds = {"rounded stochastically": masters, "rounded to nearest": masters._replace(stochastic=False)}
     for name, formats in kinds.items():
         points = []
         for exponent in range(-7, 2):
@@ -127,7 +127,10 @@ def moments() -> str:
     """A second moment after gradients became four times smaller."""
     series: dict[str, Points] = {}
     exact, points = 0.0, []
-    kinds = {"E4M3 by blocks, dice": BLOCK, "E4M3 by blocks, to nearest": BLOCK._replace(stochastic=False)}
+    kinds = {
+        "E4M3 by blocks, stochastic": BLOCK,
+        "E4M3 by blocks, to nearest": BLOCK._replace(stochastic=False),
+    }
     for step in range(100):
         exact = 0.95 * exact + 0.05 * _size(step) ** 2
         points.append((step, exact))
@@ -165,7 +168,7 @@ def updates() -> str:
         "relative error of m / (√v + ε)", [(name.replace("\n", " "), error) for name, error in found.items()]
     )
     return bars(
-        "Error of Adam's update, by how its moments are kept",
+        "Error of Adam's update, by the format of its moments",
         Axis("relative L2 error", 0.01, 1e4, (0.01, 0.1, 1, 10, 100, 1_000, 10_000), log=True),
         found,
     )
@@ -177,7 +180,7 @@ def losses(steps: int = 250) -> str:
         "the recipe (O2)": PAPER,
         "float32 throughout": ALL_FLOAT32,
         "O2, rounded to nearest": TO_NEAREST,
-        "masters E4M3, by dice": FP8_MASTER,
+        "masters E4M3, stochastic": FP8_MASTER,
         "masters E4M3, to nearest": FP8_MASTER._replace(stochastic=False),
         "v float16 without a scale": UNSCALED_SECOND,
     }
@@ -189,7 +192,7 @@ def losses(steps: int = 250) -> str:
             series[name] = _smoothed(_train(plan, formats, Path(folder) / str(len(series))))
     _print_rows("mean of the last 20 losses", [(name, points[-1][1]) for name, points in series.items()])
     return lines(
-        "Training loss of a small model, by how AdamW's numbers are kept",
+        "Training loss of a small model, by how AdamW's state is stored",
         Axis("step", 0, steps, range(0, steps + 1, max(1, steps // 5))),
         Axis("loss, nats a token", 5, 9, (5, 6, 7, 8, 9)),
         series,
@@ -200,7 +203,7 @@ _RATE = 1e-3
 
 
 def _train(plan: fp8_parity.Plan, formats: StateFormats, folder: Path) -> list[float]:
-    """Losses of a training whose optimizer keeps its states in ``formats``."""
+    """Losses of a training whose optimizer stores its state in ``formats``."""
 
     def updater(*arguments: Any) -> FP8Updater:
         return FP8Updater(*arguments, formats=formats)
@@ -227,12 +230,13 @@ def saved() -> str | None:
             rows.append(
                 (f"{kind}, recompute {again}", *(_saved_bytes(kind, again, chunk) for chunk in (4_096, 128)))
             )
-    _print_rows("bytes a token: logits whole, logits in chunks of 128 tokens", rows)
+    _print_rows("bytes per token: full logits, logits in chunks of 128 tokens", rows)
     return None
 
 
 def _saved_bytes(kind: PrecisionKind, again: RecomputeKind, chunk_tokens: int) -> float:
-    """Bytes per token of `mini` with 4,096 token ids, from the difference between two lengths: weights do not count."""
+    """Bytes per token of `mini` with 4,096 token ids, from the difference between two lengths, so that weights do not
+    count."""
     few, many = (_held_bytes(kind, again, chunk_tokens, tokens) for tokens in (256, 512))
     return (many - few) / 256
 

@@ -100,7 +100,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "checks-fp8-learning": ("tests/trainer/fp8/test_gpu.py", "-k", "tensor_cores"),
     "checks-fp8-state": ("tests/trainer/fp8", "--ignore=tests/trainer/fp8/compute", "-k", "not tensor_cores"),
 }
-"""Which tests marked `gpu` a row runs; each is in one row."""
+"""The tests marked `gpu` that a row runs; each test is in one row."""
 
 
 def checks(name: str, setting: Setting) -> Figures:
@@ -185,12 +185,13 @@ CAP_BYTES = 120e9
 
 
 def capped_bf16(setting: Setting) -> Figures:
-    """bfloat16 under the cap: the largest micro batch that fits. It recomputes everything, since it fits no other way."""
+    """bfloat16 under the cap: the largest micro batch that fits. It recomputes everything, since it does not fit
+    otherwise."""
     return _largest_under_cap(setting, "bf16", BF16, "full")
 
 
 def capped_fp8(setting: Setting) -> Figures:
-    """FP8 under the cap, nothing recomputed, beside the recorded row of bfloat16.
+    """FP8 under the cap, nothing recomputed, compared with the recorded row of bfloat16.
 
     Raises:
         RefusedError: that row has not been measured on this kind of GPU.
@@ -234,7 +235,8 @@ ALONE = {"tensor": 1, "pipeline": 1, "data": 1, "schedule": "1f1b", "stages_per_
 
 
 def degree_1(setting: Setting) -> Figures:
-    """Steps with all degrees given as 1, at each ZeRO stage, beside a spec without a layout, in A-B-B-A order."""
+    """Steps with all degrees given as 1, at each ZeRO stage, compared with a spec without a layout, in A-B-B-A
+    order."""
     shape = setting.shape("1.3b")
     names: list[str] = ["plain", *(f"zero_{stage}" for stage in range(4))]
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -251,7 +253,7 @@ def degree_1(setting: Setting) -> Figures:
 
 
 def compare_with_named_peer(name: str, precision: str, setting: Setting) -> Figures:
-    """Ours and another trainer alternately, each in its own processes."""
+    """Ours and another trainer alternately, each in separate processes."""
     shape = setting.shape("peer")
     return compare_with_peer(name, precision, shape, setting.steps, setting.folder)
 
@@ -360,7 +362,7 @@ def _peer_row(name: str, precision: str, says: str, *marks: Mark) -> Row:
 
 
 ROWS: tuple[Row, ...] = (
-    _checks_row("checks", "the tests marked `gpu`, but those of FP8"),
+    _checks_row("checks", "the tests marked `gpu`, except those of FP8"),
     _checks_row("checks-fp8-layers", "the tests marked `gpu` of FP8's products and layers"),
     _checks_row(
         "checks-fp8-learning", "the tests marked `gpu` that compare a training in FP8 with the CPU's"

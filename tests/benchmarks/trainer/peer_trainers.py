@@ -1,4 +1,4 @@
-"""Ours beside other trainers: the same shape, batch and tokens, in fresh processes, in the order A-B-B-A.
+"""Ours compared with other trainers: the same shape, batch and tokens, in fresh processes, in the order A-B-B-A.
 
     python -m tests.benchmarks.trainer.peer_trainers NAME REQUEST_JSON     run one trainer; print its step seconds as JSON
 

@@ -34,7 +34,7 @@ def _llama(
 SHAPES: dict[str, Shape] = {
     "1.3b": _llama(24, 2_048, 5_504, 32_000, (4_096, 4, 8)),
     "3b": _llama(28, 3_072, 8_192, 32_000, (4_096, 4, 8)),
-    # One sequence at a time: in bfloat16 a second one beside it does not fit 139 GiB.
+    # One sequence at a time: in bfloat16 two do not fit 139 GiB.
     "7b": _llama(32, 4_096, 11_008, 32_000, (4_096, 1, 8)),
     "8b": _llama(32, 4_096, 14_336, 128_256, (4_096, 1, 1), kv_heads=8),
     # Compared with other trainers: the width and depth of Llama-3.2-1B, 65,536 tokens a step.
@@ -46,4 +46,4 @@ TOY = Shape(
     512,
     BatchSpec(sequence_tokens=64, micro_sequences=2, global_sequences=4),
 )
-"""Replaces each of them in a dry run."""
+"""Replaces every shape in a dry run."""

@@ -1,4 +1,4 @@
-"""Row ``start-up``: seconds to the end of the first step on 2, 4 and 8 ranks, by phase, beside one rank.
+"""Row ``start-up``: seconds to the end of the first step on 2, 4 and 8 ranks, by phase, compared with one rank.
 
     groups       until every axis of the mesh has been used once; a run makes only the groups that it uses
     build        until the training is built
@@ -41,7 +41,8 @@ _LARGEST = 2.0
 
 
 def start_up(toy: bool, folder: Path) -> dict[str, Entry]:
-    """Seconds for each number of ranks, alternating with one rank; prints phases. ``start-up`` is that of most ranks."""
+    """Seconds for each number of ranks, alternating with one rank; prints phases. ``start-up`` is for the most
+    ranks."""
     data = prepare(folder / "start-up")
     entries: dict[str, Entry] = {}
     for ranks in (2,) if toy else (2, 4, 8):

@@ -1,4 +1,4 @@
-"""The time of the trainer's step beside loops that do less, and its speed-up in bfloat16.
+"""The time of the trainer's step compared with loops that do less, and its speed-up in bfloat16.
 
 The overhead is judged in CPU time on one thread, which other processes affect less than wall time.
 """
@@ -53,7 +53,7 @@ _COMPILED = Contender(_HERE, "bare_bf16_compiled")
 
 
 def overhead(toy: bool, folder: Path) -> dict[str, Entry]:
-    """Milliseconds of a step of a tiny model: the trainer's beside a bare loop's."""
+    """Milliseconds of a step of a tiny model: the trainer compared with a bare loop."""
     spent = _tiny_steps(toy, folder / "overhead", {"ours": OURS, "bare": BARE})
     bare = 1e3 * spent["bare"].cpu_median()
     bound = 1 + _OVERHEAD_MS / bare
@@ -61,7 +61,7 @@ def overhead(toy: bool, folder: Path) -> dict[str, Entry]:
 
 
 def overhead_beside_hf_trainer(toy: bool, folder: Path) -> dict[str, Entry]:
-    """The same beside Hugging Face's Trainer with the same network.
+    """The same compared with Hugging Face's Trainer and the same network.
 
     Raises:
         RefusedError: it is not installed.
@@ -84,7 +84,7 @@ def overhead_of_long_steps(toy: bool, folder: Path) -> dict[str, Entry]:
 
 
 def degree_1(toy: bool, folder: Path) -> dict[str, Entry]:
-    """A layout with all degrees given as 1, at each ZeRO stage, beside a spec without a layout.
+    """A layout with all degrees given as 1, at each ZeRO stage, compared with a spec without a layout.
 
     All run in one process and on one thread: two equal processes differ by more than the bound.
     """
@@ -141,7 +141,7 @@ def _in_one_process(
 
 
 def compiled(toy: bool, folder: Path) -> dict[str, Entry]:
-    """Tokens per second in bfloat16, compiled, beside a bare loop in float32 and a compiled one in bfloat16.
+    """Tokens per second in bfloat16, compiled, compared with a bare loop in float32 and a compiled one in bfloat16.
 
     Matmuls alone, in both formats, show the largest possible gain on this machine.
     """

@@ -31,7 +31,7 @@ def test_pairs_are_trained_and_judged(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def _sample(mean: float, deviation: float, seeds: int) -> Difference:
-    """Of evenly spread numbers with exactly this mean and deviation."""
+    """The difference of evenly spread numbers with exactly this mean and deviation."""
     numbers = [place - (seeds - 1) / 2 for place in range(seeds)]
     unit = Difference.of(numbers).deviation
     return Difference.of([mean + deviation * number / unit for number in numbers])
@@ -71,13 +71,13 @@ def test_a_level_passes_if_a_difference_above_the_bound_is_excluded(
         pytest.param(_sample(2.0, 0.2, 12), 0.5, id="worse than the bound itself"),
     ],
 )
-def test_a_control_raises_the_bound_only_if_it_keeps_it(control: Difference, bound: float) -> None:
-    """A wide control would let any level pass that is as wide."""
+def test_a_control_raises_the_bound_only_if_it_is_within_it(control: Difference, bound: float) -> None:
+    """A wide control would let any equally wide level pass."""
     assert bound_for(control) == pytest.approx(bound, abs=1e-3)
 
 
-def test_a_wide_level_does_not_pass_beside_a_control_as_wide() -> None:
-    """It did when an interval that contains 0, or is as wide as the control's, was enough."""
+def test_a_wide_level_does_not_pass_with_an_equally_wide_control() -> None:
+    """It would pass if an interval that contains 0, or is as wide as the control's, were enough."""
     wide = [1.0, -0.9, 0.7, -1.1, 0.4, -0.2]
     assert judge(Difference.of(wide), bound_for(Difference.of(wide))) is Verdict.NOT_SHOWN
 
@@ -91,7 +91,7 @@ def test_an_interval_uses_students_t() -> None:
 @pytest.mark.parametrize(
     ("freedom", "quantile"), [(1, 12.7062), (2, 4.30265), (5, 2.57058), (15, 2.13145), (30, 2.04227)]
 )
-def test_quantiles_are_those_of_the_tables(freedom: int, quantile: float) -> None:
+def test_quantiles_equal_published_tables(freedom: int, quantile: float) -> None:
     assert fp8_parity.students_t(freedom) == pytest.approx(quantile, rel=2e-4)
 
 
@@ -101,14 +101,14 @@ def test_power_is_how_often_equal_trainings_pass(deviation: float, seeds: int) -
     samples = [Difference.of([draw.gauss(0, deviation) for _ in range(seeds)]) for _ in range(count)]
     quantile = fp8_parity.students_t(seeds - 1)
     ends = [found.mean + quantile * found.deviation / seeds**0.5 for found in samples]
-    # The share of n samples has a deviation of at most 1 / √(4 n) = 0.008.
+    # The fraction of n samples has a deviation of at most 1 / √(4 n) = 0.008.
     assert fp8_parity.power(deviation, seeds, 0.5) == pytest.approx(
         sum(end <= 0.5 for end in ends) / count, abs=0.025
     )
 
 
 @pytest.mark.parametrize("deviation", [0.2, 0.42, 0.85])
-def test_the_seeds_needed_are_the_fewest_that_have_the_power(deviation: float) -> None:
+def test_the_seeds_needed_are_the_fewest_with_the_required_power(deviation: float) -> None:
     needed = fp8_parity.seeds_needed(deviation, 0.5)
     assert needed is not None
     enough, too_few = (fp8_parity.power(deviation, seeds, 0.5) for seeds in (needed, needed - 1))
@@ -124,7 +124,7 @@ def test_pairs_have_the_same_seed() -> None:
 @pytest.mark.parametrize(
     ("percent", "reached"), [(0.0, "goal"), (0.3, "pass"), (2.0, "no"), (0.499, "not shown")]
 )
-def test_an_entry_says_what_was_shown(
+def test_an_entry_reports_what_was_shown(
     percent: float, reached: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     noise = [-0.1, 0.0, 0.1] * 4

@@ -25,7 +25,7 @@ def test_the_page_on_fp8_shows_every_plot_and_names_existing_code(repository: Pa
 
 @pytest.mark.slow(target="bench-dry")
 @pytest.mark.parametrize("name", fp8_plots.PLOTS)
-def test_every_plot_is_drawn_anew(
+def test_every_plot_is_reproducible(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(fp8_plots.PLOTS, "losses", partial(fp8_plots.losses, steps=25))
@@ -38,7 +38,7 @@ def test_every_plot_is_drawn_anew(
 
 
 @pytest.mark.slow(target="bench-dry")
-def test_losses_are_refused_where_the_formats_do_not_reach_the_optimizer(
+def test_losses_are_refused_if_the_formats_do_not_reach_the_optimizer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(

@@ -10,7 +10,7 @@ from tests.benchmarks.trainer.shapes import SHAPES, TOY
 dry_run = pytest.mark.slow(target="bench-dry")
 
 
-def test_shapes_have_the_parameters_that_their_names_say() -> None:
+def test_shapes_have_as_many_parameters_as_their_names_say() -> None:
     billions = {name: shape.parameters / 1e9 for name, shape in SHAPES.items()}
     expected = {"1.3b": 1.35, "3b": 3.37, "7b": 6.74, "8b": 8.03, "peer": 1.53}
     assert billions == pytest.approx(expected, abs=0.01)
@@ -18,7 +18,7 @@ def test_shapes_have_the_parameters_that_their_names_say() -> None:
 
 
 @dry_run
-def test_a_trainer_in_a_process_of_its_own_returns_the_seconds_of_its_timed_steps(tmp_path: Path) -> None:
+def test_a_trainer_in_a_separate_process_returns_the_seconds_of_its_timed_steps(tmp_path: Path) -> None:
     request = peer_trainers.Request(
         model=TOY.model, vocabulary=TOY.vocabulary, batch=TOY.batch, warm_up=1, timed=2, folder=tmp_path
     )

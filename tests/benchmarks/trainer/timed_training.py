@@ -81,7 +81,7 @@ class Timing:
     """Median of the timed steps."""
 
     tokens_per_second: float
-    """In the median step."""
+    """Tokens per second in the median step."""
 
     peak_bytes: int
     """Peak memory of tensors during all steps; on a CPU, the process's resident memory."""
@@ -195,7 +195,7 @@ def learn(training: Training, steps: int) -> list[dict[str, float]]:
 
 
 def validation_loss(training: Training) -> float:
-    """Validation loss of the present weights, over the spec's number of sequences."""
+    """Validation loss of the current weights, over the spec's number of sequences."""
     events = Events(training)
     validate(training, training.step)
     return events.validations[-1]
