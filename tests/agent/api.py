@@ -1,6 +1,7 @@
 """The API's side of the agent protocol, scripted: a real HTTP server on loopback that records its requests.
 
-It answers as docs/lifecycle.md specifies. A test tells it how to misbehave: be away, lose replies, order a kill.
+It answers as docs/lifecycle.md specifies. A test sets how it misbehaves: being unavailable, losing replies, ordering a
+kill.
 """
 
 import hashlib
@@ -94,7 +95,7 @@ class ScriptedApi:
         """Folder in which linked files appear."""
         self.away = False
         self.lose_replies: Counter[str] = Counter()
-        """How many requests, by action, are carried out without a reply."""
+        """The number of requests, by action, that are carried out without a reply."""
         self.reply_delays: dict[str, float] = {}
         """Seconds, by action, between carrying out a request and replying."""
         self.lock = threading.RLock()

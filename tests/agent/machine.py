@@ -95,7 +95,7 @@ class Machine:
         return record.pid
 
     def guard_pid(self) -> int:
-        """The process beside the supervisor that kills it after its deadline."""
+        """The process that kills the supervisor after its deadline."""
         supervisor = self.supervisor_pid()
         command = _read(Path(f"/proc/{supervisor}/cmdline"))
         children = [child.pid for child in psutil.Process(supervisor).children()]

@@ -43,7 +43,7 @@ def test_an_export_attempt_trains_nothing(api: ScriptedApi, machine: Machine) ->
     assert run.steps == []
 
 
-def test_lost_replies_do_no_harm(api: ScriptedApi, machine: Machine) -> None:
+def test_lost_replies_are_harmless(api: ScriptedApi, machine: Machine) -> None:
     api.lose_replies.update(
         {"claim": 2, "batches": 2, "rank-0.log": 1, "uploads": 1, "checkpoints": 1, "end": 1}
     )
@@ -78,7 +78,7 @@ def test_kill_is_obeyed_within_renewal_and_grace(api: ScriptedApi, machine: Mach
     run.order = "kill"
     ordered = time.monotonic()
     wait_for(lambda: not machine.processes(), "no process left")
-    allowance = 1.5  # start-up and scheduling on a busy machine; the protocol's own is 25 s
+    allowance = 1.5  # start-up and scheduling on a busy machine; the protocol itself takes 25 s
     assert time.monotonic() - ordered < api.timers.renewal_seconds + api.timers.grace_seconds + allowance
     wait_for(lambda: run.ends, "an end")
     assert run.end["code"] == "stopped"
@@ -185,7 +185,7 @@ def test_an_agent_stopped_by_sigterm_leaves_supervisors_running(api: ScriptedApi
 def test_an_agent_stopped_right_after_its_report_leaves_no_supervisor_behind(
     api: ScriptedApi, machine: Machine
 ) -> None:
-    api.timers = Timers()  # the standard ones: 10 s from renewal to renewal
+    api.timers = Timers()  # the standard timers: 10 s between renewals
     run = api.place(name="crash")
     machine.start_agent()
     supervisor = machine.supervisor_pid()
@@ -255,7 +255,7 @@ def test_a_supervisor_suspended_together_with_its_agent_fences_itself(
         os.kill(pid, signal.SIGSTOP)
     deadline = folder.deadline()
     assert deadline is not None
-    wait_for(lambda: processes.boottime() > deadline.kill_at + 0.5, "the deadline long past")
+    wait_for(lambda: processes.boottime() > deadline.kill_at + 0.5, "the deadline has long passed")
     agent.send_signal(signal.SIGCONT)
     for pid in (supervisor, guard):
         os.kill(pid, signal.SIGCONT)
@@ -263,7 +263,7 @@ def test_a_supervisor_suspended_together_with_its_agent_fences_itself(
     assert run.end["code"] == "self_fenced"
 
 
-def test_a_second_supervisor_exits_at_once(api: ScriptedApi, machine: Machine) -> None:
+def test_a_second_supervisor_exits_immediately(api: ScriptedApi, machine: Machine) -> None:
     api.place(steps=10_000)
     machine.start_agent()
     ranks = machine.rank_pids()
@@ -385,7 +385,7 @@ def test_a_second_agent_on_the_folder_is_refused(api: ScriptedApi, machine: Mach
     assert "Another agent uses" in machine.log.read_text()
 
 
-def test_an_agent_beside_the_store_needs_no_http_and_shares_no_file_with_it(
+def test_an_agent_on_the_store_s_machine_uses_no_http_and_shares_no_file_with_it(
     api: ScriptedApi, machine: Machine, tmp_path: Path
 ) -> None:
     store = api.object_store = tmp_path / "objects"
@@ -408,7 +408,7 @@ def test_an_agent_beside_the_store_needs_no_http_and_shares_no_file_with_it(
     assert {path.stat().st_nlink for path in store.rglob("*") if path.is_file()} == {1}
 
 
-def test_shards_are_fetched_once_a_node(api: ScriptedApi, machine: Machine) -> None:
+def test_shards_are_fetched_once_per_node(api: ScriptedApi, machine: Machine) -> None:
     first = api.place(steps=2)
     machine.start_agent()
     wait_for(lambda: first.ends, "an end")
@@ -422,7 +422,7 @@ def test_shards_are_fetched_once_a_node(api: ScriptedApi, machine: Machine) -> N
 def test_a_stopped_supervisor_of_a_dead_agent_ends_with_its_ranks_after_the_lease(
     api: ScriptedApi, machine: Machine
 ) -> None:
-    """As after the run was started elsewhere: two trainers must not work on one run."""
+    """The run may have been started elsewhere, and two trainers must not work on one run."""
     run = api.place(steps=10_000)
     machine.start_agent()
     ranks = machine.rank_pids()
@@ -443,7 +443,7 @@ def test_a_stopped_supervisor_of_a_dead_agent_ends_with_its_ranks_after_the_leas
     assert run.end["code"] == "supervisor_lost"
 
 
-def test_a_supervisor_that_waits_for_its_end_to_be_told_costs_no_time_and_leaves_at_last(
+def test_a_supervisor_that_waits_for_its_end_to_be_reported_uses_no_cpu_and_exits(
     api: ScriptedApi, machine: Machine
 ) -> None:
     run = api.place(steps=10_000)
@@ -474,7 +474,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def test_older_checkpoints_are_deleted_once_shipped_and_the_newest_stays(
+def test_older_checkpoints_are_deleted_once_shipped_and_the_newest_remains(
     api: ScriptedApi, machine: Machine
 ) -> None:
     run = api.place(steps=10_000)

@@ -69,7 +69,9 @@ def serve() -> Iterator[Serve]:
         (200, {"claim_id": "x"}, UnreachableError),
     ],
 )
-def test_each_reply_has_its_type(serve: Serve, status: int, body: object, kind: type[ApiError]) -> None:
+def test_each_reply_raises_its_exception_type(
+    serve: Serve, status: int, body: object, kind: type[ApiError]
+) -> None:
     client = serve(status, (body if isinstance(body, str) else json.dumps(body)).encode())
     with pytest.raises(ApiError) as caught:
         client.claim("run_1", "0" * 32)

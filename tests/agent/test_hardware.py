@@ -1,4 +1,4 @@
-"""The use of the hardware: of the node, of a run's ranks with their children, and means between two batches."""
+"""Hardware use of the node and of a run's ranks with their children, and means between two batches."""
 
 import os
 import subprocess
@@ -47,7 +47,7 @@ def ranks() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def test_a_ranks_children_count_for_it_and_other_processes_for_none(
+def test_a_ranks_children_count_for_it_and_other_processes_are_ignored(
     tmp_path: Path, ranks: list[subprocess.Popen[bytes]]
 ) -> None:
     monitor = HardwareMonitor(tmp_path)
@@ -94,7 +94,7 @@ def use(share: float, gpus: list[GpuUse], ranks: list[RankUse]) -> RunHardwareUs
     )
 
 
-def test_a_mean_counts_what_each_sample_has() -> None:
+def test_a_mean_uses_the_samples_that_have_a_value() -> None:
     first = use(0.2, [GpuUse(index=1, utilization=0.5, memory_bytes=10)], [])
     rank = RankUse(rank=3, cpu_cores=1.5, memory_bytes=7)
     second = use(0.6, [GpuUse(index=1, utilization=1.0, power_watts=300.0)], [rank])

@@ -20,7 +20,7 @@ def join(api_url: str, data: Path, token: str = JOIN_TOKEN) -> list[str]:
     return ["join", *options, "--cpu-slots", "0"]  # without CPU slots there is nothing to measure
 
 
-def test_joining_keeps_the_identity_to_its_owner(api: ScriptedApi, tmp_path: Path) -> None:
+def test_joining_stores_the_identity_readable_by_its_owner_only(api: ScriptedApi, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, join(api.url, tmp_path / "node"))
     assert done.exit_code == 0, done.output
     identity = load_identity(tmp_path / "node")
@@ -50,7 +50,7 @@ def test_running_before_joining_names_the_missing_options(tmp_path: Path) -> Non
     assert "--token-file" in done.output
 
 
-def test_stopping_where_nothing_runs_is_harmless(tmp_path: Path) -> None:
+def test_stopping_without_a_running_agent_is_harmless(tmp_path: Path) -> None:
     Workspace(tmp_path / "node").prepare()
     assert CliRunner().invoke(app, ["stop", "--data", str(tmp_path / "node"), "--with-runs"]).exit_code == 0
 

@@ -27,7 +27,7 @@ def test_without_a_file_or_a_complete_line_there_is_no_batch(tmp_path: Path) -> 
     assert batch(tmp_path) is None
 
 
-def test_an_incomplete_last_line_waits_for_its_rest(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_read_once_complete(tmp_path: Path) -> None:
     path = write_events(tmp_path, step_line(1), torn=b'{"type": "note", "time": "2026-01-01T00:00:00Z", ')
     first = batch(tmp_path)
     assert first is not None
@@ -128,7 +128,7 @@ def test_checkpoints_are_found_with_the_end_offset_of_their_line(tmp_path: Path)
     assert [item.line.step for item in found] == [2]
 
 
-def test_the_first_step_is_seen_once_its_line_is_complete(tmp_path: Path) -> None:
+def test_the_first_step_is_detected_once_its_line_is_complete(tmp_path: Path) -> None:
     watch = FirstStepWatch(tmp_path)
     assert not watch.has_grown()
     write_events(tmp_path, {"type": "attempt_started"}, torn=b'{"type": "step",')

@@ -25,7 +25,7 @@ _autocast = torch.autocast
 
 
 class Stream:
-    """Everything on a stream has happened when the host goes on."""
+    """Everything on a stream has completed when the host continues."""
 
     def __init__(self, device: Any = None, **_: Any) -> None:
         pass
@@ -58,7 +58,7 @@ class Event:
 
 
 class Driver:
-    """The functions of ``torch.cuda``, by their names there."""
+    """The functions of ``torch.cuda``, by their names."""
 
     Stream, Event = Stream, Event
 
@@ -171,7 +171,7 @@ def cuda_stand_in() -> Iterator[None]:
     }
     functions.pop("host")
     with ExitStack() as stack:
-        # After all others: torch remembers the functions that were replaced here.
+        # After all others: torch caches the functions that were replaced here.
         stack.callback(_device_constructors.cache_clear)
         stack.enter_context(patch.multiple(torch.cuda, **functions))
         stack.enter_context(patch.multiple(torch.cuda.nvtx, range_push=lambda *_: 0, range_pop=lambda: 0))

@@ -1,4 +1,5 @@
-"""``cuda``: what a test that needs a GPU uses. It runs twice: on a GPU (mark ``gpu``), and anywhere on the stand-in."""
+"""``cuda``: the fixture of tests that need a GPU. It runs twice: on a GPU (mark ``gpu``), and anywhere on the
+stand-in."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Tensors of the CPU that say, and are treated as if, they were on a GPU.
+"""CPU tensors that report being on a GPU, and are treated accordingly.
 
-The memory of a tensor carries the device that it stands for; views share it. Below autograd, a dispatch mode turns each
+The memory of a tensor records the device that it simulates; views share it. Below autograd, a dispatch mode turns each
 operator for a GPU into the CPU's, marks what the operator allocates, and refuses what a GPU refuses: operands on two
 devices, scaled products in a layout that tensor cores cannot read, too large an allocation, and, while the host must not
 wait, values read from the device.
 
-Methods that look at the real device in C++, such as ``Tensor.to``, are replaced.
+Methods that read the real device in C++, such as ``Tensor.to``, are replaced.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Host:
 
 
 def device_of(tensor: Tensor) -> torch.device:
-    """Where ``tensor`` is, or stands for being."""
+    """The device that ``tensor`` is on or simulates."""
     real = _real_device(tensor)
     return getattr(tensor.untyped_storage(), _MARK, real) if real.type == "cpu" else real
 
@@ -88,7 +88,7 @@ class OnStandIn(TorchDispatchMode):
         tensors = list(_tensors((*args, *kwargs.values())))
         devices = [device_of(tensor) for tensor in tensors]
         gpu = next((device for device in devices if device.type == "cuda"), None)
-        # A cast asks for the device that the tensor is really on; moves come through ``_to``.
+        # A cast requests the device that the tensor is really on; moves come through ``_to``.
         asked = None if name == "aten::_to_copy" and gpu is not None else kwargs.get("device")
         if asked is not None:
             asked = self._host.with_index(asked)
@@ -120,7 +120,7 @@ class OnStandIn(TorchDispatchMode):
             asynchronous = kwargs.get("non_blocking", len(args) > 2 and args[2])
             self._host.check_copy(source, devices[0], on_host, asynchronous)
         elif not name.startswith(_TAKES_TWO_DEVICES):
-            # A number on the host, of no dims, goes with any device.
+            # A host scalar without dims works with any device.
             found = {
                 device
                 for device, tensor in zip(devices, tensors, strict=True)

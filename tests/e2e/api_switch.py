@@ -25,7 +25,7 @@ def api_switch(live: Live, switch: Path) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-        live.platform.end_api()  # what the thread started dies with it
+        live.platform.end_api()  # processes that the thread started end with it
         live.platform.start_api()
     assert not failures, failures
 

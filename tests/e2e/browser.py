@@ -16,15 +16,15 @@ from trainwright.client import TeamClient
 ONE_SLOT = {"device": "cpu", "slots_per_node": 1}
 
 AUDITED = pytest.param("audited", marks=pytest.mark.slow(target="browsers"))
-"""The test with a screenshot and axe's verdict of each state it comes to, in every size and colour scheme."""
+"""The test with a screenshot and an axe check of each state, in every size and color scheme."""
 
 only_audited = pytest.mark.parametrize("browser", [AUDITED], indirect=True)
-"""Leaves the test to ``make browsers``."""
+"""Marks the test as one of ``make browsers``."""
 
 
 @dataclass(frozen=True)
 class Browser:
-    """Runs specs in Chromium for a team that nobody else uses."""
+    """Runs specs in Chromium for a team that no other test uses."""
 
     live: Live
     team: TeamClient
@@ -34,7 +34,7 @@ class Browser:
     """Of the repository."""
 
     def run(self, spec: str, environment: Mapping[str, str] | None = None, seconds: float = 700) -> None:
-        """Run a spec file; fails with its output. ``environment`` is for what the spec reads beyond the team."""
+        """Run a spec file; fails with its output. ``environment`` has what the spec reads besides the team."""
         given = os.environ | {
             "TRAINWRIGHT_E2E_URL": self.live.platform.url,
             "TRAINWRIGHT_E2E_LINK": self.live.platform.command("link", "sign-in", EMAIL).strip(),

@@ -1,4 +1,4 @@
-"""A run whose ranks are stopped at a step until a person has changed its layout; then one of them is killed."""
+"""A run whose ranks are stopped at a step until a person has changed its layout. Then one of them is killed."""
 
 import os
 import signal

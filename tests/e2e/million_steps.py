@@ -119,7 +119,7 @@ def _spec(dataset: Dataset, name: str) -> dict[str, Any]:
 
 
 def _metrics(steps: range) -> list[dict[str, Any]]:
-    """The loss of every step, and the rest of every hundredth."""
+    """The loss of every step, and the other metrics of every hundredth."""
     sparse = [step for step in steps if step % SPARSE_STEPS == 0]
     rest = {
         "tokens": [512.0 * step for step in sparse],

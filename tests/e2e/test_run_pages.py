@@ -12,7 +12,7 @@ from tests.live import SCALED_TIMERS, Live, finished, live_platform, small_spec,
 pytestmark = pytest.mark.timeout(900)
 
 PATIENT = SCALED_TIMERS | {"lease_seconds": 30.0, "margin_seconds": 10.0, "start_seconds": 300.0}
-"""No run loses its lease because a browser shares the cores with it."""
+"""Long leases, since a browser shares the cores with the runs."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Browser tests of the pages around runs: data, the form, the table and every page, and of a run through interruptions."""
+"""Browser tests of data, the run form, the table, every page, and a run with interruptions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.live import (
 )
 
 PATIENT = SCALED_TIMERS | {"lease_seconds": 90.0, "margin_seconds": 20.0, "start_seconds": 300.0}
-"""Leases outlive the API's absence, and four ranks may start slowly beside a browser on a busy machine."""
+"""Leases outlive the API's absence, and four ranks may start slowly while a browser runs on a busy machine."""
 
 SLOW_STEPS = {
     "batch": {"sequence_tokens": 256, "micro_sequences": 4, "global_sequences": 64},
@@ -28,7 +28,7 @@ SLOW_STEPS = {
     "validation": {"every_steps": 1_000, "sequences": 8},
     "checkpoint": {"every_steps": 50},
 }
-"""Few and long, so that the table beside a chart has a row for each of them while the run lasts."""
+"""Few and long, so that the table next to a chart has a row for each of them while the run lasts."""
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -53,7 +53,7 @@ def test_a_person_writes_copies_filters_and_deletes_runs(browser: Browser, tmp_p
 
 
 @only_audited
-def test_people_join_change_and_go(browser: Browser) -> None:
+def test_people_join_change_roles_and_leave(browser: Browser) -> None:
     browser.run("people.spec.ts")
 
 

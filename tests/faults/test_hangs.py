@@ -1,4 +1,4 @@
-"""F2: ranks that are stopped at random points are named soon after the limit, with node, axis and collective."""
+"""Ranks that are stopped at random points are named soon after the limit, with node, axis and collective."""
 
 import os
 import random
@@ -100,12 +100,12 @@ def wait_for_the_hang(live: Live, run_id: str, attempt: int) -> tuple[str, float
     """The message of the hang that ends ``attempt``, and the time at which it was found."""
     found: list[tuple[str, float]] = []
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         ends = [item for item in live.team.events(run_id) if item.state is RunState.STOPPING]
         found.extend((item.message, item.time.timestamp()) for item in ends if item.attempt == attempt)
         return bool(found)
 
-    eventually(is_told, f"attempt {attempt} hangs", 60)
+    eventually(is_reported, f"attempt {attempt} hangs", 60)
     return found[0]
 
 
@@ -123,7 +123,7 @@ def limit_of(message: str) -> float:
     return float(found[1])
 
 
-def test_ranks_that_are_stopped_at_random_places_are_named(
+def test_ranks_that_are_stopped_at_random_points_are_named(
     live: Live, other: LiveAgent, dataset: Dataset
 ) -> None:
     drawn, delays = random.Random(19), []  # seconds beyond the limit that the message names

@@ -1,8 +1,8 @@
 """A run that is paused and resumed at any moment learns the same bit for bit, and uses no slots while it is paused.
 
 A round waits for a moment, pauses, checks that the state was saved, and resumes. `TRAINWRIGHT_PAUSES` sets the number of
-rounds (`make pauses`: 20); the moments are random, and the seed is printed. Trainers with injected faults, which do not
-save on request, must be caught.
+rounds (`make pauses`: 20); the moments are random, and the seed is printed. Trainers with injected faults, which do
+not save on request, must be detected.
 """
 
 import os
@@ -110,7 +110,7 @@ MOMENTS: tuple[Moment, ...] = (
 
 
 BRIEF = (saving,)
-"""Moments that end so soon that nothing may delay the pause."""
+"""Moments that pass so quickly that nothing may delay the pause."""
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_a_run_paused_at_any_moment_saves_frees_everything_and_learns_the_same(
         ("trainer_saving_late", "no checkpoint of step"),
     ],
 )
-def test_a_trainer_that_does_not_save_on_request_is_caught(
+def test_a_trainer_that_does_not_save_on_request_is_detected(
     live: Live, dataset: Dataset, fault: str, complaint: str
 ) -> None:
     with _trainer(live, f"tests.faults.{fault}"):
@@ -178,7 +178,7 @@ class PausedRun(NamedTuple):
 
     was: RunState
     requested_at: int
-    """Its step at the request, as far as the platform knew."""
+    """Its step at the request, as known to the platform."""
     run: Run
     """Paused, or ended before the request took effect."""
     saved: list[int]

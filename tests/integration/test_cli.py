@@ -37,7 +37,7 @@ def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> str:
 def spec(live: Live, dataset: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The file of a spec on that dataset, with a checkpoint after every fourth step."""
     content: dict[str, Any] = small_spec(live.team.dataset(dataset))
-    # A copied configuration names what it does not use as null.
+    # A copied configuration sets unused fields to null.
     content |= {"name": "by hand", "precision": {"kind": "fp32", "fp8": None}}
     content |= {"checkpoint": {"every_steps": 4, "keep": 10}}
     file = tmp_path_factory.mktemp("spec") / "spec.json"
@@ -158,7 +158,7 @@ def test_a_node_is_drained_and_a_queued_run_is_paused_and_resumed(live: Live, sp
     assert "gets new runs again" in output(run_cli(live, "nodes", "undrain", node.id))
 
 
-def test_a_fork_without_changes_continues_bitwise_as_its_parent_did(live: Live, parent: Run) -> None:
+def test_a_fork_without_changes_continues_bit_for_bit_like_its_parent(live: Live, parent: Run) -> None:
     state = next(checkpoint for checkpoint in live.team.checkpoints(parent.id) if checkpoint.step == 4)
     before = live.team.run(parent.id), live.team.checkpoints(parent.id)
     fork = ("runs", "fork", parent.id)

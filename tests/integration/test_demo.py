@@ -62,7 +62,7 @@ def test_ctrl_c_cancels_the_run_and_the_next_demo_reuses_the_dataset(
 ) -> None:
     """The next demo trains in FP8."""
     demo = start(repository, tmp_path, "--steps", "100000")
-    eventually(lambda: _has_stepped(tmp_path), "the run is training", 200)
+    eventually(lambda: _has_made_a_step(tmp_path), "the run is training", 200)
     demo.send_signal(signal.SIGINT)
     assert demo.wait(90) == 130, output(tmp_path)
     assert processes_of(tmp_path) == []
@@ -78,10 +78,10 @@ def test_ctrl_c_cancels_the_run_and_the_next_demo_reuses_the_dataset(
 
 
 @pytest.mark.slow(target="faults")
-def test_the_parts_of_a_killed_demo_die_with_it(repository: Path, tmp_path: Path) -> None:
-    """All but the run's own processes, which stop by themselves when they can no longer renew their lease."""
+def test_the_processes_of_a_killed_demo_die_with_it(repository: Path, tmp_path: Path) -> None:
+    """All except the run's own processes, which stop by themselves when they can no longer renew their lease."""
     demo = start(repository, tmp_path, "--steps", "100000")
-    eventually(lambda: _has_stepped(tmp_path), "the run is training", 200)
+    eventually(lambda: _has_made_a_step(tmp_path), "the run is training", 200)
     second = start(repository, tmp_path, "--steps", "100000")
     eventually(
         lambda: "taking the next folder" in output(tmp_path), "a second demo takes the next folder", 60
@@ -100,5 +100,5 @@ def _parts(folder: Path) -> list[str]:
     return [line for line in processes_of(folder) if not any(word in line for word in of_a_run)]
 
 
-def _has_stepped(folder: Path) -> bool:
+def _has_made_a_step(folder: Path) -> bool:
     return any('"step"' in file.read_text() for file in folder.glob("demo/agent/runs/*/out/events.jsonl"))

@@ -112,7 +112,7 @@ def test_events_are_listed_in_order(live: Live, trained: Trained) -> None:
 
 
 @pytest.mark.slow(target="faults")
-def test_two_nodes_train_it_with_the_same_losses_to_the_last_bit(
+def test_two_nodes_train_with_the_same_losses_bit_for_bit(
     live: Live, dataset: Dataset, trained: Trained, tmp_path: Path
 ) -> None:
     with live_agent(live, tmp_path / "node", "other") as other:
@@ -131,7 +131,7 @@ def test_two_nodes_train_it_with_the_same_losses_to_the_last_bit(
 def test_rejected_lines_are_listed_and_the_rest_is_used(
     live: Live, dataset: Dataset, trained: Trained
 ) -> None:
-    # The upload's own preparation, and the one that the run asked for.
+    # The upload's own preparation, and the one that the run requested.
     made = live.team.dataset(dataset.id).versions[0].preparations
     ready = [item for item in made if item.state is PreparationState.READY]
     assert ready and {(item.documents, item.rejected) for item in ready} == {(200, 1)}
@@ -143,7 +143,7 @@ def test_rejected_lines_are_listed_and_the_rest_is_used(
 def test_a_running_run_uses_quota_cannot_be_deleted_and_leaves_nothing_when_cancelled(
     live: Live, dataset: Dataset
 ) -> None:
-    """The node has 2 slots, which this run holds; others wait, and only those that never fit are refused."""
+    """This run occupies both slots of the node. Other runs wait, and only those that can never fit are refused."""
     long = small_spec(dataset, schedule={"steps": 100_000, "warmup_steps": 5})
     run = live.team.submit(long)
     eventually(lambda: live.team.run(run.id).summary.step >= 3, "the run makes steps", 60)
@@ -172,7 +172,7 @@ def test_a_running_run_uses_quota_cannot_be_deleted_and_leaves_nothing_when_canc
 def _check_limits(live: Live, spec: dict[str, Any]) -> None:
     """More runs than the team may use slots for wait."""
     queued = [live.team.submit(spec).id for _ in range(5)]
-    eventually(lambda: "needs 2 slots" in live.team.run(queued[0]).sentence, "it says what it waits for", 30)
+    eventually(lambda: "needs 2 slots" in live.team.run(queued[0]).sentence, "it shows what it waits for", 30)
     for run_id in queued:
         live.team.cancel(run_id)
     for run_id in queued:

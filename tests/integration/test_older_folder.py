@@ -1,4 +1,4 @@
-"""Data folders of earlier versions open with the current one, with all their data, to the last digit.
+"""Data folders of earlier versions open with the current version, with all their data, to the last digit.
 
 `older_folder.md`, `older_folder_fp8.md`, `older_folder_0003.md` and `older_folder_0007.md` describe the folders. Each has
 an `expected.json`, the HTTP answers of the version that made it. The current answers may have more fields, but must
@@ -113,7 +113,7 @@ def older(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.slow(target="faults")
-def test_a_run_under_way_continues(older: Older) -> None:
+def test_a_run_in_progress_continues(older: Older) -> None:
     """The platform was stopped while the run was training. It resumes from the checkpoint that the older version wrote: in
     FP8 before there was parallelism, in an FP8 pipeline, and in FP8 with delayed scaling over a tensor group."""
     if "under_way" not in older.expected["runs"]:
@@ -146,12 +146,12 @@ def test_the_account_signs_in_with_its_password(older: Older) -> None:
     assert signed_in.site_admin
 
 
-def test_the_node_is_known(older: Older) -> None:
+def test_the_node_reconnects(older: Older) -> None:
     eventually(lambda: any(node.online for node in older.client.nodes()), "the node is back", 60)
     assert [node.name for node in older.client.nodes()] == ["local"]
 
 
-def test_ended_runs_are_as_they_were(older: Older) -> None:
+def test_ended_runs_are_unchanged(older: Older) -> None:
     for name in older.ended_runs():
         expected, run_id = older.run(name), older.run_id(name)
         run = older.team.run(run_id).model_dump(mode="json")
@@ -162,12 +162,12 @@ def test_ended_runs_are_as_they_were(older: Older) -> None:
         values = expected["run"]["summary"]["values"]
         values = {key: value for key, value in values.items() if not (beaten and key in FRACTIONS)}
         assert [run[field] for field in fields] == [expected["run"][field] for field in fields]
-        assert lacking(upgrade_spec(expected["run"]["spec"]), run["spec"]) == []
-        assert lacking(values, run["summary"]["values"]) == []
+        assert differences(upgrade_spec(expected["run"]["spec"]), run["spec"]) == []
+        assert differences(values, run["summary"]["values"]) == []
         events = [event.model_dump(mode="json") for event in older.team.events(run_id)]
-        assert lacking(expected["events"], events) == []
+        assert differences(expected["events"], events) == []
         attempts = [mark.model_dump(mode="json") for mark in older.team.metrics(run_id).attempts]
-        assert lacking(expected["attempts"], attempts) == []
+        assert differences(expected["attempts"], attempts) == []
 
 
 def test_their_curves_are_equal_point_by_point(older: Older) -> None:
@@ -212,7 +212,7 @@ def test_their_checkpoints_download_byte_for_byte(older: Older, tmp_path: Path) 
         run_id, expected = older.run_id(name), older.run(name)["checkpoints"]
         found = [checkpoint.model_dump(mode="json") for checkpoint in older.team.checkpoints(run_id)]
         without_files = [{key: item[key] for key in item if key != "files"} for item in expected]
-        assert lacking(without_files, found) == []
+        assert differences(without_files, found) == []
         for item in expected:
             folder = older.team.download(run_id, tmp_path / item["id"], item["id"])
             files = {file.name: file.read_bytes() for file in folder.iterdir()}
@@ -241,14 +241,14 @@ def test_datasets_have_their_versions_files_and_preparations(older: Older) -> No
             version["number"] for version in expected["versions"]
         ]
         for version, then in zip(found["versions"], expected["versions"], strict=True):
-            assert lacking(then["files"], version["files"]) == []
-            assert lacking(then.get("curation"), version["curation"]) == [] or "curation" not in then
+            assert differences(then["files"], version["files"]) == []
+            assert differences(then.get("curation"), version["curation"]) == [] or "curation" not in then
             known = {preparation["id"]: preparation for preparation in version["preparations"]}
             for item in then["preparations"]:
                 assert [known[item["id"]][key] for key in OF_PREPARATION] == [
                     item[key] for key in OF_PREPARATION
                 ]
-                assert lacking(item["tokenizer"], known[item["id"]]["tokenizer"]) == []
+                assert differences(item["tokenizer"], known[item["id"]]["tokenizer"]) == []
 
 
 def test_their_bad_lines_are_listed(older: Older) -> None:
@@ -261,12 +261,13 @@ def test_their_bad_lines_are_listed(older: Older) -> None:
 def test_saved_recipes_have_the_current_names(older: Older) -> None:
     found = older.client.fetch(f"/teams/{older.expected['account']['team']}/recipes").json()
     before = older.expected.get("recipes", [])
-    assert lacking([{**item, "spec": upgrade_spec(item["spec"])} for item in before], found) == []
+    assert differences([{**item, "spec": upgrade_spec(item["spec"])} for item in before], found) == []
 
 
 @pytest.mark.slow(target="faults")
 def test_older_data_can_be_deleted_and_trained_on(older: Older) -> None:
-    """A dataset is deleted, another with the same bytes stays; runs train on old shards and new ones; a run is deleted."""
+    """A dataset is deleted but not another one with the same bytes; runs train on old and new shards; a run is
+    deleted."""
     team, objects = older.team, older.platform.folder.path / "objects"
     delete_active_runs(older)
     shared, only_drafts = (
@@ -286,7 +287,7 @@ def test_older_data_can_be_deleted_and_trained_on(older: Older) -> None:
         run = finished(team, run_id, 300)
         assert run.state is RunState.SUCCEEDED, run.sentence
         assert run.summary.step == 10
-    assert shared in digests_below(objects), "bytes shared with another dataset stay"
+    assert shared in digests_below(objects), "bytes shared with another dataset remain"
 
     weights = weights_of(older, "cancelled")
     for checkpoint in older.run("cancelled")["checkpoints"]:
@@ -319,13 +320,13 @@ def test_a_fork_of_an_older_run_continues_from_its_loss(older: Older) -> None:
     "found",
     [{"a": [1, {"b": 3}]}, {"a": [1]}, {"a": [1, {}]}, {"b": [1, {"b": 2}]}, {}, None],
 )
-def test_a_planted_difference_is_found(found: Any) -> None:
-    assert lacking({"a": [1, {"b": 2}]}, found)
-    assert lacking({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2, "later": 0}], "later": 0}) == []
+def test_an_injected_difference_is_detected(found: Any) -> None:
+    assert differences({"a": [1, {"b": 2}]}, found)
+    assert differences({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2, "later": 0}], "later": 0}) == []
 
 
 def delete_active_runs(older: Older) -> None:
-    """Free the slots of the run under way, unless the first test has done so."""
+    """Free the slots of the run in progress, unless the first test has done so."""
     for run in older.team.runs():
         if run.state not in FINAL:
             older.team.cancel(run.id)
@@ -381,15 +382,15 @@ def digests_below(folder: Path) -> set[str]:
     return found
 
 
-def lacking(expected: Any, found: Any, at: str = "") -> list[str]:
+def differences(expected: Any, found: Any, at: str = "") -> list[str]:
     """Differences between ``found`` and ``expected``, not counting keys that only ``found`` has."""
     if isinstance(expected, dict) and isinstance(found, dict):
         there = [name for name in expected if name in found]
         missing = [f"{at}.{name} is missing" for name in expected if name not in found]
         return missing + [
-            line for name in there for line in lacking(expected[name], found[name], f"{at}.{name}")
+            line for name in there for line in differences(expected[name], found[name], f"{at}.{name}")
         ]
     if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         pairs = enumerate(zip(expected, found, strict=True))
-        return [line for n, (one, other) in pairs for line in lacking(one, other, f"{at}[{n}]")]
+        return [line for n, (one, other) in pairs for line in differences(one, other, f"{at}[{n}]")]
     return [] if expected == found else [f"{at} was {expected!r} and is {found!r}"]

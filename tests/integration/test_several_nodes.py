@@ -70,7 +70,7 @@ def on_one_node(live: Live, dataset: Dataset) -> dict[int, float]:
 
 
 @pytest.mark.slow(target="faults")
-def test_a_rank_that_is_stopped_is_named_and_the_run_goes_on_without_it(
+def test_a_stopped_rank_is_named_and_the_run_continues_in_a_new_attempt(
     live: Live, dataset: Dataset, other: LiveAgent, on_one_node: dict[int, float]
 ) -> None:
     run_id = live.team.submit(spec_of(dataset, nodes=2)).id
@@ -85,7 +85,7 @@ def test_a_rank_that_is_stopped_is_named_and_the_run_goes_on_without_it(
     (told,) = [event.message for event in live.team.events(run_id) if event.state is RunState.STOPPING]
     assert re.search(rf"^Rank {rank} on other .* \d+ of the \w+ axis.* Its process is stopped\.", told), told
     logs = {log.file for log in live.team.logs(run_id) if log.attempt == 1}
-    assert {"stacks.log", "stacks-1.log"} <= logs, "the stacks of both nodes are kept"
+    assert {"stacks.log", "stacks-1.log"} <= logs, "the stacks of both nodes are recorded"
 
 
 @pytest.mark.slow(target="faults")

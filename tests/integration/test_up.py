@@ -29,7 +29,7 @@ from trainwright_backend.local.platform import bind_socket
 
 @contextmanager
 def up(folder: Path, port: int) -> Iterator[list[str]]:
-    """Run the command in a process until Ctrl-C; yields the lines that it prints once it serves."""
+    """Run the command in a process until Ctrl-C; yields the lines that it prints once it is serving."""
     command = [sys.executable, "-m", "trainwright_backend.cli", "up"]
     process = subprocess.Popen(
         [*command, "--data", str(folder), "--port", str(port)],

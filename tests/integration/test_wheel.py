@@ -1,7 +1,7 @@
 """The wheel, as a user installs it: into an empty environment, with neither the repository nor Node.js nor make.
 
 The versions are those that pip finds within the declared bounds, not the locked ones; only PyTorch is chosen as by
-``infra/venv.sh``. All that follows runs with nothing but this environment on its PATH.
+``infra/venv.sh``. Everything then runs with only this environment on its PATH.
 """
 
 import importlib.metadata

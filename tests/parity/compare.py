@@ -229,7 +229,7 @@ def complaints(found: Apart, allowed: Apart) -> list[str]:
     ]
 
 
-def unmissed(one: Learned, allowed: Apart) -> list[str]:
+def undetected_zeros(one: Learned, allowed: Apart) -> list[str]:
     """Weights whose gradient could be zero in the last step without failing a cell:
     a control of the bounds."""
     last = max(one.gradients)

@@ -58,8 +58,8 @@ def _own_target(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple
 
 
 def _targets_of_the_first(logits: Tensor, targets: Tensor, rows: Any, axis: Axis) -> tuple[Tensor, Tensor]:
-    """Both ranks lack the second one's targets.
-    They agree, so only a text that uses its rows reveals the fault."""
+    """Both ranks lack the second one's targets. They agree, so only a text that uses its vocabulary rows reveals the
+    fault."""
     log_sum, target = _of_all(logits, targets, rows, axis)
     first_of_second = rows.first or rows.size
     return log_sum, target.masked_fill(targets >= first_of_second, 0.0)
@@ -68,14 +68,14 @@ def _targets_of_the_first(logits: Tensor, targets: Tensor, rows: Any, axis: Axis
 _sum_at = Axis.reduce_async
 
 
-def _at_the_next(self: Axis, tensor: Tensor, target: int) -> Any:
+def _from_the_next_rank(self: Axis, tensor: Tensor, target: int) -> Any:
     return _sum_at(self, tensor, (target + 1) % self.ranks)
 
 
 _send_backwards = TrainingStage.get_bwd_send_ops
 
 
-def _that_of_the_one_before() -> Callable[..., Any]:
+def _gradient_of_the_previous_micro_batch() -> Callable[..., Any]:
     """Each gradient sent back through the stages is that of the previous micro batch."""
     before: dict[int, Tensor] = {}
 
@@ -106,12 +106,12 @@ def _receive_all_but_one(self: TrainingStage, chunk: int) -> Any:
 _clear = GradientBuckets.clear
 
 
-def _clear_and_listen(self: GradientBuckets) -> None:
+def _clear_and_reduce_in_hooks(self: GradientBuckets) -> None:
     _clear(self)
     self.reduce_when_ready()
 
 
-def _complete_tied_apart(self: Any) -> None:
+def _complete_without_tied_sum(self: Any) -> None:
     if self._tied:
         self._updater.mark_ready(["embedding.weight"])
 
@@ -127,7 +127,7 @@ _exchange = Axis.all_to_all
 def _rows_of_the_next(
     self: Axis, sent: Tensor, sent_rows: Sequence[int], received_rows: Sequence[int]
 ) -> Tensor:
-    if len(set(sent_rows)) == 1:  # shares of equal length can be misrouted and still fit
+    if len(set(sent_rows)) == 1:  # shards of equal length can be misrouted and still fit
         sent = torch.cat(list(reversed(torch.split(sent, list(sent_rows)))))
     return _exchange(self, sent, sent_rows, received_rows)
 
@@ -183,7 +183,7 @@ class _Both:
 
 FAULTS: dict[str, Plant] = {
     "data sum": lambda: patch.object(Axis, "all_reduce_async", lambda self, tensor: _DONE),
-    "ZeRO 2's sums, at another rank": lambda: patch.object(Axis, "reduce_async", _at_the_next),
+    "ZeRO 2's sums, at another rank": lambda: patch.object(Axis, "reduce_async", _from_the_next_rank),
     "ZeRO 2's norm": lambda: patch.object(sharded_updater, "norm_over", _own_norm),
     "ZeRO 3's gather": lambda: patch.object(_fsdp_collectives.DefaultAllGather, "__call__", _gathers_own),
     "ZeRO 3's scatter": lambda: patch.object(
@@ -206,11 +206,13 @@ FAULTS: dict[str, Plant] = {
         patch.object(TrainingStage, "get_fwd_recv_ops", _receive_all_but_one),
     ),
     "pipeline's gradient, another micro batch's": lambda: patch.object(
-        TrainingStage, "get_bwd_send_ops", _that_of_the_one_before()
+        TrainingStage, "get_bwd_send_ops", _gradient_of_the_previous_micro_batch()
     ),
-    "tied sum": lambda: patch.object(PipelineForwardBackward, "reduce_tied_gradient", _complete_tied_apart),
+    "tied sum": lambda: patch.object(
+        PipelineForwardBackward, "reduce_tied_gradient", _complete_without_tied_sum
+    ),
     "hooks under zbv": lambda: _Both(
-        patch.object(GradientBuckets, "clear", _clear_and_listen),
+        patch.object(GradientBuckets, "clear", _clear_and_reduce_in_hooks),
         patch.object(ReplicatedUpdater, "mark_ready", _named_alone),
     ),
     "FP8 exchange": lambda: patch.object(Axis, "all_to_all", _own_rows),

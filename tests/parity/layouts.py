@@ -23,7 +23,7 @@ BEGIN, END = (
     "<!-- end: make parity-table ARGS=--layouts -->\n",
 )
 _PATIENCE_SECONDS = 1_800
-_HEAD = """| precision | from | to | losses after the way back | losses in the other layout |
+_HEAD = """| precision | from | to | losses after the detour | losses in the other layout |
 |---|---|---|---|---|
 """
 
@@ -48,7 +48,7 @@ def main(page: Path) -> int:
 
 def _line(precision: str, names: tuple[str, str], found: Found) -> str:
     other, home = names
-    back = "the same bits" if found.drift == 0 else f"{found.drift:.1e}, of blocks that were cut"
+    back = "the same bits" if found.drift == 0 else f"{found.drift:.1e}, of blocks that were split"
     fails = f" **fails**: {'; '.join(found.wrong)}" if found.wrong else ""
     return f"| {precision} | {home} | {other} | {back} | {found.apart:.1e} of {found.allowed:.1e}{fails} |\n"
 

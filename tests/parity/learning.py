@@ -77,10 +77,10 @@ def learn_all(mesh: Mesh, tasks: list[Task]) -> list[RankResult | str]:
 
     A failed assertion in the trainer is returned as text: some of the injected faults end that way.
     """
-    return [_learn_or_complain(mesh, task) for task in tasks]
+    return [_learn_or_report(mesh, task) for task in tasks]
 
 
-def _learn_or_complain(world: Mesh, task: Task) -> RankResult | str:
+def _learn_or_report(world: Mesh, task: Task) -> RankResult | str:
     with FAULTS[task.fault]() if task.fault else nullcontext():
         try:
             return learn(world, task)
@@ -96,10 +96,10 @@ def learn(world: Mesh, task: Task) -> RankResult:
     mesh = make_mesh(world.rank, job.spec.degrees, world.device)
     training = build(job, task.job_file, mesh)
     result = RankResult([], [], {}, [], replace(mesh.coordinates, tensor=0))
-    with _overheard(result.own_losses):
+    with _recorded_losses(result.own_losses):
         _steps(training, task, result)
     expected = 0 if job.spec.parallelism.engine is EngineKind.DEEPSPEED else task.steps
-    assert len(result.own_losses) == expected, "a rank's own losses were not overheard"
+    assert len(result.own_losses) == expected, "a rank's own losses were not recorded"
     return result
 
 
@@ -117,15 +117,15 @@ def _steps(training: Training, task: Task, result: RankResult) -> None:
 
 
 @contextmanager
-def _overheard(own_losses: list[float]) -> Iterator[None]:
+def _recorded_losses(own_losses: list[float]) -> Iterator[None]:
     """Record what this rank contributes to the sum that is the step's loss."""
     given = engine.with_stop_flag
 
-    def overheard(loss: Tensor, should_stop: engine.ShouldStop) -> Tensor:
+    def recorded(loss: Tensor, should_stop: engine.ShouldStop) -> Tensor:
         own_losses.append(loss.item())
         return given(loss, should_stop)
 
-    with patch.object(engine, "with_stop_flag", overheard):
+    with patch.object(engine, "with_stop_flag", recorded):
         yield
 
 

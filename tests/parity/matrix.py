@@ -22,7 +22,7 @@ from tests.parity.compare import (
     judged,
     same_bits,
     together,
-    unmissed,
+    undetected_zeros,
     worst,
 )
 from tests.parity.faults import Planted
@@ -83,7 +83,7 @@ class Matrix:
         not detected.
 
         Args:
-            also: further precisions whose controls are trained, for a later call of ``unmissed``.
+            also: further precisions whose controls are trained, for a later call of ``undetected_zeros``.
         """
         cells = [*(CELLS[fault.cell] for fault in faults), *(Cell(1, {}, kind) for kind in also)]
         self._train_alone(cells)
@@ -95,11 +95,11 @@ class Matrix:
                 results[one] = self._seen(CELLS[one.cell], of_ranks)
         return results
 
-    def unmissed(self, precisions: Iterable[str]) -> dict[str, list[str]]:
+    def undetected_zeros(self, precisions: Iterable[str]) -> dict[str, list[str]]:
         """By precision, the weights whose gradient could be zero in the last step without being detected."""
         kinds = list(precisions)
         self._train_alone([Cell(1, {}, kind) for kind in kinds])
-        return {kind: unmissed(*self._bound_of(Cell(1, {}, kind))) for kind in kinds}
+        return {kind: undetected_zeros(*self._bound_of(Cell(1, {}, kind))) for kind in kinds}
 
     def _seen(self, cell: Cell, of_ranks: list[RankResult | str]) -> list[str]:
         failures = [result for result in of_ranks if isinstance(result, str)]

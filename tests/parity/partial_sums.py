@@ -1,4 +1,4 @@
-"""One process that rounds like tensor ranks: it computes in parts what they shard, and adds the parts.
+"""One process that rounds like tensor ranks: it computes what they shard in parts, and adds the parts.
 
 In bfloat16, a sum of parts that were each rounded differs from a sum that is rounded once. In the first step
 two tensor ranks are at most half as far from a process that adds parts as from one that does not, in every

@@ -119,9 +119,9 @@ def _compare(cells: list[str], given: argparse.Namespace) -> int:
             failed += [verdict.name] if verdict.wrong else []
             _keep(verdict, given.steps)
             if time.monotonic() > until:
-                print(f"parity: {given.minutes} minutes are over; the other cells keep their rows")
+                print(f"parity: {given.minutes} minutes are over; the rows of other cells are unchanged")
                 break
-        for precision, weights in matrix.unmissed({CELLS[name].precision for name in cells}).items():
+        for precision, weights in matrix.undetected_zeros({CELLS[name].precision for name in cells}).items():
             failed += weights
             print(f"{precision}: {f'no gradient of {weights} would be missed' if weights else 'bounds hold'}")
     return 1 if failed else 0
@@ -143,7 +143,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--layouts", action="store_true", help="pairs of layouts between which a run continues, no cells"
     )
-    parser.add_argument("--minutes", type=float, default=240.0, help="begin no cell after these")
+    parser.add_argument(
+        "--minutes", type=float, default=240.0, help="minutes after which no further cell starts"
+    )
     return parser
 
 

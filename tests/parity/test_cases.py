@@ -1,5 +1,5 @@
-"""The cells cover what may be combined:
-any two kinds of parallelism, and any with each precision, meet in one of them."""
+"""The cells cover all combinations: any two kinds of parallelism, and any kind with each precision, occur in a
+cell."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PAIRS = [
 
 
 def _refused(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Whether no run may have both."""
+    """Whether the two exclude each other."""
     precision = next((name for kind, name in (one, other) if kind == "precision"), "fp32")
     laid = KINDS[one[0]][one[1]] | KINDS[other[0]][other[1]]
     if {one[0], other[0]} == {"ZeRO", "engine"}:
@@ -60,6 +60,6 @@ def _refused(one: tuple[str, str], other: tuple[str, str]) -> bool:
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair[0][1]} × {pair[1][1]}")
-def test_any_two_that_may_be_combined_are(pair: tuple[tuple[str, str], tuple[str, str]]) -> None:
+def test_any_two_that_can_be_combined_are(pair: tuple[tuple[str, str], tuple[str, str]]) -> None:
     met = [name for name, cell in CELLS.items() if all(_has(cell, *item) for item in pair)]
     assert bool(met) is not _refused(*pair)

@@ -47,7 +47,7 @@ def test_layouts_learn_what_one_process_does(tmp_path: Path, prepared: Path, nam
     assert set(found) == {name for name in names if CELLS[name].not_built is None}
     assert not {name: wrong for name, wrong in found.items() if wrong}
     precisions = sorted({CELLS[name].precision for name in names})
-    assert matrix.unmissed(precisions) == {precision: [] for precision in precisions}
+    assert matrix.undetected_zeros(precisions) == {precision: [] for precision in precisions}
 
 
 @in_make_parity
@@ -59,7 +59,7 @@ def test_layouts_learn_what_one_process_does(tmp_path: Path, prepared: Path, nam
         pytest.param([item for item in PLANTED if item.fault not in FAULTS_OF_EACH_AXIS], id="others"),
     ],
 )
-def test_each_collective_that_is_left_out_or_misrouted_is_seen(
+def test_each_collective_that_is_left_out_or_misrouted_is_detected(
     tmp_path: Path, prepared: Path, chosen: list[Planted]
 ) -> None:
     """Uses two steps, because a weight that is not broadcast is only detected in the second. Two steps
@@ -76,7 +76,7 @@ def test_each_collective_that_is_left_out_or_misrouted_is_seen(
     assert not {one.cell: words for one, words in differences.items() if one.fault is None and words}
     unseen = [one for one, words in differences.items() if one.fault is not None and not words]
     assert not unseen
-    assert matrix.unmissed(others) == {precision: [] for precision in others}
+    assert matrix.undetected_zeros(others) == {precision: [] for precision in others}
 
 
 def _learned(loss: float = 5.0, norm: float = 1.0, first: float = 1.0, last: float = 1.0) -> Learned:
@@ -89,7 +89,7 @@ def _learned(loss: float = 5.0, norm: float = 1.0, first: float = 1.0, last: flo
 
 @pytest.mark.parametrize("kind", ["loss", "norm", "first", "last"])
 @pytest.mark.parametrize("number", [1e-9, float("nan"), float("inf")])
-def test_a_number_that_is_off_or_none_is_complained_about(kind: str, number: float) -> None:
+def test_a_wrong_or_missing_number_is_reported(kind: str, number: float) -> None:
     """In the trained cell, in its reference, and in the controls."""
     one, off = _learned(), _learned(**{kind: number})
     allowed = bound(apart(one, one), 5.5)
@@ -102,7 +102,7 @@ def test_a_number_that_is_off_or_none_is_complained_about(kind: str, number: flo
             bound(apart(off, one), 5.5)
 
 
-def test_tensor_ranks_in_bfloat16_are_nearer_to_one_process_that_adds_up_parts(
+def test_tensor_ranks_in_bfloat16_are_closer_to_one_process_that_adds_partial_sums(
     tmp_path: Path, prepared: Path
 ) -> None:
     """In every weight. Of four seeds, one gave the same bits and one differed in two weights only. In the
@@ -123,8 +123,8 @@ def test_tensor_ranks_in_bfloat16_are_nearer_to_one_process_that_adds_up_parts(
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_a_cell_is_a_run_that_may_be_submitted(name: str) -> None:
-    """Or says why it is not compared."""
+def test_a_cell_is_a_valid_run_or_has_a_reason(name: str) -> None:
+    """A cell that is not a valid run states why it is not compared."""
     cell = CELLS[name]
     given = TINY | cell.spec | {"resources": {"device": "cpu", "slots_per_node": cell.ranks}}
     assert RunSpec.model_validate(given).degrees.ranks == cell.ranks
@@ -133,7 +133,7 @@ def test_a_cell_is_a_run_that_may_be_submitted(name: str) -> None:
 
 @in_make_parity
 @pytest.mark.timeout(600)
-def test_a_compared_cell_is_kept_in_the_record_and_on_the_page(
+def test_a_compared_cell_is_stored_in_the_record_and_on_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PAGE", "RECORD"):
@@ -148,5 +148,5 @@ def test_a_compared_cell_is_kept_in_the_record_and_on_the_page(
     assert run.PAGE.read_text() == page(read())
 
 
-def test_the_page_is_the_record() -> None:
+def test_the_page_matches_the_record() -> None:
     assert PAGE.read_text() == page(read())

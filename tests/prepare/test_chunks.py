@@ -70,7 +70,7 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("cut", TextDocuments)
-def test_writing_cut_after_any_piece_gives_the_same_files(
+def test_writing_interrupted_after_any_chunk_gives_the_same_files(
     store: Store, tmp_path: Path, name: str, cut: TextDocuments
 ) -> None:
     source, read = store(name, FILES[name]), ReadSpec(field="text", text_documents=cut)
@@ -92,7 +92,7 @@ def test_writing_cut_after_any_piece_gives_the_same_files(
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_pieces_hold_every_document_once_in_order(store: Store, tmp_path: Path, name: str) -> None:
+def test_chunks_contain_every_document_once_in_order(store: Store, tmp_path: Path, name: str) -> None:
     source = store(name, FILES[name])
     infos = _write(source, tmp_path / "chunks")
     rows = list(read_rows(source, sniff(source), WHOLE))
@@ -120,7 +120,7 @@ def test_pieces_hold_every_document_once_in_order(store: Store, tmp_path: Path, 
     assert infos[-1].next_position is None
 
 
-def test_a_mask_chooses_documents_and_measures_are_those_of_the_texts(store: Store, tmp_path: Path) -> None:
+def test_a_mask_selects_documents_and_stats_are_those_of_their_texts(store: Store, tmp_path: Path) -> None:
     info = _write(store("a.jsonl", _lines(TEXTS[:30])), tmp_path / "chunks")[0]
     path = tmp_path / "chunks/piece-00000.parquet"
     every = list(read_chunk(path))
@@ -134,7 +134,7 @@ def test_a_mask_chooses_documents_and_measures_are_those_of_the_texts(store: Sto
     assert np.array_equal(read_hashes(path), expected.hash)
 
 
-def test_rejected_rows_are_counted_listed_up_to_a_bound_and_end_pieces_too(
+def test_rejected_rows_are_counted_listed_up_to_a_limit_and_end_chunks_too(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "CHUNK_ROWS", 1_500)
@@ -147,13 +147,13 @@ def test_rejected_rows_are_counted_listed_up_to_a_bound_and_end_pieces_too(
     assert list(_files(tmp_path / "chunks")) == ["piece-00000.parquet"]
 
 
-def test_an_empty_file_gives_no_chunk(store: Store, tmp_path: Path) -> None:
+def test_an_empty_file_has_no_chunks(store: Store, tmp_path: Path) -> None:
     [info] = _write(store("a.txt", b" \n"), tmp_path / "chunks")
     assert (info.documents, info.rejected_count, info.next_position, info.read_bytes) == (0, 0, None, 2)
     assert not _files(tmp_path / "chunks")
 
 
-def test_what_was_written_before_a_broken_place_stays_whole(store: Store, tmp_path: Path) -> None:
+def test_chunks_written_before_a_corrupt_part_are_intact(store: Store, tmp_path: Path) -> None:
     packed = gzip.compress(_lines(TEXTS))
     source, found = store("a.jsonl.gz", packed[: len(packed) // 2]), list[ChunkInfo]()
     with pytest.raises(UnusableDataError, match="cut short"):

@@ -46,7 +46,7 @@ GROUPS = st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12)
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(groups=GROUPS, bucket=st.sampled_from([1, 3, 10**6]), dropped=st.sets(st.integers(0, 40)))
-def test_duplicates_are_those_of_a_naive_set(
+def test_duplicates_equal_those_of_a_naive_set(
     tmp_path: Path, groups: list[list[str]], bucket: int, dropped: set[int]
 ) -> None:
     chunks = _chunks(tmp_path, groups)
@@ -73,7 +73,7 @@ def test_duplicates_are_those_of_a_naive_set(
     assert (kept.documents, kept.kept, kept.duplicates, kept.dropped) == (exist, exist, again, {})
 
 
-def test_the_first_rule_that_applies_counts_and_limits_are_kept(tmp_path: Path) -> None:
+def test_the_first_rule_that_applies_counts_and_limits_are_inclusive(tmp_path: Path) -> None:
     texts = [
         "ab",
         "abc def",
@@ -125,7 +125,7 @@ def _random_texts(prefix: str, count: int, seed: int) -> list[str]:
     return [f"{prefix} {number} " + "x" * int(length) for number, length in enumerate(lengths)]
 
 
-def test_a_mixture_has_its_shares_and_takes_the_scarcest_whole(tmp_path: Path) -> None:
+def test_a_mixture_has_its_weights_and_takes_all_of_the_scarcest_source(tmp_path: Path) -> None:
     texts = {
         "big": _random_texts("big", 40_000, 1),
         "mid": _random_texts("mid", 9_000, 2),
@@ -144,7 +144,7 @@ def test_a_mixture_has_its_shares_and_takes_the_scarcest_whole(tmp_path: Path) -
     assert total == found.characters
     for share, weight in zip(found.shares, weights.values(), strict=True):
         assert share.characters / total == pytest.approx(weight / 8, rel=0.01)
-    assert found.shares[2].documents == 4_000, "the scarcest, by its weight, is taken whole"
+    assert found.shares[2].documents == 4_000, "the scarcest source relative to its weight is taken entirely"
     assert found.dropped == {"mixture": found.documents - found.kept}
     masks = _masks(sources, KEEP_ALL)
     assert masks == _masks(sources, KEEP_ALL)
@@ -155,7 +155,7 @@ def test_a_mixture_has_its_shares_and_takes_the_scarcest_whole(tmp_path: Path) -
     assert all(heavy <= light for heavy, light in zip(more[0], masks[0], strict=True))
 
 
-def test_a_mixture_leaves_out_what_its_sources_and_its_rules_do(tmp_path: Path) -> None:
+def test_a_mixture_drops_what_its_sources_and_its_own_rules_drop(tmp_path: Path) -> None:
     one, two = _random_texts("one", 3_000, 4), _random_texts("two", 3_000, 5)
     own = bytes(MaskValue.MIN_CHARACTERS if number % 3 == 0 else 0 for number in range(3_000))
     sources = [
@@ -168,7 +168,7 @@ def test_a_mixture_leaves_out_what_its_sources_and_its_rules_do(tmp_path: Path) 
     assert found.shares[0].characters == pytest.approx(found.shares[1].characters, rel=0.02)
     first = _masks(sources, curation)[0]
     assert all(code == MaskValue.MIN_CHARACTERS for code in first[::3])
-    assert first.count(MaskValue.MIXTURE) == 0, "the scarcer source is taken whole"
+    assert first.count(MaskValue.MIXTURE) == 0, "the scarcer source is taken entirely"
     assert first.count(MaskValue.MAX_CHARACTERS) == sum(
         len(text) > 300 for n, text in enumerate(one) if n % 3
     )
@@ -182,7 +182,7 @@ def test_lengths_are_counted_up_to_powers_of_two(tmp_path: Path) -> None:
     assert [bin_.upto for bin_ in length_histogram(np.array([0, 0]))] == [1]
 
 
-def test_a_count_of_some_pieces_is_scaled_up_and_says_so(tmp_path: Path) -> None:
+def test_a_count_of_some_chunks_is_scaled_up_and_marked(tmp_path: Path) -> None:
     chunks = _chunks(tmp_path, [[f"{group} {number}" for number in range(50)] for group in range(20)])
     found = curate([CurationSource(chunks)], KEEP_ALL, rejected=7, max_chunks=4)
     assert (found.counted_fraction, found.documents, found.kept, found.rejected) == (0.2, 1_000, 1_000, 7)
@@ -191,7 +191,7 @@ def test_a_count_of_some_pieces_is_scaled_up_and_says_so(tmp_path: Path) -> None
     assert curate([CurationSource(chunks)], KEEP_ALL, max_chunks=20).counted_fraction == 1.0
 
 
-def test_a_quick_count_looks_at_every_source_of_a_mixture(tmp_path: Path) -> None:
+def test_a_quick_count_samples_every_source_of_a_mixture(tmp_path: Path) -> None:
     big = _chunks(tmp_path, [[f"big {group} {number:02}" for number in range(20)] for group in range(60)])
     [small] = _chunks(tmp_path, [[f"small {number:04}" for number in range(20)]])
     sources = [
@@ -201,12 +201,12 @@ def test_a_quick_count_looks_at_every_source_of_a_mixture(tmp_path: Path) -> Non
     full, quick = curate(sources, KEEP_ALL), curate(sources, KEEP_ALL, max_chunks=15)
     assert (quick.documents, quick.duplicates) == (full.documents, full.duplicates) == (1_220, 0)
     assert quick.counted_fraction < 0.3
-    assert quick.shares[1] == full.shares[1], "the scarcest source is taken whole"
+    assert quick.shares[1] == full.shares[1], "the scarcest source is taken entirely"
     # Documents are chosen by hash: 20 of the 300 in the sample, times 4; the standard error is 4.5.
     assert quick.shares[0].documents == pytest.approx(full.shares[0].documents, abs=20)
 
 
-def test_a_quick_count_finds_duplicates_that_stand_far_apart(tmp_path: Path) -> None:
+def test_a_quick_count_finds_distant_duplicates(tmp_path: Path) -> None:
     texts = [f"text number {number:04}" for number in range(600)]
     shuffled = list(np.random.default_rng(1).permutation(texts))
     groups = [rows[first : first + 20] for rows in (texts, shuffled) for first in range(0, 600, 20)]
@@ -218,7 +218,7 @@ def test_a_quick_count_finds_duplicates_that_stand_far_apart(tmp_path: Path) -> 
     assert (full.kept, full.dropped) == (600, {"duplicate": 600, "min_characters": 0})
 
 
-def test_work_in_progress_lies_in_the_folder_that_is_given(tmp_path: Path) -> None:
+def test_temporary_files_are_in_the_given_folder(tmp_path: Path) -> None:
     chunks, folder, seen = _chunks(tmp_path, [["a", "b"]]), tmp_path / "work", list[int]()
     folder.mkdir()
     curate(
@@ -227,6 +227,6 @@ def test_work_in_progress_lies_in_the_folder_that_is_given(tmp_path: Path) -> No
     assert seen == [1] and not list(folder.iterdir())
 
 
-def test_nothing_to_survey_gives_zeros() -> None:
+def test_a_count_without_documents_is_zero() -> None:
     found = curate([CurationSource([])], CurationSpec(drop_duplicates=True))
     assert (found.documents, found.kept, found.lengths, found.dropped) == (0, 0, [], {"duplicate": 0})

@@ -34,7 +34,7 @@ def _whole(store: Store, content: bytes, compression: Compression, size: int = 2
     size=st.integers(1, 5_000),
 )
 @pytest.mark.parametrize("compression", PACKERS)
-def test_members_join_to_the_plain_bytes_from_any_place_on(
+def test_members_concatenate_to_the_plain_bytes_from_any_offset(
     store: Store, compression: Compression, parts: list[bytes], skip: int, size: int
 ) -> None:
     packed = b"".join(PACKERS[compression](part) for part in parts)
@@ -45,7 +45,7 @@ def test_members_join_to_the_plain_bytes_from_any_place_on(
         assert stream.stored_bytes >= len(packed)
 
 
-def test_padding_and_skippable_frames_do_no_harm(store: Store) -> None:
+def test_padding_and_skippable_frames_are_skipped(store: Store) -> None:
     skippable = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"notes"
     framed = skippable + zstandard.compress(b"one ") + skippable + zstandard.compress(b"two")
     assert _whole(store, framed, Compression.ZSTANDARD) == b"one two"
@@ -57,7 +57,7 @@ def test_padding_and_skippable_frames_do_no_harm(store: Store) -> None:
 
 @pytest.mark.parametrize("compression", BOTH)
 @pytest.mark.parametrize("part", [0.001, 0.3, 0.99])
-def test_a_stream_that_was_cut_short_says_so(store: Store, compression: Compression, part: float) -> None:
+def test_a_truncated_stream_is_reported(store: Store, compression: Compression, part: float) -> None:
     packed = PACKERS[compression](random.Random(1).randbytes(200_000))
     with pytest.raises(
         UnusableDataError, match=r"file ends in the middle of its \w+ data.*Upload the whole file"
@@ -66,7 +66,7 @@ def test_a_stream_that_was_cut_short_says_so(store: Store, compression: Compress
 
 
 @pytest.mark.parametrize("compression", BOTH)
-def test_bytes_behind_the_end_and_bad_checksums_are_errors(store: Store, compression: Compression) -> None:
+def test_bytes_after_the_end_and_bad_checksums_are_errors(store: Store, compression: Compression) -> None:
     packed = PACKERS[compression](b"hello" * 1_000)
     with pytest.raises(UnusableDataError, match="contains broken"):
         _whole(store, packed + b"garbage!", compression)
@@ -75,14 +75,14 @@ def test_bytes_behind_the_end_and_bad_checksums_are_errors(store: Store, compres
             _whole(store, packed[:-8] + bytes(4) + packed[-4:], compression)
 
 
-def test_a_gzip_bomb_ends_at_the_ratio(store: Store) -> None:
+def test_a_gzip_bomb_is_stopped_at_the_ratio(store: Store) -> None:
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join(packer.compress(bytes(2**20)) for _ in range(300)) + packer.flush()
     with pytest.raises(UnusableDataError, match="beyond 200 to 1"):
         _whole(store, bomb, Compression.GZIP)
 
 
-def test_what_compresses_as_well_as_logs_is_no_bomb(store: Store) -> None:
+def test_data_that_compresses_like_logs_is_accepted(store: Store) -> None:
     line = random.Random(2).randbytes(400).hex().encode()
     plain = line * 100_000  # 80 MB
     packed = gzip.compress(plain, 1)
@@ -98,7 +98,7 @@ def rle_frame(blocks: int, window_log: int = 17) -> bytes:
     return b"\x28\xb5\x2f\xfd" + descriptor + block * (blocks - 1) + last
 
 
-def test_a_zstandard_bomb_ends_at_the_ratio(store: Store) -> None:
+def test_a_zstandard_bomb_is_stopped_at_the_ratio(store: Store) -> None:
     assert _whole(store, rle_frame(8), Compression.ZSTANDARD) == b"x" * 2**20
     with pytest.raises(UnusableDataError, match="beyond 200 to 1"):
         _whole(store, rle_frame(2**20), Compression.ZSTANDARD)

@@ -9,7 +9,7 @@ TEXTS = [f"document {number}" for number in range(20_000)]
 HASHES = np.frombuffer(b"".join(hash_of(text.encode()) for text in TEXTS), np.uint8).reshape(-1, 16)
 
 
-def test_the_split_takes_its_share_and_never_moves_a_text() -> None:
+def test_the_split_has_its_fraction_and_never_moves_a_text() -> None:
     held = {text for text in TEXTS if is_validation(text, 0.1)}
     assert len(held) == pytest.approx(2_000, abs=170)  # four standard deviations of 42
     assert held <= {text for text in TEXTS if is_validation(text, 0.2)}
@@ -28,7 +28,7 @@ def test_split_sample_and_mixture_are_chosen_independently() -> None:
                 assert (item & two & three).mean() == pytest.approx(share, abs=0.012)
 
 
-def test_ranks_of_a_mixture_fill_0_to_1_evenly_and_never_reach_1() -> None:
+def test_ranks_of_a_mixture_are_uniform_in_0_to_1_and_never_reach_1() -> None:
     ranks = mix_ranks(HASHES)
     assert np.histogram(ranks, 10, (0, 1))[0] == pytest.approx(np.full(10, 2_000), abs=215)
     assert mix_ranks(np.full((1, 16), 255, np.uint8))[0] < 1

@@ -1,4 +1,5 @@
-"""The fast encoder gives the same ids as `tokenizers` for any text, and is not used where it would not.
+"""The fast encoder gives the same ids as `tokenizers` for any text, and is not used for tokenizers where it would
+differ.
 
 The suite tries some random texts; ``TRAINWRIGHT_RANDOM_TEXTS=2000`` tries two thousand new ones each time.
 """
@@ -206,7 +207,7 @@ def test_every_code_point_has_the_ids_that_tokenizers_gives_it(
         )
     )
 )
-def test_cutting_a_text_changes_no_token(
+def test_splitting_a_text_changes_no_token(
     trained: list[tuple[Tokenizer, encode.Encoder]], words: list[tuple[str, str]]
 ) -> None:
     text = "".join(itertools.chain.from_iterable(words))
@@ -219,14 +220,14 @@ def test_cutting_a_text_changes_no_token(
             assert encoder.encode([text])[0].tolist() == _ids(tokenizer, text)
 
 
-def test_a_text_without_a_place_to_cut_is_cut_all_the_same() -> None:
+def test_a_text_without_a_split_point_is_encoded_anyway() -> None:
     for text in ("a" * 200_000, " " * 200_000, "中" * 200_000, ""):
         segments = list(split(text))
         assert "".join(segments) == text
         assert max(map(len, segments)) <= encode.SEGMENT_CHARACTERS
 
 
-def test_each_text_keeps_its_place_whatever_its_length(
+def test_texts_of_any_length_are_returned_in_order(
     trained: list[tuple[Tokenizer, encode.Encoder]],
 ) -> None:
     long = " ".join(CODE)[:1_500_000]
@@ -263,7 +264,7 @@ def _right() -> Tokenizer:
 
 
 def test_gpt2s_pattern_written_out_passes_the_self_check() -> None:
-    """This ensures that the following patterns are refused for what they match, not for being written out."""
+    """This ensures that the following patterns are refused for what they match, not because they are written out."""
     assert encode_alike(exact_encode(_telltale(_split_by(GPT2))), exact_encode(_right()))
 
 
@@ -290,11 +291,11 @@ def test_gpt2s_pattern_written_out_passes_the_self_check() -> None:
         "ascii space",
     ],
 )
-def test_the_self_check_catches_a_wrong_pre_tokenizer(wrong: Any) -> None:
+def test_the_self_check_detects_a_wrong_pre_tokenizer(wrong: Any) -> None:
     assert not encode_alike(exact_encode(_telltale(wrong)), exact_encode(_right()))
 
 
-def test_a_library_that_encodes_otherwise_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_encodes_differently_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     real = fastokens.Tokenizer
 
     class Wrong:
@@ -360,7 +361,7 @@ def _unigram() -> Tokenizer:
     ],
     ids=["normalizer", "prefix", "pattern", "added", "ignore merges", "byte", "sentencepiece", "unigram"],
 )
-def test_other_kinds_are_encoded_by_tokenizers_itself(make: Callable[[], Tokenizer]) -> None:
+def test_other_kinds_are_encoded_by_the_tokenizers_library(make: Callable[[], Tokenizer]) -> None:
     tokenizer = make()
     encoder = make_encoder(tokenizer)
     assert encoder.library == "tokenizers"
@@ -369,7 +370,7 @@ def test_other_kinds_are_encoded_by_tokenizers_itself(make: Callable[[], Tokeniz
     assert [ids.tolist() for ids in encoder.encode(texts)] == [_ids(tokenizer, text) for text in texts]
 
 
-def test_a_pattern_that_gives_up_on_a_document_is_an_error_that_names_it() -> None:
+def test_a_pattern_that_fails_on_a_document_is_an_error_that_names_it() -> None:
     content = json.loads(byte_tokenizer().to_str())
     split = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated", "invert": False}
     letters = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}

@@ -1,4 +1,4 @@
-"""Rows become documents or are rejected with line and reason; a file whose reading fails reports why."""
+"""Rows become documents or are rejected with line and reason. A file that cannot be read reports why."""
 
 import csv
 import gzip
@@ -68,7 +68,7 @@ JSON_LINES: list[tuple[bytes, str | None]] = [
 
 
 @pytest.mark.parametrize("ending", PACKERS)
-def test_good_json_lines_are_documents_and_bad_ones_are_named(store: Store, ending: str) -> None:
+def test_valid_json_lines_are_documents_and_invalid_ones_are_reported(store: Store, ending: str) -> None:
     content = b"\xef\xbb\xbf" + b"\n".join(line for line, _ in JSON_LINES)
     expected = [(number, want) for number, (_, want) in enumerate(JSON_LINES, 1) if want is not None]
     assert _read(store(f"a.jsonl{ending}", PACKERS[ending](content))) == expected
@@ -96,7 +96,9 @@ def test_chats_become_texts_with_a_line_for_each_role(store: Store) -> None:
     assert [text for _, text in _read(store("a.jsonl", content))] == [want for _, want in CHATS]
 
 
-def test_a_line_beyond_the_limit_is_rejected_unread(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_beyond_the_limit_is_rejected_without_being_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(json_rows, "DOCUMENT_BYTES", 1_000)
     monkeypatch.setattr(lines, "BLOCK_BYTES", 300)
     good, long = json.dumps({"text": "x" * 980}), json.dumps({"text": "x" * 5_000})
@@ -144,7 +146,7 @@ TEXTS: list[tuple[bytes, Found, Found]] = [
 
 @pytest.mark.parametrize(("content", "whole", "by_blank_line"), TEXTS)
 @pytest.mark.parametrize("ending", PACKERS)
-def test_text_is_one_document_or_one_between_blank_lines(
+def test_text_is_one_document_or_split_at_blank_lines(
     store: Store, content: bytes, whole: Found, by_blank_line: Found, ending: str
 ) -> None:
     source = store(f"a.txt{ending}", PACKERS[ending](content))
@@ -152,7 +154,7 @@ def test_text_is_one_document_or_one_between_blank_lines(
     assert _read(source, BLANK_LINE) == by_blank_line
 
 
-def test_long_text_is_cut_at_the_last_line_end_that_fits(store: Store) -> None:
+def test_long_text_is_split_at_the_last_line_end_that_fits(store: Store) -> None:
     text = "".join(f"Line {number} of a long book.\n" for number in range(700_000))
     found = _read(store("book.txt", text.encode()))
     assert "".join(part for _, part in found) == text
@@ -167,7 +169,9 @@ def test_long_text_is_cut_at_the_last_line_end_that_fits(store: Store) -> None:
     most=st.integers(4, 12),
     ahead=st.integers(1, 30),
 )
-def test_text_cut_anywhere_joins_to_the_file(store: Store, text: str, most: int, ahead: int) -> None:
+def test_parts_of_a_split_text_concatenate_to_the_file(
+    store: Store, text: str, most: int, ahead: int
+) -> None:
     source = store("a.txt", text.encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_rows, "DOCUMENT_BYTES", most)
@@ -179,12 +183,12 @@ def test_text_cut_anywhere_joins_to_the_file(store: Store, text: str, most: int,
         for line, part in found:
             assert part.split("\n")[0] in text.split("\n")[line - 1]
     for _, part in whole[:-1]:
-        assert part[-1] in " \n\r" or not set(part) & set(" \n\r"), "cut at white space where there is some"
+        assert part[-1] in " \n\r" or not set(part) & set(" \n\r"), "split at white space if there is any"
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(alphabet="ab \n\t", max_size=60))
-def test_blank_lines_cut_as_paragraphs_do(store: Store, text: str) -> None:
+def test_blank_lines_split_a_text_into_its_paragraphs(store: Store, text: str) -> None:
     paragraphs: list[list[str]] = [[]]
     for line in text.split("\n"):
         paragraphs += [[]] if not line.strip() else []
@@ -223,9 +227,7 @@ ROWS = [
         ("a.csv", _table(ROWS, delimiter="\t")),
     ],
 )
-def test_tables_of_every_dialect_give_their_cells(
-    store: Store, name: str, content: bytes, ending: str
-) -> None:
+def test_tables_of_every_dialect_are_parsed(store: Store, name: str, content: bytes, ending: str) -> None:
     found = _read(store(name + ending, PACKERS[ending](content)))
     assert found == [(line, row[1]) for line, row in zip((2, 3, 4, 6), ROWS[1:], strict=True)]
 
@@ -245,7 +247,7 @@ CSV_ROWS: list[tuple[bytes, str | None]] = [
 ]
 
 
-def test_good_rows_of_a_table_are_documents_and_bad_ones_are_named(store: Store) -> None:
+def test_valid_rows_of_a_table_are_documents_and_invalid_ones_are_reported(store: Store) -> None:
     content = b"id,text\n" + b"\n".join(line for line, _ in CSV_ROWS)
     expected = [(number, want) for number, (_, want) in enumerate(CSV_ROWS, 2) if want is not None]
     assert _read(store("a.csv", content)) == expected
@@ -264,15 +266,13 @@ def test_good_rows_of_a_table_are_documents_and_bad_ones_are_named(store: Store)
         (b"," * 20_000 + b"text\n", "the header is too long"),
     ],
 )
-def test_a_table_that_cannot_be_read_says_why(store: Store, content: bytes, message: str) -> None:
+def test_an_unreadable_table_is_reported_with_its_reason(store: Store, content: bytes, message: str) -> None:
     with pytest.raises(UnusableDataError, match=message) as caught:
         _read(store("a.csv", content))
     assert str(caught.value).startswith("a.csv")
 
 
-def test_a_row_beyond_the_limit_is_passed_over_to_its_end(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_beyond_the_limit_is_skipped_entirely(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_rows, "ROW_BYTES", 100)
     monkeypatch.setattr(lines, "BLOCK_BYTES", 37)
     many_lines = 'a "b",\n' * 60
@@ -296,7 +296,9 @@ ANY_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_si
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(ANY_TEXT, max_size=12), delimiter=st.sampled_from(",;\t|"), block=st.integers(1, 50))
-def test_any_text_comes_back_from_a_table(store: Store, texts: list[str], delimiter: str, block: int) -> None:
+def test_any_text_can_be_read_back_from_a_table(
+    store: Store, texts: list[str], delimiter: str, block: int
+) -> None:
     rows = [["id", "text"], *([str(number), text] for number, text in enumerate(texts))]
     source = store("a.csv", _table(rows, delimiter=delimiter, quoting=csv.QUOTE_ALL))
     with pytest.MonkeyPatch.context() as patch:
@@ -315,7 +317,7 @@ CONTENTS = {
 @pytest.mark.parametrize("name", CONTENTS)
 @pytest.mark.parametrize("ending", PACKERS)
 @pytest.mark.parametrize("read", [ReadSpec(), BLANK_LINE], ids=["file", "blank_line"])
-def test_reading_on_from_any_row_gives_what_reading_through_gives(
+def test_reading_resumed_at_any_row_gives_the_same_documents(
     store: Store, name: str, ending: str, read: ReadSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text_rows, "DOCUMENT_BYTES", 40)
@@ -335,7 +337,7 @@ COLUMNS = [
 ]
 
 
-def test_the_field_is_the_one_wanted_or_text_or_messages() -> None:
+def test_the_field_is_the_requested_one_or_text_or_messages() -> None:
     assert resolve_field(COLUMNS, "body") == "body"
     assert resolve_field(COLUMNS, None) == "messages"
     assert resolve_field([*COLUMNS, Column(name="text", type="text", usable=True)], None) == "text"
@@ -362,7 +364,7 @@ def test_columns_are_the_keys_of_the_first_objects(store: Store) -> None:
     ]
 
 
-def test_of_very_many_keys_the_first_are_known_and_the_one_that_is_looked_for(store: Store) -> None:
+def test_of_very_many_keys_the_first_and_the_requested_one_are_known(store: Store) -> None:
     keys = {f"key {number}": "x" for number in range(MOST_COLUMNS + 5)}
     source = store("a.jsonl", json.dumps({**keys, "text": "found"}).encode())
     columns = columns_of(source, sniff(source))
@@ -375,4 +377,4 @@ def test_another_field_is_read_when_it_is_named(store: Store) -> None:
     assert _read(store("a.csv", b"body,text\nx,y\n"), ReadSpec(field="body")) == [(2, "x")]
     rejected = next(iter(read_rows(s := store("a.jsonl", b"{}"), sniff(s), ReadSpec(field="f" * 200))))
     assert isinstance(rejected, Rejected)
-    assert len(rejected.reason) < 255, "as long as the database takes"
+    assert len(rejected.reason) < 255, "as long as the database allows"

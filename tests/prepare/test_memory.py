@@ -1,4 +1,4 @@
-"""Reading takes bounded memory for any file: no line, frame, row group or column has to fit."""
+"""Reading takes bounded memory for any file: no line, frame, row group or column has to fit into memory."""
 
 import gzip
 import subprocess
@@ -136,14 +136,14 @@ CASES: list[tuple[str, Callable[[], Iterator[bytes]], int | None, str]] = [
 
 @pytest.fixture(scope="module")
 def base_mib(tmp_path_factory: pytest.TempPathFactory) -> int:
-    """The memory of a process that reads only a few bytes."""
+    """Peak memory of a process that reads only a few bytes."""
     folder = tmp_path_factory.mktemp("base")
     (folder / "a.jsonl").write_text('{"text": "ä"}')
     return _measure(READ, folder / "a.jsonl", folder)[1]
 
 
 LONGEST = ("lines.txt", "open.csv", "words.txt.gz", "objects.jsonl")
-"""Cases that ``make faults`` has: they take a dozen CPU seconds each."""
+"""Cases of ``make faults``, which take a dozen CPU seconds each."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Parquet columns of every layout give their texts; false or broken metadata ends in our own error."""
+"""Parquet columns of every layout are read; false or corrupt metadata ends in our own error."""
 
 import gzip
 import io
@@ -73,7 +73,7 @@ def _read(source: Source, read: ReadSpec = DEFAULT) -> list[str]:
     ],
     ids=["plain", "groups", "delta", "pages"],
 )
-def test_texts_of_every_layout_come_back(store: Store, column: Any, options: dict[str, Any]) -> None:
+def test_texts_of_every_layout_are_read(store: Store, column: Any, options: dict[str, Any]) -> None:
     content = _parquet({"id": range(1_000), "text": column}, **options)
     if "column_encoding" in options and pa.types.is_dictionary(column.type):
         _refused(store, content, "Not yet implemented")  # by the library
@@ -82,12 +82,12 @@ def test_texts_of_every_layout_come_back(store: Store, column: Any, options: dic
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
-def test_a_parquet_file_may_be_compressed_once_more(store: Store, pack: Any) -> None:
+def test_a_parquet_file_may_be_compressed_again(store: Store, pack: Any) -> None:
     assert _read(store("a.parquet", pack(_parquet({"text": TEXTS})))) == TEXTS
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_what_is_unpacked_lies_in_the_folder_that_is_given(store: Store, tmp_path: Path) -> None:
+def test_decompressed_files_are_in_the_given_folder(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     source = replace(store("a.parquet", gzip.compress(_parquet({"text": TEXTS}))), folder=folder)
@@ -127,7 +127,7 @@ def test_chats_are_lists_of_structs(store: Store) -> None:
     assert _read(store("a.parquet", nested)) == ["<|user|>\nab\n"]
 
 
-def test_columns_say_which_are_usable(store: Store) -> None:
+def test_usable_columns_are_marked(store: Store) -> None:
     content = _parquet(
         {"n": [1], "a.b": ["x"], "ids": [[1]], "chat": [[{"role": "a", "content": "b", "more": 1}]]}
     )
@@ -150,7 +150,7 @@ def test_a_table_of_very_many_columns_is_refused(store: Store) -> None:
         columns_of(source, sniff(source))
 
 
-def test_reading_on_from_any_row_gives_what_reading_through_gives(store: Store) -> None:
+def test_reading_resumed_at_any_row_gives_the_same_documents(store: Store) -> None:
     source = store("a.parquet", _parquet({"text": TEXTS[:15]}, row_group_size=4))
     sniffed = sniff(source)
     for number, row in enumerate(positioned_rows(source, sniffed, TEXT), 1):
@@ -173,7 +173,7 @@ def _refused(store: Store, content: bytes, message: str) -> None:
     assert str(caught.value).startswith("a.parquet")
 
 
-def test_a_footer_that_lies_is_refused_before_it_is_read(store: Store) -> None:
+def test_a_footer_with_a_false_length_is_refused_before_it_is_read(store: Store) -> None:
     _refused(
         store,
         GOOD[:-8] + (2**31 - 1).to_bytes(4, "little") + b"PAR1",
@@ -238,12 +238,12 @@ def _header(plain_bytes: int, stored_bytes: int) -> bytes:
         (b"\x15" + b"\xff" * 30, "a number without an end"),
     ],
 )
-def test_pages_that_lie_are_found_before_they_are_unpacked(content: bytes, message: str) -> None:
+def test_pages_with_false_sizes_are_detected_before_decompression(content: bytes, message: str) -> None:
     with pytest.raises(InvalidPageError, match=message):
         largest_page_bytes(io.BytesIO(content), 0, len(content))
 
 
-def test_a_page_that_lies_is_refused_by_the_name_of_its_file(store: Store) -> None:
+def test_a_page_with_a_false_size_is_refused_with_the_name_of_its_file(store: Store) -> None:
     start, _ = _pages(GOOD)
     lying = bytearray(GOOD)
     lying[start + 3 : start + 5] = b"\xff\x7f"  # the plain length of the first page
@@ -272,7 +272,7 @@ def test_an_encrypted_file_is_refused(store: Store) -> None:
             _read(store("a.parquet", content))
 
 
-def test_a_dictionary_that_repeats_a_long_text_ends_at_the_ratio(store: Store) -> None:
+def test_a_dictionary_that_repeats_a_long_text_is_stopped_at_the_ratio(store: Store) -> None:
     content = _parquet({"text": pa.array(["x" * 2**20] * 150).dictionary_encode()}, compression="zstd")
     assert len(content) < 100_000
     _refused(store, content, "expands to more than .* bytes of text, more than 200 to 1")
@@ -281,19 +281,18 @@ def test_a_dictionary_that_repeats_a_long_text_ends_at_the_ratio(store: Store) -
 def test_values_that_are_rejected_count_towards_the_ratio_and_towards_the_chunk(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A text that is too long for a document costs as much to read as others, and yields nothing that would end a chunk."""
+    """A text that is too long for a document takes as much time to read as others, and yields nothing that would end a
+    chunk."""
     monkeypatch.setattr("trainwright.prepare.chunks.CHUNK_READ_BYTES", 40 * 2**20)
     too_long = pa.array(["x" * (DOCUMENT_BYTES + 1)] * 12).dictionary_encode()
     source = store("a.parquet", _parquet({"text": too_long}, compression="zstd", row_group_size=4))
     assert source.path.stat().st_size < 10_000
     chunks = write_chunks(source, sniff(source), TEXT, tmp_path)
     first = next(chunks)
-    assert (first.documents, first.rejected_count, first.read_bytes > 0) == (0, 4, True), (
-        "where a job gives way"
-    )
+    assert (first.documents, first.rejected_count, first.read_bytes > 0) == (0, 4, True), "where a job yields"
     with pytest.raises(UnusableDataError, match="more than 200 to 1"):
         list(chunks)
-    with pytest.raises(UnusableDataError, match="more than 200 to 1"):  # a job that continues counts on
+    with pytest.raises(UnusableDataError, match="more than 200 to 1"):  # a job that continues keeps counting
         list(write_chunks(source, sniff(source), TEXT, tmp_path, first.next_position))
 
 
@@ -317,7 +316,7 @@ SMALL = {
 
 @pytest.mark.parametrize("kind", SMALL)
 def test_corrupt_files_end_in_rows_or_our_error(store: Store, kind: str) -> None:
-    """Each needs its own process, so these are few; the next test tries many."""
+    """Each file needs its own process, so there are few; the next test tries many."""
     for seed in range(3):
         source = store("a.parquet", _corrupt(SMALL[kind], seed))
         try:
@@ -327,7 +326,7 @@ def test_corrupt_files_end_in_rows_or_our_error(store: Store, kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", SMALL)
-def test_many_corrupt_files_are_read_refused_or_bring_their_reader_down(
+def test_many_corrupt_files_are_read_refused_or_crash_their_reader(
     kind: str, tmp_path: Path, repository: Path
 ) -> None:
     """All of these are reported to the user. An uncaught exception or a reader that hangs is not."""
@@ -338,7 +337,7 @@ def test_many_corrupt_files_are_read_refused_or_bring_their_reader_down(
     done = subprocess.run(command, cwd=repository, check=True, stdout=subprocess.PIPE, text=True)
     ends = Counter(json.loads(done.stdout).values())
     assert ends.keys() <= {0, parquet_process.WRONG, -signal.SIGABRT, -signal.SIGSEGV}, ends
-    assert ends.total() == CORRUPTIONS and ends[0] and ends[parquet_process.WRONG], "both kinds were met"
+    assert ends.total() == CORRUPTIONS and ends[0] and ends[parquet_process.WRONG], "both kinds occurred"
 
 
 def _corrupt(content: bytes, seed: int) -> bytes:
@@ -348,11 +347,11 @@ def _corrupt(content: bytes, seed: int) -> bytes:
     return bytes(broken)
 
 
-def test_a_file_that_ends_its_reader_is_refused(store: Store) -> None:
+def test_a_file_that_crashes_its_reader_is_refused(store: Store) -> None:
     """The library checks histogram sizes in a place where it can only abort."""
     aborting = _corrupt(SMALL["plain"], 1377)
     program = "import sys, io, pyarrow.parquet as pq; pq.ParquetFile(io.BytesIO(sys.stdin.buffer.read())).metadata.row_group(0).column(0)"
     lost = subprocess.run([sys.executable, "-c", program], input=aborting, capture_output=True)
     if lost.returncode >= 0:
         pytest.fail("the library survives this file now: choose another one")
-    _refused(store, aborting, "it makes the reader crash")
+    _refused(store, aborting, "it crashes its reader")

@@ -60,7 +60,7 @@ CASES: list[tuple[str, bytes, FileFormat]] = [
         (".zst", zstandard.compress, Compression.ZSTANDARD),
     ],
 )
-def test_the_bytes_say_what_a_file_holds(
+def test_formats_are_detected_from_bytes(
     store: Store,
     name: str,
     content: bytes,
@@ -71,7 +71,7 @@ def test_the_bytes_say_what_a_file_holds(
 ) -> None:
     packed = compress(content)
     assert sniff(store(name + ending, packed)) == FileType(expected, compression)
-    assert sniff(store(name, packed)) == FileType(expected, compression), "the name need not say it"
+    assert sniff(store(name, packed)) == FileType(expected, compression), "the name need not contain it"
 
 
 REFUSED: list[tuple[str, bytes, str]] = [
@@ -108,7 +108,7 @@ REFUSED: list[tuple[str, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "message"), REFUSED)
-def test_what_cannot_be_read_is_refused_by_name_with_a_remedy(
+def test_unreadable_files_are_refused_by_name_with_a_remedy(
     store: Store, name: str, content: bytes, message: str
 ) -> None:
     with pytest.raises(UnusableDataError, match=message) as caught:

@@ -1,4 +1,4 @@
-"""TextStats are exact counts, whatever the script, the batch or the number of lines."""
+"""TextStats are exact counts for any script, batch or number of lines."""
 
 import unicodedata
 
@@ -40,7 +40,7 @@ def _naive(text: str) -> tuple[float, float, float]:
     batch=st.integers(1, 40),
     many=st.sampled_from([0, 100_000]),
 )
-def test_measures_equal_naive_counts(texts: list[str], batch: int, many: int) -> None:
+def test_stats_equal_naive_counts(texts: list[str], batch: int, many: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_stats, "BATCH_CHARACTERS", batch)
         patch.setattr(text_stats, "MANY_LINES", many)

@@ -68,7 +68,7 @@ def _documents(folder: Path, manifest: ShardManifest, split: ShardSplit) -> list
 
 
 @pytest.mark.parametrize("spec", [BYTES, BPE], ids=["bytes", "bpe"])
-def test_every_kept_document_comes_back_from_the_split_it_belongs_to(
+def test_every_kept_document_can_be_decoded_from_its_split(
     tmp_path: Path, source: Source, spec: TokenizerSpec
 ) -> None:
     data = DataSpec(dataset="x", tokenizer=spec, validation_fraction=0.2)
@@ -125,7 +125,7 @@ def written(tmp_path: Path, source: Source) -> Chunks:
     return Chunks(sorted(folder.iterdir()))
 
 
-def test_a_killed_or_cancelled_piece_leaves_nothing_and_its_repetition_the_same_bytes(
+def test_a_killed_or_cancelled_chunk_leaves_nothing_and_a_repetition_gives_the_same_bytes(
     tmp_path: Path, written: Chunks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards, "BATCH_CHARACTERS", 500)
@@ -165,7 +165,7 @@ def test_a_result_counts_documents_tokens_and_their_lengths(tmp_path: Path, writ
         assert bin_.documents == sum(bin_.upto // 2 < size <= bin_.upto for size in sizes)
 
 
-def test_a_document_counts_once_though_its_tokens_hold_the_end_of_text(
+def test_a_document_counts_once_even_if_its_tokens_contain_the_end_of_text(
     tmp_path: Path, written: Chunks
 ) -> None:
     result = write_chunk_shards(
@@ -179,7 +179,7 @@ def test_a_document_counts_once_though_its_tokens_hold_the_end_of_text(
     sizes=st.lists(st.lists(st.integers(0, 130), max_size=4), min_size=1, max_size=5),
     fraction=st.sampled_from([0.0, 0.01]),
 )
-def test_the_tail_that_is_cut_off_is_one_percent_and_no_token_moves(
+def test_the_held_out_end_is_one_percent_and_no_token_moves(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[list[int]], fraction: float
 ) -> None:
     folder = tmp_path_factory.mktemp("tail")
@@ -196,10 +196,10 @@ def test_the_tail_that_is_cut_off_is_one_percent_and_no_token_moves(
     assert cut.validation_from_tail
     assert cut.train.documents + cut.validation.documents == manifest.train.documents
     after = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert {name: after[name] for name in before} == before, "what was there stays"
+    assert {name: after[name] for name in before} == before, "existing files are unchanged"
     assert {path.name for path in written} == after.keys() - before.keys()
     assert split_validation_tail(manifest, folder) == (cut, written)
-    assert split_validation_tail(cut, folder) == (cut, []), "there is a validation split now"
+    assert split_validation_tail(cut, folder) == (cut, []), "a validation split exists now"
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == after
 
 
@@ -219,7 +219,7 @@ def _made(folder: Path, sizes: list[list[int]], fraction: float) -> ShardManifes
     return build_manifest("0" * 64, 256, BYTES, fraction, list(reversed(results)))
 
 
-def test_a_folder_whose_split_would_be_empty_holds_out_its_end(tmp_path: Path) -> None:
+def test_a_folder_with_an_empty_split_holds_out_its_end(tmp_path: Path) -> None:
     source = Source("one.txt", tmp_path / "one")
     source.path.write_text("a single short document " * 30)
     manifest, rejected = prepare_folder([source], DataSpec(dataset="x", tokenizer=BYTES), tmp_path / "out")
@@ -236,7 +236,7 @@ def test_a_folder_whose_split_would_be_empty_holds_out_its_end(tmp_path: Path) -
     assert saved == manifest
 
 
-def test_the_sample_is_bounded_drawn_from_kept_training_texts_and_the_same_each_time(
+def test_the_sample_is_bounded_reproducible_and_of_kept_training_texts(
     written: Chunks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = [
@@ -244,7 +244,7 @@ def test_the_sample_is_bounded_drawn_from_kept_training_texts_and_the_same_each_
     ]
     kept = [document.text for path, mask in given for document in chunks.read_chunk(path, mask)]
     training = [text for text in kept if not is_validation(text, 0.2)]
-    assert list(sample_texts(given, 0.2)) == training, "all of them when they are few"
+    assert list(sample_texts(given, 0.2)) == training, "all texts if they are few"
     monkeypatch.setattr(shards, "SAMPLE_BYTES", 4_000)
     monkeypatch.setattr(shards, "SAMPLE_CHUNKS", 3)
     sample = list(sample_texts(given, 0.2))
@@ -253,7 +253,7 @@ def test_the_sample_is_bounded_drawn_from_kept_training_texts_and_the_same_each_
     assert sample == list(sample_texts(given, 0.2))
 
 
-def test_the_vocabulary_is_the_size_asked_for_whatever_bpe_found(tmp_path: Path) -> None:
+def test_the_vocabulary_has_the_requested_size_even_if_bpe_found_fewer_tokens(tmp_path: Path) -> None:
     source = Source("small.txt", tmp_path / "small")
     source.path.write_text("ab ab ab")
     spec = TokenizerSpec(vocabulary=70_000)

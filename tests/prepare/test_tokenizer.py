@@ -1,4 +1,4 @@
-"""Uploaded tokenizers: which are accepted, which are refused and why, and that hostile ones do no harm."""
+"""Uploaded tokenizers: which are accepted, which are refused and why, and that hostile ones are harmless."""
 
 import copy
 import json
@@ -52,7 +52,7 @@ def _sequence(normalizers: list[Content]) -> Content:
     return {"type": "Sequence", "normalizers": normalizers}
 
 
-def test_bpe_is_trained_on_a_stream_and_depends_on_nothing_else() -> None:
+def test_bpe_training_depends_only_on_the_stream_of_texts() -> None:
     seen = []
 
     def stream() -> Iterator[str]:
@@ -67,7 +67,7 @@ def test_bpe_is_trained_on_a_stream_and_depends_on_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("make", [byte_tokenizer, lambda: train_bpe(iter(TEXTS), 290)], ids=["bytes", "bpe"])
-def test_what_is_made_here_could_have_been_uploaded(make: Callable[[], Tokenizer]) -> None:
+def test_our_own_tokenizers_pass_the_checks_of_uploaded_ones(make: Callable[[], Tokenizer]) -> None:
     tokenizer = make()
     expected = CheckedTokenizer(tokenizer.get_vocab_size(), end_of_text_id(tokenizer), END_OF_TEXT)
     assert check_tokenizer(tokenizer_bytes(tokenizer)) == expected
@@ -83,7 +83,7 @@ def test_the_end_of_text_is_found_by_its_usual_names(name: str) -> None:
     assert checked.vocabulary == max(tokenizer.get_vocab().values()) + 1
 
 
-def test_of_two_ends_the_first_of_the_list_is_taken() -> None:
+def test_of_two_end_tokens_the_first_of_the_list_is_used() -> None:
     tokenizer = train_bpe(iter(TEXTS), 290)
     tokenizer.add_special_tokens(["</s>"])
     assert end_of_text_id(tokenizer) == tokenizer.token_to_id(END_OF_TEXT)
@@ -100,13 +100,13 @@ def test_a_unigram_is_accepted() -> None:
     assert check_tokenizer(_unigram(-1_000.0)) == CheckedTokenizer(302, 1, "</s>")
 
 
-def test_ids_with_gaps_count_up_to_the_largest() -> None:
+def test_a_vocabulary_with_gaps_counts_up_to_its_largest_id() -> None:
     content = _content()
     content["model"]["vocab"]["zz"] = 999
     assert check_tokenizer(_bytes(content)).vocabulary == 1_000
 
 
-def test_a_length_limit_in_the_file_shortens_no_document() -> None:
+def test_a_length_limit_in_the_file_truncates_no_document() -> None:
     tokenizer = train_bpe(iter(TEXTS), 290)
     tokenizer.enable_truncation(3)
     tokenizer.enable_padding(length=4_000)
@@ -202,7 +202,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 LONGEST = ("many slow patterns", "swells", "expanding")
-"""Cases that ``make faults`` has: they take up to eight CPU seconds each."""
+"""Cases of ``make faults``, which take up to eight CPU seconds each."""
 
 
 def _shrink(content: Content) -> None:
@@ -214,7 +214,7 @@ def _shrink(content: Content) -> None:
     partly_slow(REFUSED.values(), [case for name, case in REFUSED.items() if name not in LONGEST], "faults"),
     ids=REFUSED.keys(),
 )
-def test_what_cannot_be_used_is_refused_with_the_reason(make: Callable[[], bytes], why: str) -> None:
+def test_an_unusable_tokenizer_is_refused_with_the_reason(make: Callable[[], bytes], why: str) -> None:
     with pytest.raises(UnusableTokenizerError) as refusal:
         check_tokenizer(make())
     assert why in str(refusal.value)
@@ -226,7 +226,7 @@ def test_a_tokenizer_without_an_end_of_text_has_no_id_for_it() -> None:
         end_of_text_id(tokenizer)
 
 
-def test_the_letters_of_special_tokens_stay_letters() -> None:
+def test_text_that_spells_a_special_token_is_encoded_as_text() -> None:
     tokenizer = train_bpe(iter(TEXTS), 290)
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
     ids = make_encoder(tokenizer).encode([f"a{END_OF_TEXT}b"])[0]

@@ -83,7 +83,7 @@ def test_the_peak_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert collect_inventory(tmp_path, other_slots, API).cpu_peak is None
 
 
-def test_a_peak_of_a_busy_machine_is_measured_again_and_the_best_counts(
+def test_a_peak_of_a_busy_machine_is_measured_again_and_the_best_one_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path
 ) -> None:
     """The stand-in measures fp32 2, bf16 1 and fp8 3 GFLOP/s."""

@@ -1,4 +1,4 @@
-"""An agent that starts recovers attempt folders from every condition they can be left in."""
+"""A starting agent recovers attempt folders from every condition in which they can be left."""
 
 import json
 import os

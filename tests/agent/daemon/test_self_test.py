@@ -121,7 +121,7 @@ class Node:
         thread = self.tester._thread
         assert thread is not None
         thread.join(10)
-        assert self.ended.is_set(), "the agent is told that there is a result"
+        assert self.ended.is_set(), "the agent is notified of the result"
 
 
 @pytest.fixture
@@ -139,11 +139,11 @@ def test_a_node_tests_itself_only_on_request_and_when_idle(node: Node) -> None:
     assert (node.tester.report.id, node.tester.report.passed) == ("1", True)
 
 
-def test_a_test_ends_and_says_nothing_if_the_node_is_released_in_the_meantime(node: Node) -> None:
+def test_a_test_ends_without_a_report_if_the_node_is_released_in_the_meantime(node: Node) -> None:
     node.may_end.clear()
     node.ask("1")
     node.tester.cancel_unless("1")
-    assert node.tester.is_running, "it is still wanted"
+    assert node.tester.is_running, "it is still requested"
     node.tester.cancel_unless(None)
     assert not node.tester.is_running, "runs may be claimed now"
     assert node.tester.report is None and not node.ended.is_set()
@@ -154,7 +154,7 @@ def test_a_test_ends_and_says_nothing_if_the_node_is_released_in_the_meantime(no
 
 
 def test_a_cancelled_self_test_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has started processes of its own."""
+    """The self-test has started child processes."""
     package = tmp_path / "slow_trainer"
     package.mkdir()
     (package / "__init__.py").touch()

@@ -89,12 +89,12 @@ def committed(run: ScriptedRun) -> list[int]:
 
 
 @pytest.mark.parametrize("damaged_on", [0, 1])
-def test_a_checkpoint_that_is_damaged_on_one_node_does_not_hold_up_the_next(
+def test_a_checkpoint_that_is_damaged_on_one_node_does_not_block_the_next(
     tmp_path: Path, api: ScriptedApi, run: ScriptedRun, damaged_on: int
 ) -> None:
     nodes = [Node(api, tmp_path / f"node-{rank}", rank) for rank in range(2)]
     nodes[damaged_on].file(5).write_bytes(b"something else")
-    wait_for(lambda: drained(*nodes), "all checkpoints are sent or given up")
+    wait_for(lambda: drained(*nodes), "all checkpoints are sent or abandoned")
     assert sorted(committed(run)) == [10, 15]
     assert nodes[0].attempt.shipped_steps() == set(STEPS)
 
@@ -111,7 +111,7 @@ def test_a_checkpoint_waits_for_the_files_of_a_slow_node(
     assert sorted(committed(run)) == list(STEPS)
 
 
-def test_the_last_checkpoint_is_not_given_up_while_another_node_may_send_it(
+def test_the_last_checkpoint_is_not_abandoned_while_another_node_may_send_it(
     tmp_path: Path, api: ScriptedApi, run: ScriptedRun
 ) -> None:
     first, second = (Node(api, tmp_path / f"node-{rank}", rank) for rank in range(2))

@@ -1,4 +1,4 @@
-"""Uploads of checkpoints: nothing that a trainer planted is sent, and an interrupted upload is repeated."""
+"""Uploads of checkpoints: no file outside the checkpoint is sent, and an interrupted upload is repeated."""
 
 import hashlib
 import json
@@ -128,7 +128,7 @@ def test_a_node_sends_the_files_that_it_has(
 def test_a_node_notices_that_its_object_folder_is_not_the_servers(
     tmp_path: Path, api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder, part: Part
 ) -> None:
-    """The commit cannot tell while other nodes' files are missing too."""
+    """The commit cannot detect this while other nodes' files are missing too."""
     save(attempt.path.joinpath(*NAMES), "state", 5)
     run.files["events.jsonl"] = 1
     (tmp_path / "elsewhere").mkdir()
@@ -159,7 +159,7 @@ def test_copying_again_leaves_no_draft(api: ScriptedApi, attempt: AttemptFolder,
     assert found == ["manifest.json", "model.safetensors"]
 
 
-def test_what_is_committed_no_longer_changes_with_the_trainer_s_file(
+def test_a_committed_file_does_not_change_with_the_trainer_s_file(
     api: ScriptedApi, attempt: AttemptFolder, tmp_path: Path
 ) -> None:
     api.place().files["events.jsonl"] = 1
@@ -249,9 +249,9 @@ def test_permanently_refused_lines_and_logs_are_skipped_and_the_rest_arrives(
     assert run.ends[-1]["offsets"] == {"events.jsonl": path.stat().st_size, "b.log": len("a log")}
 
 
-@pytest.mark.parametrize(("measured", "told"), [(True, [4e9, 6e9]), (False, [])])
-def test_a_run_that_beats_a_measured_peak_is_told_once_for_each_new_height(
-    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder, measured: bool, told: list[float]
+@pytest.mark.parametrize(("measured", "reported"), [(True, [4e9, 6e9]), (False, [])])
+def test_a_run_that_beats_a_measured_peak_is_reported_once_for_each_new_maximum(
+    api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder, measured: bool, reported: list[float]
 ) -> None:
     peak = Peak(flops_per_second=2e9, dtype="bf16", device="a CPU", measured=measured)
     claim = attempt.granted_claim()
@@ -265,10 +265,10 @@ def test_a_run_that_beats_a_measured_peak_is_told_once_for_each_new_height(
         wait_for(partial(has_steps, run, step), "the step")
     attempt.write_exit(Outcome(code=EndCode.CRASHED, message="m"))
     wait_for(lambda: shipper.is_done, "the end")
-    assert [peak.flops_per_second for peak in reached] == told
+    assert [peak.flops_per_second for peak in reached] == reported
 
 
-def test_what_was_measured_goes_with_the_next_steps_and_is_kept_until_then(
+def test_measurements_are_sent_with_the_next_steps_and_stored_until_then(
     api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
 ) -> None:
     measured = [
@@ -288,7 +288,7 @@ def test_what_was_measured_goes_with_the_next_steps_and_is_kept_until_then(
     wait_for(partial(has_steps, run, 2), "the second step")
     write_events(attempt.path, {"type": "note", "message": "m"})
     wait_for(lambda: len(run.events) == 1, "the note")
-    assert len(left) == 1, "a note takes nothing"
+    assert len(left) == 1, "a note carries no measurements"
     for step in (3, 4):
         write_events(attempt.path, step_line(step))
         wait_for(partial(has_steps, run, step), "the step")
@@ -338,7 +338,7 @@ def test_a_checkpoint_is_committed_after_its_events_even_if_the_agent_died_betwe
     assert run.commits[0]["manifest_digest"] == digest
 
 
-def test_a_refused_or_unsafe_checkpoint_does_not_hold_up_the_end(
+def test_a_refused_or_unsafe_checkpoint_does_not_delay_the_end(
     api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
 ) -> None:
     digest = save(attempt.path.joinpath(*NAMES), "state", 5)
@@ -366,7 +366,7 @@ def test_a_short_file_is_shipped_again(api: ScriptedApi, run: ScriptedRun, attem
     (attempt.path / "out" / "logs" / "rank-0.log").write_text("a log")
     shipper = ship(api, attempt)
     wait_for(lambda: run.steps == [1, 2] and run.logs, "events and logs")
-    with api.lock:  # the API comes back from a backup: it holds less than it acknowledged
+    with api.lock:  # the API was restored from a backup and has less than it acknowledged
         run.files, run.steps, run.logs = {}, [], {}
         attempt.write_exit(Outcome(code=EndCode.CRASHED, message="m"))
     wait_for(lambda: shipper.is_done, "the end")
@@ -376,7 +376,7 @@ def test_a_short_file_is_shipped_again(api: ScriptedApi, run: ScriptedRun, attem
     assert run.ends[-1]["offsets"] == {"events.jsonl": whole_lines, "rank-0.log": len("a log")}
 
 
-def test_an_api_that_holds_more_or_less_is_followed(
+def test_shipping_continues_at_the_offset_of_the_api(
     api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
 ) -> None:
     path = write_events(attempt.path, *(step_line(step) for step in range(1, 6)))
@@ -389,7 +389,7 @@ def test_an_api_that_holds_more_or_less_is_followed(
     wait_for(lambda: run.steps == [1, 2, 3, 4, 5, 6], "all lines, once")
 
 
-def test_a_commit_waits_for_events_that_are_behind(
+def test_a_commit_waits_for_missing_events(
     api: ScriptedApi, run: ScriptedRun, attempt: AttemptFolder
 ) -> None:
     digest = save(attempt.path.joinpath(*NAMES), "state", 5)

@@ -37,7 +37,7 @@ class Job:
 
 
 def name_process(name: str) -> None:
-    """As the trainer names its ranks."""
+    """Name the process as the trainer names its ranks."""
     ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)
 
 

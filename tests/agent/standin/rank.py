@@ -20,7 +20,7 @@ def main() -> None:
     if "silent" in job.words:
         time.sleep(600)
     if rank == 0:
-        _tell(
+        _publish_position(
             job,
             type="attempt_started",
             attempt=job.attempt,
@@ -36,7 +36,7 @@ def main() -> None:
             write(job.out / "failure-1.json", failure)
             os._exit(3)
         if rank == 0:
-            _tell(job, type="step", step=step, values={"loss": 1 / step, "tokens": float(step)})
+            _publish_position(job, type="step", step=step, values={"loss": 1 / step, "tokens": float(step)})
             log.write(f"step {step}\n")
             if step == job.steps or step % job.every == 0:
                 _save(job, step)
@@ -44,7 +44,7 @@ def main() -> None:
             _leave(job, rank, step)
             return
     if rank == 0:
-        _tell(job, type="finished", step=job.steps)
+        _publish_position(job, type="finished", step=job.steps)
         write(job.out / "outcome.json", {"code": "finished", "message": "Finished.", "step": job.steps})
 
 
@@ -56,7 +56,7 @@ def _leave(job: Job, rank: int, step: int) -> None:
         write(job.out / "outcome.json", {"code": "saved", "message": "Saved.", "step": step})
 
 
-def _tell(job: Job, **line: object) -> None:
+def _publish_position(job: Job, **line: object) -> None:
     with (job.out / "events.jsonl").open("a") as events:
         events.write(json.dumps({"time": now(), **line}) + "\n")
 
@@ -64,7 +64,9 @@ def _tell(job: Job, **line: object) -> None:
 def _save(job: Job, step: int) -> None:
     name = f"step-{step}"
     digest = save(job.out / "checkpoints" / name, "state", step)
-    _tell(job, type="checkpoint_saved", step=step, folder=name, digest=digest, bytes=1, seconds=0.0)
+    _publish_position(
+        job, type="checkpoint_saved", step=step, folder=name, digest=digest, bytes=1, seconds=0.0
+    )
 
 
 def save(folder: Path, kind: str, step: int) -> str:

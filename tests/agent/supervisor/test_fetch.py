@@ -34,7 +34,7 @@ def test_paths_outside_data_and_resume_are_refused(path: str) -> None:
         check_downloads([download])
 
 
-def test_a_digest_that_leads_out_of_the_cache_is_refused() -> None:
+def test_a_digest_that_points_outside_the_cache_is_refused() -> None:
     download = Download(path="data/a", bytes=1, digest="../" + "0" * 61, url="/x", object_key="x")
     with pytest.raises(FetchError, match="not allowed"):
         check_downloads([download])
@@ -110,4 +110,4 @@ def test_a_trainer_cannot_change_the_store_through_its_folder(
         file.write(b"changed")
     assert stored.read_bytes() == b"committed"
     fetcher(api, tmp_path, object_store=tmp_path / "store").fetch_all([download], tmp_path / "folder")
-    assert fetched.read_bytes() == b"committed", "what was changed is not used again"
+    assert fetched.read_bytes() == b"committed", "the changed file is not used again"

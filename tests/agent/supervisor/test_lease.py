@@ -21,7 +21,7 @@ SLOWER_SECONDS = 0.8
 
 
 class CountsFromTheReply(Lease):
-    """A planted fault: counts from the arrival of the reply."""
+    """An injected fault: counts from the arrival of the reply."""
 
     def note_reply(self, sent: float, reply: RenewalReply) -> None:
         super().note_reply(boottime(), reply)

@@ -1,4 +1,4 @@
-"""Outcomes, from the files that an attempt left."""
+"""Outcomes are derived from the files that an attempt left."""
 
 import errno
 import json
@@ -104,7 +104,7 @@ def test_export(tmp_path: Path, files: dict[str, Any], export_code: int, code: s
     assert words in end.message
 
 
-def test_a_failure_of_the_training_is_not_the_exports(tmp_path: Path) -> None:
+def test_a_failure_of_the_training_is_not_taken_for_one_of_the_export(tmp_path: Path) -> None:
     write_files(tmp_path, {"outcome.json": FINISHED, "failure-0.json": DIVERGED})
     clear_failures(tmp_path)
     assert export_outcome(tmp_path, 1, step=9).code == "export_failed"

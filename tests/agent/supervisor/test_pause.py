@@ -1,4 +1,5 @@
-"""The order to save: the supervisor waits for the trainer to save, and exits at once if there is nothing to save."""
+"""The order to save: the supervisor waits for the trainer to save, and exits immediately if there is nothing to
+save."""
 
 import json
 import time
@@ -70,7 +71,7 @@ def test_a_trainer_that_finishes_before_it_sees_the_order_is_not_exported(
 
 
 @pytest.mark.parametrize("name", ["stopless", "stopless stubborn"])
-def test_a_kill_after_an_order_to_save_is_obeyed_at_once(
+def test_a_kill_after_an_order_to_save_is_obeyed_immediately(
     api: ScriptedApi, machine: Machine, name: str
 ) -> None:
     run = api.place(name=name, steps=10_000)

@@ -53,7 +53,7 @@ def _log(folder: Path, name: str) -> str:
     return file.read_text() if file.exists() else ""
 
 
-def test_the_stack_of_a_stopped_rank_is_kept(folder: Path, rank: subprocess.Popen[bytes]) -> None:
+def test_the_stack_of_a_stopped_rank_is_recorded(folder: Path, rank: subprocess.Popen[bytes]) -> None:
     assert stacks.stopped_ranks(MARKER) == set()
     rank.send_signal(signal.SIGSTOP)
     wait_for(lambda: stacks.stopped_ranks(MARKER) == {3}, "the rank is stopped")

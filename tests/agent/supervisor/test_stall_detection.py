@@ -119,7 +119,7 @@ def test_without_the_longer_limit_for_validation_the_same_steps_are_reported(ran
 def test_the_first_steps_may_take_long_to_compile(ranks: Ranks) -> None:
     ranks.publish(1)
     assert ranks.let_pass(PATIENCE * FLOOR_SECONDS - 5) is None
-    assert ranks.let_pass(10) is not None, "but not for ever"
+    assert ranks.let_pass(10) is not None, "but not forever"
 
 
 @pytest.mark.parametrize("activity", [RankActivity.VALIDATION, RankActivity.SAVING, RankActivity.ENDING])
@@ -127,7 +127,7 @@ def test_slow_activities_get_ten_times_the_limit(ranks: Ranks, activity: RankAct
     ranks.train(steps=LEARNED_STEPS, seconds=1)
     ranks.publish(100, activity=activity, rank=0)
     assert ranks.let_pass(PATIENCE * FLOOR_SECONDS - 5) is None
-    assert ranks.let_pass(10) is not None, "but not for ever"
+    assert ranks.let_pass(10) is not None, "but not forever"
 
 
 def test_ranks_that_wait_for_a_stopped_process_of_another_node_are_reported_in_the_first_steps(

@@ -31,7 +31,7 @@ from tests.trainer.fp8.state.test_optimizer import (
     NO_DECAY,
     TO_NEAREST,
     UNSCALED_SECOND,
-    Trial,
+    OptimizerUnderTest,
     update_error,
 )
 from tests.trainer.model.test_recompute import Watch
@@ -106,7 +106,7 @@ def rounding() -> str:
         points = []
         for exponent in range(-7, 2):
             rate = spacing * 2.0**exponent
-            trial = Trial({"matrix": torch.full((8, 128), 0.05)}, formats, NO_DECAY)
+            trial = OptimizerUnderTest({"matrix": torch.full((8, 128), 0.05)}, formats, NO_DECAY)
             before = trial.weight("matrix")
             for _ in range(steps):
                 trial.step({"matrix": torch.ones(8, 128)}, learning_rate=rate)
@@ -136,7 +136,7 @@ def moments() -> str:
         points.append((step, exact))
     series["exact"] = points
     for name, formats in kinds.items():
-        trial, points = Trial({"matrix": torch.zeros(8, 128)}, formats, NO_DECAY), []
+        trial, points = OptimizerUnderTest({"matrix": torch.zeros(8, 128)}, formats, NO_DECAY), []
         for step in range(100):
             trial.step({"matrix": torch.full((8, 128), _size(step))})
             points.append((step, trial.number("second", "matrix").mean().item()))

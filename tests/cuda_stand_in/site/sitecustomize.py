@@ -1,4 +1,5 @@
-"""Gives a Python process the stand-in at its start: the ``PYTHONPATH`` of a test's child processes has this folder."""
+"""Installs the stand-in when a Python process starts: the ``PYTHONPATH`` of a test's child processes has this
+folder."""
 
 import resource
 

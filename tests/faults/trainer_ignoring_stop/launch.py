@@ -1,4 +1,4 @@
-"""The trainer's launcher, whose ranks look for another stop file."""
+"""The trainer's launcher, whose ranks check for a different stop file."""
 
 import sys
 from pathlib import Path

@@ -45,7 +45,7 @@ class Stored(NamedTuple):
     amax: Tensor
 
 
-class TestedOptimizer:
+class OptimizerUnderTest:
     """An optimizer of a few weights, with the accessors that a test needs."""
 
     def __init__(
@@ -148,7 +148,7 @@ class Reference:
 
 def test_the_float32_optimizer_is_adamw() -> None:
     given = weights()
-    trial, reference = TestedOptimizer(given, ALL_FLOAT32), Reference(given)
+    trial, reference = OptimizerUnderTest(given, ALL_FLOAT32), Reference(given)
     for step in range(20):
         gradients = realistic_gradients(given, step)
         stored = trial.store(gradients)
@@ -169,7 +169,10 @@ def update_error(formats: StateFormats) -> float:
     """Relative L2 error of Adam's update m / (√v + ε) after its moments,
     averages over 30 steps, are stored once."""
     given = {"embedding": torch.zeros(512, 64), "matrix": torch.zeros(64, 128)}
-    exact, trial = TestedOptimizer(given, ALL_FLOAT32, NO_DECAY), TestedOptimizer(given, formats, NO_DECAY)
+    exact, trial = (
+        OptimizerUnderTest(given, ALL_FLOAT32, NO_DECAY),
+        OptimizerUnderTest(given, formats, NO_DECAY),
+    )
     for step in range(30):
         exact.step(realistic_gradients(given, step))
     trial.optimizer.updates = exact.optimizer.updates
@@ -196,7 +199,7 @@ def _store_all(into: StateBuffer, exact: StateBuffer, formats: StateFormats, is_
     into.codes.copy_(round_to_format(exact.codes / scale, format, of_kind, never_zero=is_second))
 
 
-def update_of(trial: TestedOptimizer, name: str) -> Tensor:
+def update_of(trial: OptimizerUnderTest, name: str) -> Tensor:
     m, v = trial.number("first", name).double(), trial.number("second", name).double()
     made = trial.optimizer.updates
     return (m / (1 - 0.9**made)) / ((v / (1 - 0.95**made)).sqrt() + 1e-8)
@@ -239,7 +242,7 @@ def test_no_update_exceeds_the_bound_of_exact_moments(
 ) -> None:
     spec = OptimizerSpec(weight_decay=0.0, beta1=betas[0], beta2=betas[1])
     # Float32 master weights show the update itself.
-    trial = TestedOptimizer({"matrix": torch.zeros(64, 128)}, formats._replace(master=FLOAT32), spec)
+    trial = OptimizerUnderTest({"matrix": torch.zeros(64, 128)}, formats._replace(master=FLOAT32), spec)
     for step in range(40):
         before = trial.weight("matrix").clone()
         trial.step(gradients_over_decades(step), learning_rate=1.0)
@@ -262,7 +265,7 @@ def test_the_bound_is_the_cauchy_schwarz_bound() -> None:
 
 def stored_ratio(formats: StateFormats) -> float:
     """The largest m / √v that an update would use if it were not clamped."""
-    trial = TestedOptimizer({"matrix": torch.zeros(64, 128)}, formats, NO_DECAY)
+    trial = OptimizerUnderTest({"matrix": torch.zeros(64, 128)}, formats, NO_DECAY)
     for step in range(5):
         trial.step(gradients_over_decades(step))
     return update_of(trial, "matrix").abs().max().item()
@@ -279,7 +282,7 @@ def test_a_nonzero_second_moment_never_becomes_zero(monkeypatch: pytest.MonkeyPa
 def test_the_first_moment_converges_to_a_constant_gradient(formats: StateFormats, follows: bool) -> None:
     """With rounding to nearest, the average stops once a tenth of the difference is below half of E4M3's spacing."""
     given = {"matrix": torch.zeros(8, 128)}
-    trial = TestedOptimizer(given, formats, NO_DECAY)
+    trial = OptimizerUnderTest(given, formats, NO_DECAY)
     for _ in range(80):
         trial.step({"matrix": torch.ones(8, 128)})
     # Stochastic rounding of 1,024 elements: 0.037 · √(1 / (1 - 0.9²)) / √1024 = 0.003.
@@ -291,7 +294,7 @@ def test_the_first_moment_converges_to_a_constant_gradient(formats: StateFormats
 )
 def test_the_second_moment_falls_with_the_gradients(formats: StateFormats, follows: bool) -> None:
     given = {"matrix": torch.zeros(8, 128)}
-    trial = TestedOptimizer(given, formats, NO_DECAY)
+    trial = OptimizerUnderTest(given, formats, NO_DECAY)
     for step in range(140):
         trial.step({"matrix": torch.ones(8, 128) * (1.0 if step < 20 else 0.25)})
     # 0.95^120 = 0.002 of the old 1 is left. Stochastic rounding: 0.037 · √(1 / (1 - 0.95²)) / √1024 = 0.004
@@ -302,7 +305,7 @@ def test_the_second_moment_falls_with_the_gradients(formats: StateFormats, follo
 @pytest.mark.parametrize("formats", [PAPER, BLOCK])
 def test_moments_rarely_become_zero(formats: StateFormats) -> None:
     given = weights()
-    exact, trial = TestedOptimizer(given, ALL_FLOAT32), TestedOptimizer(given, formats)
+    exact, trial = OptimizerUnderTest(given, ALL_FLOAT32), OptimizerUnderTest(given, formats)
     for step in range(30):
         exact.step(realistic_gradients(given, step))
     for kind in ("first", "second"):
@@ -319,7 +322,7 @@ def test_moments_rarely_become_zero(formats: StateFormats) -> None:
 def test_updates_below_the_spacing_are_applied_on_average(formats: StateFormats, moves: bool) -> None:
     """1,000 updates of 1e-6 move weights of 0.05, where float16 has a spacing of 3e-5, by 1e-3."""
     given = {"matrix": torch.full((8, 128), 0.05)}
-    trial = TestedOptimizer(given, formats, NO_DECAY)
+    trial = OptimizerUnderTest(given, formats, NO_DECAY)
     before = trial.weight("matrix")
     for _ in range(1_000):
         trial.step({"matrix": torch.ones(8, 128)}, learning_rate=1e-6)
@@ -331,7 +334,7 @@ def test_updates_below_the_spacing_are_applied_on_average(formats: StateFormats,
 def test_updates_lost_to_rounding_are_counted() -> None:
     given = {"matrix": torch.full((64, 128), 0.05)}
     lost = {
-        name: TestedOptimizer(given, formats, NO_DECAY).step(
+        name: OptimizerUnderTest(given, formats, NO_DECAY).step(
             {"matrix": torch.ones(64, 128)}, learning_rate=1e-6
         )
         for name, formats in {"nearest": TO_NEAREST, "dice": PAPER, "float32": ALL_FLOAT32}.items()
@@ -375,8 +378,8 @@ def test_rounding_is_unbiased_and_goes_to_a_neighbour(value: float, dtype: torch
 def test_layout_and_buckets_change_no_bit() -> None:
     """The same weights get the same values in one bucket or several, alone or with others."""
     given = weights()
-    together = TestedOptimizer(given, PAPER)
-    alone = {name: TestedOptimizer({name: weight}, PAPER) for name, weight in given.items()}
+    together = OptimizerUnderTest(given, PAPER)
+    alone = {name: OptimizerUnderTest({name: weight}, PAPER) for name, weight in given.items()}
     for step in range(5):
         gradients = realistic_gradients(given, step)
         together.step(gradients)
@@ -391,7 +394,7 @@ def test_state_takes_six_bytes_per_parameter() -> None:
     """This includes the gradient; each row's weight index adds 0.03."""
     given = {"matrix": torch.zeros(1_024, 1_024)}
     for formats, bar in ((PAPER, 6.1), (BLOCK, 5.2)):
-        optimizer = TestedOptimizer(given, formats).optimizer
+        optimizer = OptimizerUnderTest(given, formats).optimizer
         held = [value for value in vars(optimizer).values() if isinstance(value, Tensor)]
         for kind in (optimizer.master, optimizer.first, optimizer.second):
             held += [kind.codes, kind.scale, kind.amax]
@@ -408,13 +411,13 @@ def test_the_compiled_update_is_the_eager_one_bit_for_bit(
     and executed with the same operations as here."""
     given = weights()
     monkeypatch.setitem(optimizer_module.CHUNK_ROWS, "cpu", 7)
-    trials = [TestedOptimizer(given, formats)]
+    trials = [OptimizerUnderTest(given, formats)]
     monkeypatch.setattr(
         optimizer_module,
         "fuse_on_gpu",
         lambda function, device: torch.compile(function, dynamic=True, backend="aot_eager"),
     )
-    trials.append(TestedOptimizer(given, formats))
+    trials.append(OptimizerUnderTest(given, formats))
     for trial in trials:
         for step in range(2):
             trial.step(realistic_gradients(given, step))

@@ -40,14 +40,14 @@ def _skip_the_sum_of_tied_gradients() -> None:
 
 def _reduce_in_hooks() -> None:
     """Reduce when autograd reports a weight's gradient, as without a pipeline."""
-    GradientBuckets.clear = _clear_and_listen
+    GradientBuckets.clear = _clear_and_reduce_in_hooks
     ReplicatedUpdater.mark_ready = lambda self, names: None
 
 
 _clear = GradientBuckets.clear
 
 
-def _clear_and_listen(self: GradientBuckets) -> None:
+def _clear_and_reduce_in_hooks(self: GradientBuckets) -> None:
     _clear(self)
     self.reduce_when_ready()
 
