@@ -1,6 +1,6 @@
 # The commands of Trainwright. `make help` lists them; the longer ones live in infra/.
 #
-# PYTHON         Python 3.11 or 3.12 that .venv is made from; found on the PATH when empty
+# PYTHON         Python 3.11 or 3.12 from which .venv is created; found on the PATH when empty
 # TORCH_VERSION  the PyTorch release
 # TORCH_INDEX    package index with the PyTorch build for this machine; pip's default when empty.
 #                To change the build of an existing .venv: make clean first
@@ -23,7 +23,7 @@ ONLY ?=
 
 BIN = .venv/bin
 NODE = infra/with-node.sh
-# Many tests wait, so there is one worker more than cores. With two more, tests that wait for seconds begin to fail.
+# Many tests wait, so there is one worker more than cores. With two more, tests with short timeouts begin to fail.
 PYTEST = $(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 CHECKS = check-python check-frontend
 SLOW = databases layouts parity pauses faults browsers wheel-check bench-dry
@@ -35,15 +35,15 @@ INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TOR
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: on-linux .venv/.runtime frontend ## train a small model through the whole platform (ARGS=--once: then end)
+demo: on-linux .venv/.runtime frontend ## train a small model on the entire platform (ARGS=--once: exit afterwards)
 	@$(BIN)/python infra/demo.py $(ARGS)
 
-test: tools frontend chromium ## checks, unit tests, tests with real servers and in the browser; all but the slow ones
+test: tools frontend chromium ## checks, unit tests, tests with real servers and in the browser; all except the slow ones
 	@$(MAKE) --no-print-directory -j $(CHECKS) test-frontend
 	@echo "test: python and browser"
 	@$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-everything: ## make test and all the slow tests below; those that pass are recorded in .ci/passed
+everything: ## make test and all slow tests below; targets that pass are recorded in .ci/passed
 	@failed=; \
 	for target in test $(SLOW); do \
 	  echo "make $$target"; \
@@ -68,7 +68,7 @@ pauses: tools ## pause and resume a run at random moments (PAUSES=n: at n) and c
 faults: tools ## kill each process that works for a run, and the platform itself; the demo; older data folders; hostile files
 	@$(PYTEST) -m "slow(target='$@')" tests/faults tests/integration tests/prepare tests/backend $(PYTEST_ARGS)
 
-browsers: tools frontend chromium ## browser tests of every page in every size and colour scheme, and of long runs
+browsers: tools frontend chromium ## browser tests of every page in every size and color scheme, and of long runs
 	@$(PYTEST) -m "slow(target='$@')" tests/e2e $(PYTEST_ARGS)
 
 wheel-check: tools frontend chromium ## build the wheel, install it into an empty environment, and train a model with it
@@ -79,10 +79,10 @@ bench-dry: tools frontend chromium ## run every benchmark at toy size
 	@$(BIN)/python -m tests.benchmarks.harness.triton_wheel
 	@$(PYTEST) -m "slow(target='$@')" tests/benchmarks $(PYTEST_ARGS)
 
-gpu: tools ## every check and benchmark that needs a GPU (ROW=name: that one), recorded in docs/benchmarks.md
+gpu: tools ## every check and benchmark that needs a GPU (ROW=name: only that one), recorded in docs/benchmarks.md
 	@$(BIN)/python -m tests.benchmarks.gpu $(ROW) $(if $(DRY),--dry-run) $(ARGS)
 
-bench: tools $(if $(filter-out ui,$(ONLY)),,frontend) ## ratios measured on this CPU (ONLY=name: that one), in bench.json; no gate
+bench: tools $(if $(filter-out ui,$(ONLY)),,frontend) ## ratios measured on this CPU (ONLY=name: only that one), in bench.json
 	@$(BIN)/python -m tests.benchmarks.cpu $(ONLY) $(ARGS)
 
 parity-table: tools ## record how close every layout's training is to one process, in docs/parity.md (ARGS: cells, --steps, --minutes; or --layouts)
@@ -91,7 +91,7 @@ parity-table: tools ## record how close every layout's training is to one proces
 dev: tools frontend ## API, worker and agent with reload, and Vite's server for the frontend
 	@infra/dev.sh
 
-check: tools frontend ## lint, types, import rules, whether the generated client is current
+check: tools frontend ## lint, types, import contracts, and whether the generated client is up to date
 	@$(MAKE) --no-print-directory -j $(CHECKS)
 
 check-python:
@@ -119,10 +119,10 @@ openapi: tools frontend ## regenerate the API description, the frontend's types 
 	@$(BIN)/python -m trainwright_backend.openapi > frontend/openapi.json
 	@$(NODE) npm run openapi --silent >/dev/null
 
-setup: .venv/.runtime ## create .venv with what running the platform needs
+setup: .venv/.runtime ## create .venv with the packages that the platform needs
 	@$(if $(filter frontend,$(MAKECMDGOALS)),:,echo "Next, for the pages: make frontend")
 
-tools: .venv/.dev ## setup, and the tools for tests and development
+tools: .venv/.dev ## setup, and install the tools for tests and development
 	@:
 
 .venv/.runtime: pyproject.toml requirements/runtime.txt infra/venv.sh
@@ -141,10 +141,10 @@ wheel: frontend ## build dist/trainwright-…-py3-none-any.whl, with the pages i
 chromium: ## make sure that the browser tests find Chromium
 	@infra/chromium.sh
 
-lock: tools ## resolve the lock files again (ARGS=--upgrade: to the newest releases)
+lock: tools ## resolve the lock files again (ARGS=--upgrade: to the newest versions)
 	@infra/lock.sh $(ARGS)
 
-clean: ## delete what was installed and built here; never a data folder
+clean: ## delete what was installed and built here, but no data folder
 	rm -rf .venv .venv-peers .triton .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 	rm -rf frontend/node_modules backend/trainwright_backend/static
 

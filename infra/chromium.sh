@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make sure that Chromium is on the PATH for the browser tests: install it as root on Debian and Ubuntu, otherwise say how.
+# Make sure that Chromium is on the PATH for the browser tests: install it as root on Debian and Ubuntu, otherwise print how.
 set -eu
 
 for name in chromium chromium-browser google-chrome; do

@@ -1,10 +1,10 @@
-"""`make demo`: a language model trains on real text through the whole platform, on this machine.
+"""`make demo`: train a language model on real text with the entire platform, on this machine.
 
 It starts the platform, signs up as its first owner, uploads the sources of Python's standard library (PSF licence),
-starts a run, shows it live, downloads the checkpoint and prints text that the model generates. It uses the client that
-users install, and nothing that is not available to them.
+starts a run, shows it live, downloads the checkpoint and prints text that the model generates. It uses only the client
+that users install.
 
-With ``--once`` it exits after the run, with an exit code that says whether all went well; otherwise it serves until Ctrl-C.
+With ``--once`` it exits after the run, with an exit code that reports success; otherwise it serves until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ console = Console(highlight=False)
 
 
 class DemoError(Exception):
-    """The demo cannot continue; the message says why and what to do."""
+    """The demo cannot continue. The message gives the reason and the remedy."""
 
 
 def main() -> int:
@@ -337,7 +337,7 @@ def _numbers(run: Run) -> str:
 
 
 def _result(platform: Platform, team: TeamClient, run: Run) -> dict[str, object]:
-    """What the run came to; its checkpoint is downloaded and made to write."""
+    """Print the results of the run, download its checkpoint and generate text with it."""
     console.print(f"{run.name}: {run.sentence}")
     found = team.metrics(run.id)
     series = {item.name: item for item in found.series}
@@ -384,7 +384,7 @@ def _median(values: list[float]) -> float | None:
 
 
 def _serve(platform: Platform) -> None:
-    """Serve until Ctrl-C, then end what still runs."""
+    """Serve until Ctrl-C, then stop what is still running."""
     restarts = Restarts(platform, print_status)
     try:
         while True:

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The platform with reload, and Vite's development server in front of it. Ctrl-C ends both; if either ends, so does the other.
+# The platform with reload, and Vite's development server in front of it. Ctrl-C ends both; if one ends, the other is stopped.
 set -u
 cd "$(dirname "$0")/.."
 

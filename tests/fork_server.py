@@ -1,7 +1,7 @@
 """The server that forks processes of tests: ranks of the trainer, and API servers that are killed during uploads.
 
-Python has one such server in a process, and its imports are those of its first use. So both kinds name the same ones here;
-an import that fails, for want of torch, is left to the tests that need it.
+Python has one such server per process, and it imports the modules of its first use. So both kinds list the same ones
+here. An import that fails because torch is missing is reported by the tests that need it.
 """
 
 import multiprocessing

@@ -1,6 +1,7 @@
 """A live platform for tests: API, worker, agent and broker as real processes on this machine, with scaled timers.
 
-The trainer runs as it does for users. The processes of a run are found by an environment variable that each has.
+The trainer runs as it does for users. The processes of a run are found by an environment variable that each of them
+has.
 """
 
 import os
@@ -98,7 +99,7 @@ class LiveAgent:
         return any(node.online and node.name == self.name for node in live.client.nodes())
 
     def kill(self) -> None:
-        """SIGKILL the agent, its supervisors and all that they started, as a loss of power would."""
+        """SIGKILL the agent, its supervisors and all processes that they started, like a power failure."""
         self.process.kill()
         self.process.wait()
         for pid in marked_processes(self.data):
@@ -108,7 +109,7 @@ class LiveAgent:
 
 @contextmanager
 def live_agent(live: Live, data: Path, name: str, cpu_slots: int = 2) -> Iterator[LiveAgent]:
-    """Run an agent beside the platform's own for the block. A folder that has joined before is used again."""
+    """Run an agent in addition to the platform's own for the block. A folder that has joined before is used again."""
     store_cpu_peak(data, cpu_slots)
     token_file = data.with_name(f"{data.name}.token")
     if not (data / "agent.json").exists():
@@ -124,7 +125,7 @@ def live_agent(live: Live, data: Path, name: str, cpu_slots: int = 2) -> Iterato
 
 
 def store_cpu_peak(data: Path, cpu_slots: int) -> None:
-    """Write a CPU's peak that no test reaches to an agent's folder. To measure it takes many seconds of all cores."""
+    """Write a CPU's peak that no test reaches to an agent's folder. Measuring it takes many seconds of all cores."""
     data.mkdir(exist_ok=True, mode=0o700)
     peak = CpuPeak(fp32=1e13, bf16=1e13, fp8=1e13)
     cores = len(os.sched_getaffinity(0))
@@ -133,7 +134,7 @@ def store_cpu_peak(data: Path, cpu_slots: int) -> None:
 
 
 def new_team(live: Live, slug: str) -> TeamClient:
-    """Make a team for one test, so that tests can share a platform. The first owner owns it."""
+    """Create a team for one test, so that tests can share a platform. The first owner owns it."""
     live.client.post("/teams", Team, json=NewTeam(slug=slug, name=slug).model_dump(mode="json"))
     return live.client.team(slug)
 

@@ -11,7 +11,7 @@ def partly_slow(cases: Iterable[Any], in_make_test: Collection[Any], target: str
 
     Args:
         cases: one value each, or a tuple of values where the test takes several.
-        in_make_test: some of ``cases``; a case that is missing there is an error, so that renaming one is noticed.
+        in_make_test: some of ``cases``; a case that does not exist is an error, so that a renamed case is detected.
         target: the make target that runs the other cases.
     """
     found = list(cases)

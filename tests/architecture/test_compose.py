@@ -47,7 +47,7 @@ def init(*words: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_init_writes_all_that_compose_requires_once(repository: Path, tmp_path: Path) -> None:
+def test_init_writes_what_compose_requires_and_never_overwrites_it(repository: Path, tmp_path: Path) -> None:
     file, other = tmp_path / ".env", tmp_path / "other"
     assert init(str(file), "--public-url", "https://train.example.org/")[0] == 0
     written = variables(file.read_text())
@@ -100,7 +100,7 @@ def test_the_commands_of_the_units_exist(repository: Path, name: str) -> None:
         assert all(option in shown.stdout for option in re.findall(r"--\S+", options))
 
 
-if shutil.which("systemd-analyze"):  # Linux without systemd has nothing that understands units
+if shutil.which("systemd-analyze"):  # Linux without systemd has no tool that verifies units
 
     @pytest.mark.parametrize("name", UNITS)
     def test_systemd_accepts_the_units_and_finds_them_confined(

@@ -1,4 +1,4 @@
-"""DeepSpeed is imported in one file, so that a reader finds all of it there and everything works without it."""
+"""DeepSpeed is imported in one file, so that everything works without it."""
 
 import ast
 from pathlib import Path
@@ -24,12 +24,12 @@ def test_deepspeed_is_imported_in_one_file(repository: Path) -> None:
         "__import__('deepspeed.comm')",
     ],
 )
-def test_a_planted_import_is_found(planted: str) -> None:
+def test_an_injected_import_is_found(planted: str) -> None:
     assert imports_deepspeed(planted)
 
 
 def imports_deepspeed(source: str) -> bool:
-    """Also by a string, as ``importlib`` takes it."""
+    """Imports by a string, as for ``importlib``, count too."""
     return any(_is_deepspeed(name) for node in ast.walk(ast.parse(source)) for name in _imported(node))
 
 

@@ -1,4 +1,4 @@
-"""The import contracts between our packages hold, and each catches a planted violation."""
+"""The import contracts between our packages hold, and each detects an injected violation."""
 
 import os
 import re
@@ -20,7 +20,7 @@ TRAINER = "trainer/trainwright_trainer"
 AGENT = "trainer/trainwright_agent"
 BACKEND = "backend/trainwright_backend"
 
-# The contract's id, and files to plant that break it.
+# The contract's id, and files to add that break it.
 PLANTED: list[tuple[str, dict[str, str]]] = [
     ("torch", {f"{BACKEND}/core/planted.py": "import torch"}),
     ("apart", {f"{AGENT}/planted.py": "import trainwright_trainer"}),
@@ -75,7 +75,7 @@ def test_the_import_contracts_hold(repository: Path) -> None:
 
 
 @pytest.mark.parametrize(("contract", "files"), PLANTED, ids=[contract for contract, _ in PLANTED])
-def test_a_planted_violation_is_named(
+def test_an_injected_violation_is_named(
     contract: str, files: dict[str, str], repository: Path, tmp_path: Path
 ) -> None:
     shutil.copy(repository / "pyproject.toml", tmp_path)
@@ -95,7 +95,7 @@ def test_a_planted_violation_is_named(
     )
 
 
-def test_each_contract_has_a_planted_violation(repository: Path) -> None:
+def test_each_contract_has_an_injected_violation(repository: Path) -> None:
     assert {contract for contract, _ in PLANTED} == set(contract_names(repository))
 
 

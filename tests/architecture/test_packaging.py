@@ -34,7 +34,7 @@ def test_the_wheel_has_the_four_packages_and_the_commands(repository: Path, tmp_
         assert re.search(rf"^{command} = ", commands, re.MULTILINE)
 
 
-def test_the_readme_installs_the_present_version(repository: Path) -> None:
+def test_the_readme_installs_the_current_version(repository: Path) -> None:
     version = importlib.metadata.version("trainwright")
     wheels = re.findall(r"trainwright-([\w.]+)-py3-none-any\.whl", (repository / "README.md").read_text())
     assert wheels and set(wheels) == {version}
@@ -53,7 +53,7 @@ def test_a_command_explains_itself_and_has_a_version(command: str, option: str, 
 
 
 @pytest.mark.parametrize(("lock", "extras"), LOCKS.items(), ids=LOCKS)
-def test_a_lock_pins_and_hashes_all_that_is_declared(lock: str, extras: list[str], repository: Path) -> None:
+def test_a_lock_pins_and_hashes_all_declared_packages(lock: str, extras: list[str], repository: Path) -> None:
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
     declared = [*project["dependencies"]]
     for extra in extras:

@@ -1,4 +1,4 @@
-"""A reader finds the function of an address: the module of a route in `api` is named in the route's path."""
+"""Routes can be found by their address: the path of a route contains the name of its module in `api`."""
 
 import pytest
 from fastapi import FastAPI
@@ -13,7 +13,7 @@ OTHER_ADDRESSES = {
     "nodes": {"/api/v1/join-tokens"},
     "site": {"/api/v1/health", "/api/v1/spec", "/api/v1/series", "/api/v1/openapi.json", "/{path:page}"},
 }
-"""Addresses, by module, that do not name it."""
+"""Addresses, by module, that do not contain the module's name."""
 
 
 @pytest.fixture(scope="module")

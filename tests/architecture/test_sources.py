@@ -13,7 +13,7 @@ UNSAFE_MODULES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib
 UNSAFE_CALLS = {"eval", "exec", "torch.load", "torch.save", "torch.hub.load"}
 UNSAFE_ARGUMENTS = {"shell", "allow_pickle", "trust_remote_code"}
 
-# Joined here so that this file does not hold what it looks for.
+# Joined here so that this file does not contain what it searches for.
 REGISTRY_HOSTS = tuple(
     ".".join(parts)
     for parts in [
@@ -51,12 +51,12 @@ def test_our_packages_run_no_foreign_code(repository: Path) -> None:
         "options = {'trust_remote_code': True}",
     ],
 )
-def test_a_planted_way_to_run_foreign_code_is_found(planted: str) -> None:
+def test_an_injected_way_to_run_foreign_code_is_found(planted: str) -> None:
     assert list(unsafe(planted))
 
 
 def test_no_file_names_a_registry_host(repository: Path) -> None:
-    """Which registry serves the packages is the choice of the machine, not of the project."""
+    """The machine chooses the package registry, not the project."""
     named = [
         f"{path.relative_to(repository)}: {host}"
         for path in project_files(repository)

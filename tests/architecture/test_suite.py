@@ -131,7 +131,7 @@ def test_ci_ends_with_the_sum_of_all_closing_lines(project: Path) -> None:
     assert done.stdout.splitlines()[-1].startswith("=== 5 passed, 2 skipped in ")
 
 
-def test_ci_starts_no_slow_target_when_its_time_is_up(project: Path) -> None:
+def test_ci_starts_no_slow_target_after_its_time_limit(project: Path) -> None:
     no_time = os.environ | {"LAST_START_MINUTES": "0"}
     done = subprocess.run([".ci/run"], cwd=project, capture_output=True, text=True, env=no_time)
     assert done.returncode == 0

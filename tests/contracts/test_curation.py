@@ -47,7 +47,7 @@ from trainwright.contracts.curation import CurationSpec
         ),
     ],
 )
-def test_a_refusal_says_what_was_given_and_the_range_that_it_has_on_the_page(
+def test_a_refusal_contains_the_given_value_and_the_range_in_the_page_s_unit(
     curation: dict[str, Any], field: str, words: str
 ) -> None:
     with pytest.raises(ValidationError) as caught:

@@ -48,7 +48,7 @@ def test_tokens_take_two_bytes_while_the_vocabulary_fits(vocabulary: int, expect
     assert TokenType.for_vocabulary(vocabulary) == expected
 
 
-def test_server_sent_events_keep_ids_and_drop_what_is_cut_off() -> None:
+def test_server_sent_events_keep_ids_and_drop_truncated_events() -> None:
     lines = ["id: 1:20", "event: points", "data: {", "data: }", "", ": ping", "", "data: a", "", "data: cut"]
     assert list(parse_messages(lines)) == [
         Message("points", "{\n}", "1:20"),

@@ -186,14 +186,14 @@ BROKEN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("rule", COMBINATIONS, ids=lambda rule: rule.choice)
 def test_every_excluded_combination_is_refused_with_its_reason(rule: Any) -> None:
-    assert rule.choice in BROKEN, "a rule without a spec that breaks it"
+    assert rule.choice in BROKEN, "a rule without a spec that violates it"
     field, message = refusal(**BROKEN[rule.choice])
     assert field == rule.field
     assert rule.reason in message
 
 
 @pytest.mark.parametrize("other", [{"precision": FP8}, {"parallelism": {"engine": "deepspeed"}}])
-def test_an_optimizer_is_refused_where_it_declares_no_support(other: dict[str, Any]) -> None:
+def test_an_optimizer_is_refused_where_it_does_not_declare_support(other: dict[str, Any]) -> None:
     run = RunSpec.model_validate(spec(**other))
     little, adamw = UpdateRule(("exp_avg",)), UPDATE_RULES["adamw"]
     kind = run.optimizer.kind
@@ -205,14 +205,14 @@ def test_an_optimizer_is_refused_where_it_declares_no_support(other: dict[str, A
     assert not any(rule.broken(plain) for rule in of_optimizers({kind: little}))
 
 
-def test_a_rank_has_one_place_and_a_place_one_rank() -> None:
+def test_ranks_and_positions_correspond_one_to_one() -> None:
     degrees = Degrees(pipeline=2, replicas=3, shard=2, tensor=4)
     places = [degrees.coordinates(rank) for rank in range(degrees.ranks)]
     assert [degrees.rank_at(place) for place in places] == list(range(48))
     assert {(p.pipeline, p.replica, p.shard, p.tensor) for p in places} == set(
         product(range(2), range(3), range(2), range(4))
     )
-    assert [place.tensor for place in places[:4]] == [0, 1, 2, 3], "a tensor group is neighbours"
+    assert [place.tensor for place in places[:4]] == [0, 1, 2, 3], "ranks of a tensor group are neighbors"
 
 
 @pytest.mark.parametrize(

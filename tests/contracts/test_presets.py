@@ -17,7 +17,7 @@ def test_a_published_model_has_its_published_parameters(name: str) -> None:
     assert f"{published.family} {published.source}".strip()
 
 
-def test_another_width_is_noticed() -> None:
+def test_a_wrong_width_is_detected() -> None:
     published = PUBLISHED["llama-2-7b"]
     wider = published.model.model_copy(update={"feed_forward": 11_264})
     counted = count_parameters(wider, published.vocabulary).total

@@ -70,7 +70,7 @@ def test_unsupported_values_are_refused_with_the_reason() -> None:
     assert "not supported yet" in problem.message
 
 
-def test_every_wrong_field_is_named_at_once() -> None:
+def test_all_wrong_fields_are_reported_together() -> None:
     found = refusals({"optimizer": {"beta1": 2}, "batch": {"sequence_tokens": 1}})
     assert {p.field for p in found} == {"name", "data", "optimizer.beta1", "batch.sequence_tokens"}
 
@@ -85,13 +85,13 @@ def test_defaults_are_a_valid_spec_for_every_preset() -> None:
         RunSpec.model_validate(spec(model=preset.model_dump()))
 
 
-def test_the_vocabulary_is_the_size_asked_for_or_the_kinds_own() -> None:
+def test_the_vocabulary_has_the_requested_size_or_that_of_its_kind() -> None:
     assert TokenizerSpec().size == 4_096
     assert TokenizerSpec(kind=TokenizerKind.BYTES).size == 257
     assert TokenizerSpec(kind=TokenizerKind.BYTES, vocabulary=272).size == 272
 
 
-def test_every_field_of_the_schema_has_its_sentence() -> None:
+def test_every_field_of_the_schema_has_a_description() -> None:
     """Descriptions are the help texts of the form, the CLI and the docs, so none may be missing."""
     schema = json.loads(json.dumps(RunSpec.model_json_schema()))
     bare = [
@@ -126,7 +126,7 @@ FP8 = {"kind": "fp8"}
         ({"schedule": {"kind": "wsd", "steps": 60, "decay_steps": 55}}, "schedule.decay_steps"),
     ],
 )
-def test_combinations_that_do_not_go_together_name_a_field(sections: dict[str, Any], field: str) -> None:
+def test_invalid_combinations_are_refused_at_a_field(sections: dict[str, Any], field: str) -> None:
     assert [problem.field for problem in refusals(spec(**sections))] == [field]
 
 
@@ -158,7 +158,7 @@ FREE = {"batch": {"micro_sequences": 64}, "optimizer": {"clip_norm": None}}
         ({"batch": {"micro_sequences": 32}, "resources": {"slots_per_node": 2}}, {}, "one slot"),
     ],
 )
-def test_gradients_are_released_only_where_nothing_waits_for_all_of_them(
+def test_gradients_are_released_only_if_nothing_needs_all_of_them(
     sections: dict[str, Any], recipe: dict[str, Any], remedy: str
 ) -> None:
     (problem,) = refusals(spec(precision=FP8 | {"fp8": RELEASE | recipe}, **FREE | sections))
@@ -167,13 +167,13 @@ def test_gradients_are_released_only_where_nothing_waits_for_all_of_them(
     assert problem.message.count(" since ") == 1
 
 
-def test_everything_that_blocks_a_release_is_reported_at_once() -> None:
+def test_everything_that_prevents_a_release_is_reported_together() -> None:
     (problem,) = refusals(spec(precision=FP8 | {"fp8": {"optimizer_in_backward": True}}))
     assert problem.message.count(" since ") == 3
     RunSpec.model_validate(spec(precision=FP8 | {"fp8": RELEASE}, **FREE))
 
 
-def test_fp8_takes_the_default_recipe_and_says_so() -> None:
+def test_fp8_uses_the_default_recipe_explicitly() -> None:
     run = RunSpec.model_validate(spec(precision=FP8))
     assert run.precision.fp8 is not None
     assert RunSpec.model_validate_json(run.model_dump_json()) == run
@@ -183,7 +183,7 @@ def test_fp8_takes_the_default_recipe_and_says_so() -> None:
     ("given", "kind"), [({}, "bf16"), ({"kind": "auto"}, "bf16"), ({"kind": "fp32"}, "fp32")]
 )
 def test_a_job_has_no_open_choice_of_precision(given: dict[str, str], kind: str) -> None:
-    """Jobs that were written by hand, or before `auto` existed, mean what they did."""
+    """Jobs that were written by hand, or before `auto` existed, keep their meaning."""
     spec = {"name": "by hand", "data": {"dataset": "ds_1"}, "precision": given}
     job = {"run_id": "run_1", "attempt": 1, "fence": 1, "spec": spec, "device": "cpu", "slots": [0]}
     assert JobSpec.model_validate(job).spec.precision.kind == kind
@@ -203,7 +203,7 @@ PYDANTIC_WORDS = (
 @pytest.mark.parametrize(
     "wrong", ["0,5", "x", -(2**70), 2**70, 0.5, [], {"x": 1}, [1.5], "9" * 5_000, float("inf")]
 )
-def test_no_field_is_refused_in_the_words_of_the_validation_library(wrong: Any) -> None:
+def test_no_refusal_uses_the_words_of_the_validation_library(wrong: Any) -> None:
     seen = 0
     for section, field in RunSpec.model_fields.items():
         inner = (

@@ -35,7 +35,7 @@ def test_a_run_that_holds_a_node_ends_early_only_through_stopping() -> None:
         assert RunState.STOPPING in MOVES[state], state
 
 
-def test_the_undisturbed_way_is_allowed() -> None:
+def test_the_path_of_an_undisturbed_run_is_allowed() -> None:
     way = [*ADVANCING, RunState.SUCCEEDED]
     for before, after in itertools.pairwise(way):
         assert after in MOVES[before]

@@ -29,7 +29,7 @@ def test_a_spec_of_version_1_equals_the_same_spec_of_version_2(version: dict[str
     assert given == before, "the input is not changed"
 
 
-def test_a_stored_spec_says_version_2_and_is_read_again() -> None:
+def test_a_spec_is_stored_with_version_2_and_can_be_read_again() -> None:
     stored = RunSpec.model_validate(spec(OLD_FP8, schema_version=1)).model_dump(mode="json")
     assert stored["schema_version"] == 2 and stored["precision"]["fp8"].items() >= NEW_FP8.items()
     assert RunSpec.model_validate(stored).model_dump(mode="json") == stored == upgrade_spec(stored)
@@ -74,7 +74,7 @@ def test_changes_of_a_clone_may_use_older_names() -> None:
     assert upgrade_changes({"precision.fp8.amax": 3, "name": "x"}) == {"precision.fp8.amax": 3, "name": "x"}
 
 
-def test_what_is_no_spec_is_left_to_validation() -> None:
+def test_content_that_is_not_a_spec_is_left_to_validation() -> None:
     assert upgrade_spec([1]) == [1]
     assert upgrade_spec({"precision": None, "batch": 3}) == {"precision": None, "batch": 3}
 

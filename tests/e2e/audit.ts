@@ -5,7 +5,7 @@ import { expect, test, type Page } from "@playwright/test";
 /** Whether every state is audited (`make browsers`); otherwise a test checks behaviour only. */
 export const AUDITED = process.env["TRAINWRIGHT_E2E_AUDIT"] === "1";
 
-/** Every axe rule that depends on the colour scheme. */
+/** Every axe rule that depends on the color scheme. */
 export const COLOR_RULES: readonly string[] = ["color-contrast", "link-in-text-block"];
 
 const SIZES = {

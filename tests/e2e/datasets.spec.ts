@@ -161,7 +161,7 @@ test("from files on a disk to a mixture of datasets", async ({ page }) => {
     await audit(page, "data-run-form");
   });
 
-  // What the tests provoke on purpose, the browser reports too.
+  // The browser also reports the errors that the test provokes on purpose.
   expect(errors.filter((line) => !/status of (409|422)/.test(line))).toEqual([]);
 });
 

@@ -21,7 +21,7 @@ function pageWith(path: string, text: string | RegExp): PageToCheck {
   return { path, findData: (main) => main.getByText(text).filter({ visible: true }).first() };
 }
 
-/** Every address of the application except one-time links, which opening uses up. */
+/** Every address of the application except one-time links, which can be opened only once. */
 const PAGES: readonly PageToCheck[] = [
   pageWith(`/${TEAM}`, "held"),
   pageWith(`/${TEAM}/runs`, "eight bits"),
@@ -74,7 +74,7 @@ async function signedOutPage(browser: Browser): Promise<Page> {
   return context.newPage();
 }
 
-/** One page at both sizes in both colour schemes, loaded again at each size; in a run that is not audited, once for axe. */
+/** One page at both sizes in both color schemes, reloaded at each size; in a run that is not audited, once for axe. */
 async function checkPage(page: Page, { path, findData }: PageToCheck): Promise<void> {
   const name = path.replace(/(run|ds)_\w+/g, "x").replaceAll(TEAM, "team").replace(/\W+/g, "-");
   await test.step(path, async () => {
@@ -86,7 +86,7 @@ async function checkPage(page: Page, { path, findData }: PageToCheck): Promise<v
       if (AUDITED) {
         for (const colorScheme of COLOR_SCHEMES) {
           await page.emulateMedia({ colorScheme });
-          // Rules that do not depend on colours are checked once.
+          // Rules that do not depend on colors are checked once.
           await audit(page, `every${name}-${size.width}-${colorScheme}`, colorScheme === "light" ? undefined : COLOR_RULES);
         }
       } else {

@@ -63,7 +63,7 @@ test("a run is watched through a reload, a restart and a disconnect, and by a vi
   expect(errors.filter((words) => !/ERR_(CONNECTION|INTERNET|INCOMPLETE|EMPTY|NETWORK|ABORTED|FAILED)/.test(words))).toEqual([]);
 });
 
-/** Actions of editors and owners, by the text of buttons, links and menu items. Everybody saves views of their own. */
+/** Actions of editors and owners, by the text of buttons, links and menu items. Everyone can save views. */
 const FORBIDDEN_ACTIONS =
   /^(New run|Pause|Resume|Cancel|Fork|Name, tags|Delete|Remove(?! .+ from the comparison)|Edit|Tag|Pin|Clean up|Change layout|Mix datasets|New version|Create|Upload|Prepare|Choose files|Choose a folder|Start run|Drain|Rename|Save(?! this view)|Invite|Revoke|Add)/i;
 

@@ -7,7 +7,7 @@ const BOB = { email: `bob@${TEAM}.example`, password: "what only Bob knows", nex
 /** Removed people get 404 for the team. */
 const REMOVED = /status of 404/;
 
-test("people join, change, get other roles, and go", async ({ page, browser }) => {
+test("people join, change their profile, get other roles, and leave", async ({ page, browser }) => {
   await signIn(page);
   const errors = browserErrors(page);
   await page.goto(`/${TEAM}/settings`);
@@ -75,7 +75,7 @@ test("people join, change, get other roles, and go", async ({ page, browser }) =
     await page.goto(`/${TEAM}/settings`);
   });
 
-  await test.step("an owner leaves the rest to the other, who then is removed", async () => {
+  await test.step("an owner removes the other, who then loses access", async () => {
     await page.getByRole("button", { name: /^Remove ?Robert$/ }).click();
     await page.getByRole("button", { name: "Remove", exact: true }).click();
     await expect(page.getByLabel("Role of Robert")).toHaveCount(0);

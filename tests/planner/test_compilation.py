@@ -1,4 +1,4 @@
-"""Which runs are compiled."""
+"""The planner's choice of runs to compile."""
 
 import re
 from typing import Any
@@ -17,13 +17,13 @@ LONG = {"steps": 10_000}
     ("kind", "schedule", "compiled"),
     [("bf16", LONG, True), ("bf16", SHORT, False), ("fp32", LONG, False), ("fp8", LONG, False)],
 )
-def test_by_itself_a_cpu_compiles_long_runs_in_bfloat16(
+def test_auto_compiles_long_runs_in_bfloat16_on_a_cpu(
     kind: str, schedule: dict[str, int], compiled: bool
 ) -> None:
     assert compiles(spec_of(precision={"kind": kind}, schedule=schedule), cuda=False) is compiled
 
 
-def test_what_counts_is_the_length_for_each_rank() -> None:
+def test_the_length_per_rank_decides() -> None:
     """100 steps take 2·10¹⁴ FLOPs; split over 4 ranks, that is too few to be worth compiling."""
     sections: dict[str, Any] = {"precision": {"kind": "bf16"}, "schedule": {"steps": 100}}
     assert compiles(spec_of(1, **sections), cuda=False)
@@ -40,7 +40,7 @@ def test_what_counts_is_the_length_for_each_rank() -> None:
         ({"engine": "deepspeed", "zero_stage": 2}, None),
     ],
 )
-def test_on_a_gpu_everything_is_that_can_be_and_the_rest_says_why(
+def test_gpu_runs_are_compiled_or_give_the_reason_why_not(
     parallelism: dict[str, Any], hindered: str | None
 ) -> None:
     sections: dict[str, Any] = {"precision": {"kind": "bf16"}, "schedule": SHORT, "parallelism": parallelism}
@@ -48,10 +48,10 @@ def test_on_a_gpu_everything_is_that_can_be_and_the_rest_says_why(
     assert compiles(spec, cuda=True) is (hindered is None)
     reason = why_not_compiled(spec, cuda=True)
     assert reason is None if hindered is None else re.search(hindered, reason or "")
-    assert why_not_compiled(spec, cuda=False) is None, "so short a run is not compiled on CPUs anyway"
+    assert why_not_compiled(spec, cuda=False) is None, "a run this short is not compiled on CPUs anyway"
 
 
-def test_an_explicit_setting_is_obeyed() -> None:
+def test_an_explicit_setting_takes_precedence() -> None:
     precision = {word: {"kind": "fp32", "compile": word} for word in ("on", "off")}
     assert compiles(spec_of(precision=precision["on"]), cuda=False)
     assert not compiles(spec_of(precision=precision["off"]), cuda=True)

@@ -1,4 +1,4 @@
-"""Counts match published figures, or a calculation on the back of an envelope."""
+"""Counts match published figures or a calculation by hand."""
 
 import pytest
 
@@ -54,6 +54,6 @@ def test_tying_saves_weights_but_no_arithmetic() -> None:
         ({"recompute": "full", "recompute_layers": "1"}, 2 * 960 + 4 * 8 * 16),
     ],
 )
-def test_only_what_is_computed_again_counts_twice(memory: dict[str, str], flops: int) -> None:
+def test_only_recomputed_operations_count_twice(memory: dict[str, str], flops: int) -> None:
     model = ModelSpec(layers=2, width=8, heads=2, kv_heads=1, feed_forward=32)
     assert recomputed_flops_per_token(model, MemorySpec.model_validate(memory), 16) == flops

@@ -51,7 +51,7 @@ def test_peaks_of_devices(device: str, dtype: str, tera: float | None) -> None:
     assert (peak.flops_per_second / 1e12 if peak else None) == tera
 
 
-def test_a_peak_is_named_for_people() -> None:
+def test_a_peak_has_a_readable_name() -> None:
     peak = vendor_peak("NVIDIA H200", "bf16")
     assert peak is not None
     assert peak.name == "BF16 peak 989 TFLOP/s of NVIDIA H200"

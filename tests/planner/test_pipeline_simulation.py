@@ -27,7 +27,7 @@ PIPELINES = [
 ]
 
 
-def most_kept(pipeline: Pipeline, rank: int) -> int:
+def peak_held(pipeline: Pipeline, rank: int) -> int:
     """Micro batches, counted once per stage of the rank."""
     return max(
         sum(item.whole for item in moment.values())
@@ -36,7 +36,7 @@ def most_kept(pipeline: Pipeline, rank: int) -> int:
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES, ids=str)
-def test_every_stage_makes_every_pass_once_after_what_it_waits_for(pipeline: Pipeline) -> None:
+def test_every_stage_runs_every_pass_once_after_its_dependencies(pipeline: Pipeline) -> None:
     timeline = simulate(pipeline, [ALIKE] * pipeline.stages)
     ends = {cell.action: cell.end for actions in timeline.ranks for cell in actions}
     starts = {cell.action: cell.start for actions in timeline.ranks for cell in actions}
@@ -72,7 +72,7 @@ def test_the_bubble_of_1f1b_is_ranks_less_one_over_micro_batches(ranks: int, mic
 
 
 @pytest.mark.parametrize(("ranks", "stages_per_rank", "rounds"), [(2, 2, 2), (4, 2, 3), (4, 4, 2)])
-def test_interleaving_divides_the_bubble_by_the_stages_a_rank(
+def test_interleaving_divides_the_bubble_by_the_stages_per_rank(
     ranks: int, stages_per_rank: int, rounds: int
 ) -> None:
     pipeline = Pipeline(INTERLEAVED, ranks, stages_per_rank, ranks * rounds)
@@ -82,7 +82,7 @@ def test_interleaving_divides_the_bubble_by_the_stages_a_rank(
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
-def test_zbv_has_no_bubble_but_its_way_in_and_out_where_the_three_times_are_equal(ranks: int) -> None:
+def test_zbv_has_only_the_start_and_end_bubble_if_the_three_times_are_equal(ranks: int) -> None:
     pipeline = Pipeline(PipelineSchedule.ZBV, ranks, 2, 4 * ranks)
     timeline = simulate(pipeline, [ALIKE] * pipeline.stages)
     # The last rank starts when the first forward pass reaches it, ranks - 1 units late.
@@ -93,19 +93,21 @@ def test_zbv_has_no_bubble_but_its_way_in_and_out_where_the_three_times_are_equa
     assert timeline.end < single.end
 
 
-def test_1f1b_keeps_what_the_ranks_behind_it_have_not_answered() -> None:
+def test_1f1b_holds_the_micro_batches_in_flight_on_later_ranks() -> None:
     for ranks, micro_batches in ((4, 8), (4, 4), (8, 9)):
         pipeline = Pipeline(PipelineSchedule.ONE_F_ONE_B, ranks, 1, micro_batches)
-        assert [most_kept(pipeline, rank) for rank in range(ranks)] == [
+        assert [peak_held(pipeline, rank) for rank in range(ranks)] == [
             min(micro_batches, ranks - rank) for rank in range(ranks)
         ]
 
 
 @pytest.mark.parametrize(("ranks", "stages_per_rank"), [(4, 2), (4, 3), (8, 2)])
-def test_interleaving_keeps_the_papers_share_more(ranks: int, stages_per_rank: int) -> None:
-    """Rank 0 keeps p·v + p - 1 activations of a stage, not p·v: 1 + (p-1)/(p·v) (Korthikanti 2022)."""
+def test_interleaving_holds_as_many_more_activations_as_in_the_paper(
+    ranks: int, stages_per_rank: int
+) -> None:
+    """Rank 0 holds p·v + p - 1 activations of a stage instead of p·v: 1 + (p-1)/(p·v) (Korthikanti 2022)."""
     pipeline = Pipeline(INTERLEAVED, ranks, stages_per_rank, 4 * ranks)
-    assert most_kept(pipeline, 0) / (ranks * stages_per_rank) == pytest.approx(
+    assert peak_held(pipeline, 0) / (ranks * stages_per_rank) == pytest.approx(
         1 + (ranks - 1) / (ranks * stages_per_rank)
     )
 
@@ -113,10 +115,10 @@ def test_interleaving_keeps_the_papers_share_more(ranks: int, stages_per_rank: i
 def test_zbv_gives_the_first_rank_both_ends_and_all_ranks_equal_memory() -> None:
     pipeline = Pipeline(PipelineSchedule.ZBV, 4, 2, 16)
     assert [pipeline.stages_of(rank) for rank in range(4)] == [(0, 7), (1, 6), (2, 5), (3, 4)]
-    assert {most_kept(pipeline, rank) for rank in range(4)} == {8}
+    assert {peak_held(pipeline, rank) for rank in range(4)} == {8}
 
 
-def test_a_slow_stage_holds_up_the_others() -> None:
+def test_a_slow_stage_delays_the_others() -> None:
     pipeline = Pipeline(PipelineSchedule.ONE_F_ONE_B, 4, 1, 8)
     slow = [ALIKE, ALIKE, StageSeconds(2, 2, 2), ALIKE]
     # Two forward passes before the slow stage, its own work of 8 · 6, and two backward passes of 2 after it.

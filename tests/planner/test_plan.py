@@ -31,7 +31,7 @@ def memory_of(ranks: int = 1, rank: int = 0, **sections: Any) -> RankMemory:
     return rank_memory(spec, even_stages(8, spec.parallelism.stage_count), rank)
 
 
-def test_one_rank_holds_16_bytes_a_parameter() -> None:
+def test_one_rank_holds_16_bytes_per_parameter() -> None:
     memory = memory_of()
     parameters = 8 * BLOCK + ENDS
     assert (memory.weights, memory.gradients, memory.optimizer) == (
@@ -42,7 +42,7 @@ def test_one_rank_holds_16_bytes_a_parameter() -> None:
     assert memory.total == sum(vars(memory).values())
 
 
-def test_each_zero_stage_divides_one_thing_more() -> None:
+def test_each_zero_stage_shards_one_more_kind_of_state() -> None:
     whole = memory_of(4)
     sharing = [memory_of(4, parallelism={"zero_stage": stage}) for stage in (1, 2, 3)]
     assert all(item.optimizer < 0.3 * whole.optimizer for item in sharing)
@@ -59,7 +59,7 @@ def test_each_zero_stage_divides_one_thing_more() -> None:
         ({"level": "O2", "moments": "block"}, (2, 2.0625)),
     ],
 )
-def test_fp8_levels_hold_what_the_recipe_says(
+def test_fp8_levels_hold_the_bytes_of_their_recipe(
     fp8: dict[str, Any], bytes_a_parameter: tuple[float, float]
 ) -> None:
     memory = memory_of(precision={"kind": "fp8", "fp8": fp8})
@@ -73,7 +73,7 @@ def test_o3_divides_states_and_adds_an_e4m3_copy() -> None:
     assert cut.copies == pytest.approx(8 * BLOCK + ENDS, rel=0.01)
 
 
-def test_operands_of_fp8_weights_are_kept_for_several_micro_batches_alone() -> None:
+def test_operands_of_fp8_weights_are_stored_only_with_several_micro_batches() -> None:
     def copies(**given: Any) -> int:
         return memory_of(**({"precision": {"kind": "fp8", "fp8": given.pop("fp8", {})}} | given)).copies
 
@@ -82,7 +82,7 @@ def test_operands_of_fp8_weights_are_kept_for_several_micro_batches_alone() -> N
     assert copies(batch={"micro_sequences": 8, "global_sequences": 8}) == 0
 
 
-def test_tensor_ranks_hold_their_part_and_the_gathered_inputs_whole() -> None:
+def test_tensor_ranks_hold_their_shard_and_full_gathered_inputs() -> None:
     one, two = memory_of(1), memory_of(2, parallelism={"tensor": 2})
     assert two.weights == pytest.approx(one.weights / 2, rel=0.01)
     tokens = 2 * 512
@@ -90,17 +90,17 @@ def test_tensor_ranks_hold_their_part_and_the_gathered_inputs_whole() -> None:
     assert two.activations + two.gathered / 2 == pytest.approx(one.activations / 2)
 
 
-def test_1f1b_keeps_more_on_the_first_ranks_and_the_loss_on_the_last() -> None:
+def test_1f1b_holds_more_activations_on_the_first_ranks_and_the_loss_on_the_last() -> None:
     ranks = [memory_of(4, rank, parallelism={"pipeline": 4}) for rank in range(4)]
     kept = [rank.activations for rank in ranks]
-    stream = 2 * 512 * 256 * 4  # what was sent is kept too; the last stage sends nothing
+    stream = 2 * 512 * 256 * 4  # sent activations are held too; the last stage sends nothing
     per_batch = kept[3]
     assert kept[:3] == [(4 - rank) * (per_batch + stream) for rank in range(3)]
     assert [rank.loss > 0 for rank in ranks] == [False, False, False, True]
     assert [rank.transfers > 0 for rank in ranks] == [True] * 4
 
 
-def test_recomputation_keeps_a_blocks_input_and_room_for_one_block() -> None:
+def test_recomputation_holds_block_inputs_and_one_block() -> None:
     none, selective, full = (
         memory_of(memory={"recompute": kind}).activations for kind in ("none", "selective", "full")
     )
@@ -119,7 +119,7 @@ def test_offload_moves_states_into_the_nodes_memory() -> None:
     assert there.total < here.total
 
 
-def test_a_chunked_loss_never_holds_all_logits() -> None:
+def test_a_chunked_loss_never_holds_full_logits() -> None:
     vocabulary = {"tokenizer": {"kind": "bpe", "vocabulary": 32_000}}
     whole, chunked = (
         memory_of(data=vocabulary, memory={"loss_chunk_tokens": tokens}).loss for tokens in (4_096, 128)
@@ -128,13 +128,13 @@ def test_a_chunked_loss_never_holds_all_logits() -> None:
     assert whole > 1_024 * 32_000 * 12 > 4 * chunked
 
 
-def test_who_shares_whole_tensors_has_the_largest_at_least() -> None:
+def test_sharding_by_whole_tensors_leaves_at_least_the_largest_tensor() -> None:
     assert largest_share([10, 1, 1, 1], 2) == 10
     assert largest_share([3, 3, 2, 2, 2], 2) == 7
     assert largest_share([5], 4) == 5
 
 
-def test_a_large_vocabulary_takes_layers_from_the_last_stage() -> None:
+def test_a_large_vocabulary_leaves_fewer_layers_for_the_last_stage() -> None:
     data = {"tokenizer": {"kind": "bpe", "vocabulary": 16_000}}
     spec = spec_of(4, data=data, parallelism={"pipeline": 4, "stages": "auto"})
     head = 16_000 * 256
@@ -146,7 +146,7 @@ def test_a_large_vocabulary_takes_layers_from_the_last_stage() -> None:
     )
 
 
-def test_auto_gives_slow_ranks_less_and_says_what_does_not_fit() -> None:
+def test_auto_gives_slow_ranks_fewer_layers_and_reports_what_does_not_fit() -> None:
     spec = spec_of(2, parallelism={"pipeline": 2, "stages": "auto"})
     assert auto_stages(spec) == (4, 4)
     assert auto_stages(spec, [RankCapacity(1.0), RankCapacity(3.0)]) == (2, 6)
@@ -157,7 +157,7 @@ def test_auto_gives_slow_ranks_less_and_says_what_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "interleaved_zero_bubble", "zbv"])
-def test_a_plan_says_where_everything_is(schedule: str) -> None:
+def test_a_plan_contains_the_position_of_every_rank(schedule: str) -> None:
     spec = spec_of(8, parallelism={"pipeline": 4, "tensor": 2, "schedule": schedule})
     found = plan(spec)
     assert [(item.rank, item.pipeline, item.tensor) for item in found.ranks[:3]] == [
@@ -172,7 +172,7 @@ def test_a_plan_says_where_everything_is(schedule: str) -> None:
     assert 0 < found.bubble_fraction < 0.15
 
 
-def test_the_bubble_of_many_micro_batches_is_that_of_all_though_few_are_shown() -> None:
+def test_the_bubble_counts_all_micro_batches_even_if_few_are_shown() -> None:
     batch = {"micro_sequences": 1, "global_sequences": 8_192}
     found = plan(spec_of(4, batch=batch, parallelism={"pipeline": 4}))
     assert sum(map(len, found.timeline)) <= 4_000
@@ -182,7 +182,7 @@ def test_the_bubble_of_many_micro_batches_is_that_of_all_though_few_are_shown() 
     assert found.bubble_fraction < one.bubble_fraction
 
 
-def test_a_tied_embedding_is_there_once_on_a_rank_that_has_both_ends() -> None:
+def test_a_tied_embedding_counts_once_on_a_rank_with_both_ends() -> None:
     """The weight is counted once, not twice: with zbv, rank 0 has both the first and the last stage."""
     parallelism = {"pipeline": 2, "schedule": "zbv", "stages": "auto"}
     sections: dict[str, Any] = {
@@ -199,7 +199,7 @@ def test_a_tied_embedding_is_there_once_on_a_rank_that_has_both_ends() -> None:
         auto_stages(spec, [RankCapacity(1.0, int(0.9 * least)), RankCapacity(1.0)])
 
 
-def test_who_needs_more_than_a_slot_has_is_warned_of() -> None:
+def test_a_rank_larger_than_its_slot_causes_a_warning() -> None:
     spec = spec_of(4, parallelism={"pipeline": 4})
     sizes = [item.total for item in plan(spec).memory]
     assert sizes[0] == max(sizes)
@@ -211,7 +211,7 @@ def test_who_needs_more_than_a_slot_has_is_warned_of() -> None:
     assert plan(spec).slot_bytes is None and plan(spec).warnings == []
 
 
-def test_offload_of_more_than_the_largest_node_has_is_warned_of() -> None:
+def test_offload_of_more_than_the_largest_node_has_causes_a_warning() -> None:
     parallelism = {"engine": "deepspeed", "zero_stage": 2, "offload": "optimizer"}
     spec = spec_of(2, parallelism=parallelism, precision={"kind": "bf16"})
     found = plan(spec, cuda=True)
@@ -224,7 +224,7 @@ def test_offload_of_more_than_the_largest_node_has_is_warned_of() -> None:
     assert plan(spec_of(2), cuda=True, host=Host("node-1", 1)).warnings == []
 
 
-def test_what_a_cpu_offloads_lies_in_the_same_memory() -> None:
+def test_offload_on_a_cpu_uses_the_same_memory() -> None:
     parallelism = {"engine": "deepspeed", "zero_stage": 2, "offload": "optimizer"}
     spec = spec_of(2, parallelism=parallelism, precision={"kind": "bf16"})
     [memory] = plan(spec).memory

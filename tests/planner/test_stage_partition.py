@@ -83,13 +83,15 @@ def check(case: Case) -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(cases())
-def test_a_split_is_as_good_as_the_best_of_all(case: Case) -> None:
+def test_a_split_is_as_fast_as_the_best_possible_one(case: Case) -> None:
     check(case)
 
 
 @settings(max_examples=300, deadline=None)
 @given(cases(chunks=2), cases(chunks=2, v_shaped=True))
-def test_a_split_with_two_stages_a_rank_is_as_good_as_the_best_of_all(loop: Case, v_shaped: Case) -> None:
+def test_a_split_with_two_stages_per_rank_is_as_fast_as_the_best_possible_one(
+    loop: Case, v_shaped: Case
+) -> None:
     check(loop)
     check(v_shaped)
 
@@ -101,11 +103,11 @@ def plain(stages: int, layers: int, **of_last: float) -> list[StageCost]:
     ]
 
 
-def test_layers_that_cannot_be_even_go_to_the_early_stages() -> None:
+def test_uneven_layers_go_to_the_early_stages() -> None:
     assert partition_stages([1.0] * 8, plain(3, 8), [RankCapacity()] * 3) == (3, 3, 2)
 
 
-def test_the_loss_takes_the_place_of_layers() -> None:
+def test_the_loss_counts_like_layers() -> None:
     assert partition_stages([1.0] * 7, plain(3, 7, flops=2.0), [RankCapacity()] * 3) == (3, 3, 1)
     assert partition_stages([1.0] * 10, plain(3, 10, flops=2.0), [RankCapacity()] * 3) == (4, 4, 2)
 
@@ -118,7 +120,7 @@ def test_a_slow_rank_gets_fewer_layers() -> None:
     )
 
 
-def test_a_small_rank_gets_fewer_layers_and_a_hopeless_one_says_what_it_lacks() -> None:
+def test_a_rank_with_little_memory_gets_fewer_layers_or_an_error_with_the_missing_bytes() -> None:
     assert partition_stages(
         [1.0] * 9, plain(3, 9), [RankCapacity(), RankCapacity(1.0, 1), RankCapacity()]
     ) == (4, 1, 4)
@@ -128,13 +130,13 @@ def test_a_small_rank_gets_fewer_layers_and_a_hopeless_one_says_what_it_lacks() 
         partition_stages([1.0] * 9, plain(3, 9), [RankCapacity(), RankCapacity(1.0, 0), RankCapacity()])
 
 
-def test_what_1f1b_keeps_moves_layers_to_the_later_stages() -> None:
-    """24 layers on 8 stages. Stage i keeps 8 - i micro batches, so 3 layers do not fit on the first."""
+def test_activations_of_1f1b_move_layers_to_the_later_stages() -> None:
+    """24 layers on 8 stages. Stage i holds 8 - i micro batches, so 3 layers do not fit on the first."""
     stages = [StageCost(stage, 0.0, 0, (8 - stage,) * 24) for stage in range(8)]
     found = partition_stages([1.0] * 24, stages, [RankCapacity(1.0, 20)] * 8)
     assert found[0] == 2 and max(found) == 4
     assert rank_bytes(found, stages, 8)[0] == 16
 
 
-def test_a_large_model_is_split_in_a_moment() -> None:
+def test_a_large_model_is_split_quickly() -> None:
     assert partition_stages([1.0] * 512, plain(64, 512), [RankCapacity()] * 64) == (8,) * 64

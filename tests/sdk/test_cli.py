@@ -22,9 +22,7 @@ from trainwright.commands.terminal import apply_set, format_bytes, format_flops,
         ("no.such.field=", {"no": {"such": {"field": ""}}}),
     ],
 )
-def test_nothing_after_the_equals_sign_is_null_where_the_field_may_be(
-    change: str, expected: dict[str, Any]
-) -> None:
+def test_an_empty_value_is_null_if_the_field_is_nullable(change: str, expected: dict[str, Any]) -> None:
     spec: dict[str, Any] = {}
     apply_set(spec, change)
     assert spec == expected

@@ -80,7 +80,7 @@ def serve_file(server: type[Scripted], *bodies: tuple[int, bytes]) -> None:
     server.answers["/blob"] = list(bodies)
 
 
-def test_a_busy_server_is_asked_again(server: type[Scripted]) -> None:
+def test_requests_to_a_busy_server_are_retried(server: type[Scripted]) -> None:
     server.answers["/api/v1/health"] = [
         problem(503, "database_busy"),
         (200, b'{"status":"ok","version":"1"}'),
@@ -102,7 +102,7 @@ def test_a_refusal_is_not_repeated_and_keeps_its_code(server: type[Scripted]) ->
     assert len(server.asked) == 1
 
 
-def test_waiting_for_a_run_tells_of_changes_only(server: type[Scripted]) -> None:
+def test_waiting_for_a_run_reports_only_changes(server: type[Scripted]) -> None:
     def answer(state: str, step: int) -> tuple[int, bytes]:
         spec = RunSpec(name="pilot", data=DataSpec(dataset="ds_x"))
         summary = RunSummary(step=step, attempt=1, values={}, spark=[])
@@ -124,30 +124,30 @@ def test_waiting_for_a_run_tells_of_changes_only(server: type[Scripted]) -> None
     server.answers["/api/v1/teams/crew/runs/run_x"] = [answer(*each) for each in script]
     told: list[tuple[str, int]] = []
 
-    def tell(run: Run) -> None:
+    def report(run: Run) -> None:
         told.append((run.state.value, run.summary.step))
 
     with Client(server.url) as client:
-        client.team("crew").wait("run_x", tell, poll_seconds=0.001)
+        client.team("crew").wait("run_x", report, poll_seconds=0.001)
     assert told == [("queued", 0), ("running", 1), ("running", 2), ("succeeded", 2)]
     assert len(server.asked) == len(script)
 
 
-def test_a_download_that_breaks_off_is_repeated(server: type[Scripted], tmp_path: Path) -> None:
+def test_an_interrupted_download_is_retried(server: type[Scripted], tmp_path: Path) -> None:
     serve_file(server, (0, CONTENT[:500]), (200, CONTENT))
     folder = download(server, tmp_path / "export")
     assert (folder / "model.safetensors").read_bytes() == CONTENT
     assert [file.name for file in folder.iterdir()] == ["model.safetensors"]
 
 
-def test_a_damaged_file_never_gets_its_name(server: type[Scripted], tmp_path: Path) -> None:
+def test_a_damaged_file_is_never_renamed_to_its_final_name(server: type[Scripted], tmp_path: Path) -> None:
     serve_file(server, (200, CONTENT[:-1] + b"!"))
     with pytest.raises(DigestMismatchError, match=r"model\.safetensors"):
         download(server, tmp_path / "export")
     assert list((tmp_path / "export").iterdir()) == []
 
 
-def test_what_an_interrupted_download_left_is_used(server: type[Scripted], tmp_path: Path) -> None:
+def test_partial_files_of_an_interrupted_download_are_used(server: type[Scripted], tmp_path: Path) -> None:
     serve_file(server, (200, CONTENT))
     download(server, tmp_path)
     download(server, tmp_path)

@@ -25,7 +25,7 @@ BASE = CurationSpec(drop_duplicates=True, rules=FilterRules(min_characters=20))
         ((None, None, None), ["rules.max_characters=9"], CurationSpec(rules=FilterRules(max_characters=9))),
     ],
 )
-def test_options_make_a_curation_or_none(
+def test_options_result_in_a_curation_or_none(
     options: tuple[TextDocuments | None, str | None, bool | None],
     sets: list[str] | None,
     expected: CurationSpec | None,
@@ -33,7 +33,7 @@ def test_options_make_a_curation_or_none(
     assert curation_of(*options, sets) == expected
 
 
-def test_options_change_a_curation_and_leave_the_rest_of_it() -> None:
+def test_options_change_only_their_fields_of_a_curation() -> None:
     changed = curation_of(None, "body", None, ["curation.rules.max_characters=900"], BASE)
     assert changed == CurationSpec(
         read=ReadSpec(field="body"),
@@ -47,6 +47,6 @@ def test_options_change_a_curation_and_leave_the_rest_of_it() -> None:
 
 
 @pytest.mark.parametrize("change", ["curation.rulez.x=1", "curation.rejected_limit=2", "nonsense", "mix=3"])
-def test_what_is_no_curation_is_refused(change: str) -> None:
+def test_invalid_options_are_refused(change: str) -> None:
     with pytest.raises(typer.Exit):
         curation_of(None, None, None, [change])

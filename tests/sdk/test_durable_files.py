@@ -31,7 +31,7 @@ def test_a_new_file_is_private_unless_it_is_shared(tmp_path: Path) -> None:
     assert modes["shared"] == modes["usual"]
 
 
-def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path) -> None:
+def test_a_failed_write_does_not_change_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.write_text("old")
     with pytest.raises(ZeroDivisionError), open_durably(target) as file:

@@ -14,7 +14,7 @@ def write(folder: Path, *names: str, content: str = "x") -> None:
         (folder / name).write_text(content)
 
 
-def test_folders_are_walked_in_order_and_keep_their_names(tmp_path: Path) -> None:
+def test_files_of_folders_are_listed_in_order_with_relative_names(tmp_path: Path) -> None:
     write(tmp_path / "data", "b.txt", "a/2.txt", "a/1.txt", "a.txt")
     write(tmp_path, "single.txt")
     found = find_files([tmp_path / "data", tmp_path / "single.txt"])
@@ -36,12 +36,12 @@ def test_hidden_and_empty_files_in_folders_are_skipped_and_reported(tmp_path: Pa
     assert found.skipped == ["data/.DS_Store", "data/.git/config", "data/b/.hidden", "data/empty.txt"]
 
 
-def test_a_hidden_file_that_is_named_itself_is_sent(tmp_path: Path) -> None:
+def test_a_hidden_file_that_is_named_explicitly_is_sent(tmp_path: Path) -> None:
     write(tmp_path, ".hidden.txt")
     assert [file.name for file in find_files([tmp_path / ".hidden.txt"]).files] == [".hidden.txt"]
 
 
-def test_what_cannot_be_sent_is_refused_before_anything_is(tmp_path: Path) -> None:
+def test_unsendable_files_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
     write(tmp_path / "one", "a.txt")
     write(tmp_path / "two", "a.txt")
     write(tmp_path, "empty.txt", content="")
@@ -57,14 +57,16 @@ def test_what_cannot_be_sent_is_refused_before_anything_is(tmp_path: Path) -> No
         find_files([tmp_path / "missing"])
 
 
-def test_files_that_no_dataset_can_be_made_of_are_all_named(tmp_path: Path) -> None:
+def test_all_files_that_cannot_form_a_dataset_are_reported(tmp_path: Path) -> None:
     data = tmp_path / "data"
     write(data, "good.txt", "table.csv.gz", "words.json", content='[{"text": "a"}]')
     (data / "long.json").write_text('{"text": "' + "x" * 200_000 + '"}\n')
     (data / "broken.parquet").write_bytes(b"PK\x03\x04" + bytes(100_000))
     (data / "private.txt").write_text("x")
     (data / "private.txt").chmod(0)
-    unreadable = [] if os.access(data / "private.txt", os.R_OK) else ["private.txt"]  # root reads all
+    unreadable = (
+        [] if os.access(data / "private.txt", os.R_OK) else ["private.txt"]
+    )  # root can read everything
     (data / "table.csv").mkdir()
     with pytest.raises(ValueError) as refused:
         check_documents(find_files([data]).files)
@@ -97,7 +99,7 @@ def test_more_files_than_a_version_has_are_refused(tmp_path: Path) -> None:
         find_files([tmp_path / "many"])
 
 
-def test_a_file_that_was_written_since_is_noticed(tmp_path: Path) -> None:
+def test_a_file_that_changed_since_is_detected(tmp_path: Path) -> None:
     write(tmp_path, "a.txt")
     (file,) = find_files([tmp_path / "a.txt"]).files
     assert not file.has_changed()

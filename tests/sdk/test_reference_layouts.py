@@ -8,12 +8,12 @@ from trainwright.contracts.layout_rules import COMBINATIONS
 from trainwright.reference.layouts import with_table
 
 
-def test_the_page_has_the_rules_of_now(repository: Path) -> None:
+def test_the_page_has_the_current_rules(repository: Path) -> None:
     page = (repository / "docs" / "parallelism.md").read_text()
     assert with_table(page) == page, "run: python -m trainwright.reference.layouts docs/parallelism.md"
     assert all(rule.reason in page for rule in COMBINATIONS)
 
 
-def test_a_page_without_marks_is_refused() -> None:
+def test_a_page_without_markers_is_refused() -> None:
     with pytest.raises(ValueError, match="no marks"):
         with_table("# Parallelism\n")

@@ -9,11 +9,11 @@ from trainwright.reference.run_spec import markdown
 PAGE = Path(__file__).parents[2] / "docs" / "spec.md"
 
 
-def test_the_committed_page_is_fresh() -> None:
+def test_the_committed_page_is_up_to_date() -> None:
     assert PAGE.read_text() == markdown(), "run `make openapi`: docs/spec.md is stale"
 
 
-def test_every_section_of_the_spec_stands_on_the_page() -> None:
+def test_every_section_of_the_spec_is_on_the_page() -> None:
     page = markdown()
     for name in RunSpec.model_fields:
         assert f"## {name}\n" in page or f"| `{name}` |" in page

@@ -6,7 +6,7 @@ import { server } from "@tests/support/server";
 
 const missing = () => Promise.reject(new TypeError("Failed to fetch dynamically imported module: /assets/UsagePage-1.js"));
 
-it("says that the server does not respond instead of leaving for the browser's error page", async () => {
+it("reports that the server does not respond instead of showing the browser's error page", async () => {
   server.use(http.get("*/api/v1/health", () => HttpResponse.error()));
   await expect(loadPage(missing)).rejects.toBeInstanceOf(ConnectionError);
 });

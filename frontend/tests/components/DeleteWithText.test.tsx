@@ -4,7 +4,7 @@ import { expect, it, vi } from "vitest";
 import { DeleteWithText } from "@/components/DeleteWithText";
 import { renderRoute } from "@tests/support/renderRoute";
 
-it("deletes only after the text was typed, and says why it was refused", async () => {
+it("deletes only after the text was typed, and shows why a deletion was refused", async () => {
   const onDelete = vi.fn<(typed: string) => Promise<void>>().mockRejectedValueOnce(new Error("Runs have not ended.")).mockResolvedValue();
   renderRoute(<DeleteWithText title="Delete team" consequence="All of it." label="Type lab to confirm" type="text" isReady={(typed) => typed === "lab"} onDelete={onDelete} />);
   await userEvent.click(await screen.findByRole("button", { name: "Delete team…" }));

@@ -7,7 +7,7 @@ it("shows the state's label", () => {
   expect(screen.getByText("Recovering")).toBeDefined();
 });
 
-it("says that the node is silent", () => {
+it("shows that the node is silent", () => {
   render(<StatePill state="running" suspectSeconds={34.2} />);
   expect(screen.getByText(", no contact with its node for 34 s")).toBeDefined();
 });

@@ -4,7 +4,7 @@ import { act, render } from "@testing-library/react";
 import { queryClient } from "@/app/queryClient";
 import { router } from "@/app/router";
 
-/** Shows the whole application at an address, whichever page another test left. */
+/** Shows the entire application at an address, even if another test left a different page. */
 export async function openApp(address: string) {
   router.history.push(address);
   render(

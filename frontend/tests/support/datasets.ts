@@ -1,7 +1,7 @@
 import type { Dataset, DatasetVersion, Preparation } from "@/api/types";
 import { DEFAULT_CURATION } from "@/features/datasets/curation/curation";
 
-/** A ready preparation as the API shows it, with what a test cares about. */
+/** A ready preparation as the API returns it, with the fields that a test needs. */
 export function aPreparation(change: Partial<Preparation> = {}): Preparation {
   return {
     id: "prep_1",
@@ -22,7 +22,7 @@ export function aPreparation(change: Partial<Preparation> = {}): Preparation {
   };
 }
 
-/** A ready version as the API shows it. */
+/** A ready version as the API returns it. */
 export function aVersion(change: Partial<DatasetVersion> = {}): DatasetVersion {
   return {
     number: 1,
@@ -49,7 +49,7 @@ export function aVersion(change: Partial<DatasetVersion> = {}): DatasetVersion {
   };
 }
 
-/** A dataset as the API shows it. */
+/** A dataset as the API returns it. */
 export function aDataset(change: Partial<Dataset> = {}): Dataset {
   return { id: "ds_1", name: "letters", created: "2026-11-21T13:00:00Z", created_by: "ana", versions: [aVersion()], ...change };
 }

@@ -58,7 +58,7 @@ const SPEC: Run["spec"] = {
   resources: { device: "auto", nodes: 1, slots_per_node: 1, max_attempts: null },
 };
 
-/** A run as the API shows it, with what a test cares about. */
+/** A run as the API returns it, with the fields that a test needs. */
 export function aRun(change: Partial<Run> = {}): Run {
   return {
     id: "run_1",

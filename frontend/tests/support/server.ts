@@ -1,4 +1,4 @@
 import { setupServer } from "msw/node";
 
-/** The API as a test wants it; each test adds its own answers. */
+/** A mock of the API; each test adds its own responses. */
 export const server = setupServer();

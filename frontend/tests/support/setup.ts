@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll } from "vitest";
 import { queryClient } from "@/app/queryClient";
 import { server } from "@tests/support/server";
 
-// Machines that test are busy.
+// Test machines are busy.
 configure({ asyncUtilTimeout: 10_000 });
 
 // Browser features that jsdom lacks.
@@ -59,7 +59,7 @@ beforeAll(() => {
 afterEach(() => {
   cleanup();
   server.resetHandlers();
-  // Test files share modules and the window, because a new window for each took most of the time.
+  // Test files share modules and the window, because creating a window for each took most of the time.
   queryClient.clear();
   sessionStorage.clear();
   localStorage.clear();

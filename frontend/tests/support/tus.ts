@@ -1,15 +1,15 @@
 import { http, HttpResponse } from "msw";
 import type { Upload } from "@/api/types";
 
-/** A tus server in memory: what the browser's client needs of the protocol, and a look at what arrived. */
+/** A tus server in memory: the part of the protocol that the browser's client needs, and access to what arrived. */
 export class TusServer {
   readonly uploads = new Map<string, { name: string; bytes: number; offset: number }>();
-  /** Requests that are under way now, and the most there ever were. */
+  /** Requests in progress, and their maximum so far. */
   mostAtOnce = 0;
   private underWay = 0;
   private gate: Promise<undefined> = Promise.resolve(undefined);
 
-  /** Holds every piece back until the returned function is called. */
+  /** Holds back every chunk until the returned function is called. */
   hold(): () => void {
     let release: (value: undefined) => void = nothing;
     this.gate = new Promise((resolve) => {
@@ -20,7 +20,7 @@ export class TusServer {
     };
   }
 
-  /** An upload that another page began. */
+  /** An upload that another page started. */
   begun(id: string, name: string, bytes: number, offset: number): void {
     this.uploads.set(id, { name, bytes, offset });
   }
@@ -77,5 +77,5 @@ function nameIn(metadata: string): string {
 }
 
 function nothing(): void {
-  // until the gate is made
+  // until the gate is created
 }

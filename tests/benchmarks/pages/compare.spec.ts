@@ -16,7 +16,7 @@ test("many runs are compared", async ({ page }) => {
   report({ seconds: of("seconds"), requests: of("requests"), megabytes: of("megabytes"), busy_seconds: of("busy_seconds") });
 });
 
-/** From navigation, with nothing cached, until each chart's canvas has some pixels of every run's colour. */
+/** From navigation, with nothing cached, until each chart's canvas has some pixels in every run's color. */
 async function compared(page: Page): Promise<Seen> {
   const [runs, series] = [told.runs ?? [], told.series ?? []];
   await page.goto("about:blank");

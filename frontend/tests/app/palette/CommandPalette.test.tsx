@@ -8,7 +8,7 @@ import { aRun } from "@tests/support/runs";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
-it("opens the run that was typed, even if Enter comes before the search has answered", async () => {
+it("opens the typed run, even if Enter is pressed before the search has responded", async () => {
   const runs = [aRun({ id: "run_1", name: "pilot-1" }), aRun({ id: "run_2", name: "night-2" })];
   server.use(
     http.get("*/teams/lab/runs", ({ request }) => {

@@ -12,7 +12,7 @@ const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false
 const MISSING = { title: "Not found", status: 404, code: "not_found", detail: "There is no such thing." };
 const HOUR_MS = 3_600_000;
 
-/** Created one after another, the newest first, as the list gives them. */
+/** Created one after another, newest first, in the order of the list. */
 function many(count: number, state: RunState, ended: (index: number) => number | null): Run[] {
   return Array.from({ length: count }, (_, index) => {
     const at = ended(index);
@@ -52,7 +52,7 @@ const list = (name: string) => screen.findByRole("list", { name }, patient);
 
 it("shows a recent failure of the oldest run, and that more runs wait than were loaded", async () => {
   const now = Date.now();
-  // The oldest of all failed an hour ago, the others a month ago.
+  // The oldest run failed an hour ago, the others a month ago.
   const failed = many(300, "failed", (index) => now - (index === 299 ? HOUR_MS : 30 * 24 * HOUR_MS));
   await open([...failed, ...many(60, "queued", () => null)]);
   expect(await screen.findByRole("heading", { name: "1 run failed since your last visit" }, patient)).toBeDefined();

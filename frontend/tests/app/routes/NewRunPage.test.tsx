@@ -131,7 +131,7 @@ it("forks from the checkpoint it shows, even if the address names none", async (
   expect(sent).toEqual([{ path: "/api/v1/teams/lab/runs/run_1/fork", body: { name: "on", changes: {}, checkpoint: "ck_2" } }]);
 });
 
-it("says that its checkpoint no longer exists, and forks only after another one is chosen", async () => {
+it("reports that its checkpoint no longer exists, and forks only after another one is chosen", async () => {
   await open("?fork=run_1&checkpoint=ck_0");
   await writeName("on");
   const origin = screen.getByRole("region", { name: "Fork origin" });
@@ -162,7 +162,7 @@ it("clones a run through its own route, with the changes and the version of the 
   expect(sent).toEqual([{ path: "/api/v1/teams/lab/runs/run_1/clone", body: { name: "wider", changes } }]);
 });
 
-/** As the API fills in what is left out; of either dataset version 1 is the newest. */
+/** Like the API, fills in what is left out. Version 1 is the newest of either dataset. */
 function filledIn({ name = "", data, model, schedule }: Partial<Run["spec"]>): Run["spec"] {
   const { spec } = aRun();
   return {
@@ -190,7 +190,7 @@ function aState(id: string, step: number): Checkpoint {
 }
 
 
-it("gives the fork of a finished run more steps, and checks it against its checkpoint at once", async () => {
+it("gives the fork of a finished run more steps, and checks it against its checkpoint immediately", async () => {
   states = [aState("ck_9", 5_000)];
   const checked: (string | null)[] = [];
   const schedule = { properties: { steps: { type: "integer", default: 100 } } };

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { CleanUpDialog } from "@/features/checkpoints/CleanUpDialog";
 import { renderRoute } from "@tests/support/renderRoute";
 
-it("says which runs always keep states, and that a failed run may lose all", async () => {
+it("explains which runs always keep states, and that a failed run may lose all of them", async () => {
   renderRoute(<CleanUpDialog team="lab" runs={null} onClose={() => undefined} />);
   const field = await screen.findByLabelText("Newest states to keep per run");
   const help = document.getElementById(field.getAttribute("aria-describedby") ?? "")?.textContent ?? "";

@@ -85,13 +85,13 @@ function show(run: Run, columns: Columns, onChoose: (choice: TensorChoice) => vo
   );
 }
 
-it("says when the first measurements arrive", async () => {
+it("shows when the first measurements arrive", async () => {
   show(fp8Run(), {});
   expect(await screen.findByText("Measured at step 1 and then every 10 steps; the first values appear after step 1.")).toBeDefined();
   expect(asked).toEqual([]);
 });
 
-it("says that the run does not train in FP8", async () => {
+it("shows that the run does not train in FP8", async () => {
   show(aRun(), MEASURED);
   expect(await screen.findByText("This run does not train in FP8.")).toBeDefined();
 });
@@ -122,7 +122,7 @@ it("requests the steps that the charts show", async () => {
   expect(bounds).toEqual(["4", "10"]);
 });
 
-it("adapts to the run's FP8 settings: float32 weights at O1, a tensor scale beside row scales", async () => {
+it("adapts to the run's FP8 settings: float32 weights at O1, a tensor scale in addition to row scales", async () => {
   show(fp8Run({ state: "succeeded" }, { level: "O1", scaling: "row" }), MEASURED);
   expect(await screen.findByText("At O1 weights are float32, so no update is lost.")).toBeDefined();
   expect(screen.queryByText(/stochastically/)).toBeNull();
@@ -170,7 +170,7 @@ it("names only the BF16 peak if FP8 products are no faster", async () => {
   expect(screen.queryByText(/FP8|41.0 % of/)).toBeNull();
 });
 
-it("names both peaks beside MFU", async () => {
+it("names both peaks next to MFU", async () => {
   const summary = {
     ...aRun().summary,
     values: { loss: 3, mfu: 0.41, bf16_mfu: 0.82 },

@@ -15,7 +15,7 @@ it.each([
   [skippedHealth(0, 3), true, /More than 3 in a row/],
   [skippedHealth(0, 0), true, /the first one would end the run/],
   [skippedHealth(1, 3), false, /not finite/],
-])("says what is normal, and what to do otherwise (%#)", ({ isHealthy, message }, expected, pattern) => {
+])("explains what is normal, and what to do otherwise (%#)", ({ isHealthy, message }, expected, pattern) => {
   expect(isHealthy).toBe(expected);
   expect(message).toMatch(pattern);
 });

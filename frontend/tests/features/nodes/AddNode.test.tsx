@@ -6,7 +6,7 @@ import { AddNode } from "@/features/nodes/AddNode";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
-it("shows once the join command with its token", async () => {
+it("shows the join command with its token once", async () => {
   server.use(
     http.post("*/api/v1/join-tokens", async ({ request }) => {
       const { name } = (await request.json()) as { name: string };

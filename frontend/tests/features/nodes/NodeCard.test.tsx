@@ -59,7 +59,7 @@ it("offers to allow the slots that a node reports beyond its own", async () => {
   });
 });
 
-it("shows what the node and its GPUs do at present", async () => {
+it("shows the current use of the node and its GPUs", async () => {
   const node: Node = {
     ...aNode(null),
     slots: { cuda: 2 },
@@ -118,7 +118,7 @@ it.each([
   [NOT_TESTED, "The node has no runs, so its agent runs the self-test now."],
   [{ ...NOT_TESTED, runs: [RUN] }, "The self-test starts when no runs are left on it."],
   [{ ...NOT_TESTED, online: false }, "The self-test starts when the node is back and no runs are left on it."],
-])("says when a node in quarantine is tested (%#)", async (node, words) => {
+])("shows when a node in quarantine is tested (%#)", async (node, words) => {
   renderRoute(<NodeCard node={node} now={0} />);
   expect(await screen.findByText(words)).toBeDefined();
 });

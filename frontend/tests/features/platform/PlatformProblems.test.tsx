@@ -16,7 +16,7 @@ function answer(problems: { part: string; message: string }[]): { asked: () => n
   return { asked: () => asked };
 }
 
-it("names each part that does not work", async () => {
+it("lists each part that does not work", async () => {
   answer([{ part: "worker", message: "exited with code 1. Datasets are not prepared." }]);
   renderRoute(<PlatformProblems />);
   expect((await screen.findByRole("status")).textContent).toContain(
@@ -24,7 +24,7 @@ it("names each part that does not work", async () => {
   );
 });
 
-it("says nothing while everything works", async () => {
+it("shows nothing while everything works", async () => {
   const health = answer([]);
   renderRoute(<PlatformProblems />);
   await waitFor(() => {

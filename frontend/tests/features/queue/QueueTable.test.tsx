@@ -27,7 +27,7 @@ function waiting(id: string, differs: Partial<QueuedRun> = {}): QueuedRun {
 
 const QUEUE = [waiting("a"), waiting("b", { mine: false }), waiting("c"), waiting("d", { priority: "low" }), waiting("e", { device: "cuda" })];
 
-it("lets editors exchange places of their own runs, and owners of all, of one priority and device", () => {
+it("lets editors swap their own runs and owners all runs, within a priority and device", () => {
   const [a, b, c, d, e] = QUEUE as [QueuedRun, QueuedRun, QueuedRun, QueuedRun, QueuedRun];
   expect(swapWith(QUEUE, c, "up", "editor")).toEqual(["c", "a"]);
   expect(swapWith(QUEUE, a, "down", "editor")).toEqual(["c", "a"]);

@@ -45,7 +45,7 @@ it("shade follows the exponent, with zero at the low end", () => {
 it("viridis runs from violet to yellow and only becomes lighter", () => {
   expect(viridis(0)).toEqual([68, 1, 84]);
   expect(viridis(1)).toEqual([253, 231, 37]);
-  // Relative luminance of Rec. 709, the bend of sRGB left out: it keeps the order.
+  // Relative luminance of Rec. 709, without the sRGB gamma, which does not change the order.
   const light = Array.from({ length: 21 }, (_, index) => viridis(index / 20)).map(([r, g, b]) => 0.2126 * r + 0.7152 * g + 0.0722 * b);
   light.slice(1).forEach((value, index) => {
     expect(value).toBeGreaterThan(light[index] ?? 0);

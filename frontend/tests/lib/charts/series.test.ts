@@ -72,7 +72,7 @@ describe("axisOf", () => {
     expect(stepAt(1.75)).toBe(3);
   });
 
-  it("continues with streamed steps, also if repeated or rewound", () => {
+  it("continues with streamed steps, even if repeated or rewound", () => {
     const live = appendElapsed(columns, [5, 6], [2, 3]);
     expect(axisScale(live, "time").at(6)).toBe(7.5);
     expect(appendElapsed(live, [6], [3])).toEqual(live);
@@ -81,7 +81,7 @@ describe("axisOf", () => {
   });
 });
 
-it("recentValues does not treat extremes of a downsampled column as neighbours", () => {
+it("recentValues does not treat extremes of a downsampled column as neighbors", () => {
   expect(recentValues({ steps: [10, 20, 30], values: [1, 99, 2] }, 20)).toEqual([2]);
   expect(recentValues({ steps: [10, 28, 29, 30], values: [99, 1, 2, 3] }, 20)).toEqual([1, 2, 3]);
   expect(recentValues({ steps: [28, 29, 30], values: [1, 2, 3] }, 2)).toEqual([2, 3]);

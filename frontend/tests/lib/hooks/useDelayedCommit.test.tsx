@@ -34,7 +34,7 @@ function choose(hook: ReturnType<typeof begin>, from: number): void {
   });
 }
 
-it("shows a value at once, and commits the last one after a pause", () => {
+it("shows a value immediately, and commits the last one after a pause", () => {
   const hook = begin({ from: 0 });
   choose(hook, 1);
   pass(PAUSE_MS - 1);

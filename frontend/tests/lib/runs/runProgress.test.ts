@@ -15,6 +15,6 @@ it.each([
   [aRun({ state: "running", started: STARTED }), "1 h 15 min left"],
   [aRun({ ...AFTER_THE_LAST_STEP, state: "running", sentence: "step 5,000 of 5,000, saving the last checkpoint" }), "step 5,000 of 5,000, saving the last checkpoint"],
   [aRun({ ...AFTER_THE_LAST_STEP, state: "completing", sentence: "exporting step 5,000" }), "exporting step 5,000"],
-])("says what a run's time counts from", (run, words) => {
+])("shows what a run's time counts from", (run, words) => {
   expect(timeSentence(run, NOW)).toBe(words);
 });

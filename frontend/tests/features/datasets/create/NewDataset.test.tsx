@@ -138,7 +138,7 @@ it("deletes an upload that only the server knows", async () => {
   expect(screen.queryByText("rows.csv")).toBeNull();
 });
 
-it("skips an empty file at once and names it", async () => {
+it("skips an empty file immediately and reports it", async () => {
   show();
   await userEvent.upload(await screen.findByLabelText("Choose files"), [new File(["text"], "rows.csv"), new File([], "nothing.txt")]);
   expect(screen.getByRole("status").textContent).toBe("nothing.txt is empty and was skipped.");
@@ -181,7 +181,7 @@ it("remembers excluded files across pages, and for a new version selects only fi
   expect(screen.getByRole<HTMLInputElement>("checkbox", { name: /b\.csv/ }).checked).toBe(true);
 });
 
-it("ticks no file that came from the command line", async () => {
+it("selects no file that was uploaded by the command line", async () => {
   tus.begun("up_cli", "cli.csv", 4, 4);
   uploadedHere("up_mine", "here.csv");
   show();
@@ -192,7 +192,7 @@ it("ticks no file that came from the command line", async () => {
   expect(other.checked).toBe(true);
 });
 
-/** An upload of an earlier visit with this browser. */
+/** An upload from an earlier visit with this browser. */
 function uploadedHere(id: string, name: string): void {
   tus.begun(id, name, 4, 4);
   localStorage.setItem(`trainwright.upload.${id}`, "1");

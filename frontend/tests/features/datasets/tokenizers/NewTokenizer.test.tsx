@@ -39,7 +39,7 @@ it("creates a tokenizer from a file", async () => {
   });
 });
 
-it("says why a file is not a tokenizer, and deletes its upload", async () => {
+it("shows why a file is not a tokenizer, and deletes its upload", async () => {
   const detail = "gpt2.json has no vocabulary. Save it with tokenizer.save().";
   server.use(http.post("*/teams/lab/tokenizers", () => HttpResponse.json({ detail, code: "invalid" }, { status: 422 })));
   await upload();

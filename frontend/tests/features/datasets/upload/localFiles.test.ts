@@ -7,7 +7,7 @@ function fileEntry(fullPath: string) {
   return { isFile: true, isDirectory: false, fullPath, file: (take: (file: File) => void) => { take(FILE); } };
 }
 
-/** Gives a hundred entries at a time, as browsers do. */
+/** Returns a hundred entries at a time, as browsers do. */
 function folderEntry(inside: unknown[]) {
   return {
     isFile: false,

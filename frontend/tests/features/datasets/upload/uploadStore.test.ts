@@ -137,7 +137,7 @@ it("pauses, starts the next upload, and resumes", async () => {
   });
 });
 
-it("keeps the server's message beside a refused file, and uploads the others", async () => {
+it("shows the server's message next to a refused file, and uploads the others", async () => {
   const detail = "The team's storage is full. Delete what is not needed, or ask the site admin for more.";
   server.use(
     http.post(

@@ -9,7 +9,7 @@ const LOSSES = [
   { label: "validation", name: "validation_loss" },
 ] as const;
 
-it("draws smoothed curves and says the measured last and best values", () => {
+it("draws smoothed curves and shows the measured last and best values", () => {
   const columns = { loss: { steps: [1, 2, 3, 4], values: [4, 2, 3, 5] }, validation_loss: { steps: [2, 4], values: [3.5, 3.25] } };
   const zoom = { range: null, label: "all steps", onSelect: () => undefined, onMove: () => undefined };
   render(
@@ -19,7 +19,7 @@ it("draws smoothed curves and says the measured last and best values", () => {
   expect(screen.getByText("best train 2.000 at step 2, validation 3.250 at step 4")).toBeDefined();
 });
 
-it("keeps smoothing that was turned off in the address, and leaves out the default", () => {
+it("stores disabled smoothing in the address, and omits the default", () => {
   expect(viewOf(parseView({ smooth: "0" }), RUN_SMOOTHING).smooth).toBe(0);
   expect(searchOf(viewOf({}, RUN_SMOOTHING), RUN_SMOOTHING)).toEqual({});
   expect(searchOf({ ...viewOf({}, RUN_SMOOTHING), smooth: 0 }, RUN_SMOOTHING)).toEqual({ smooth: 0 });

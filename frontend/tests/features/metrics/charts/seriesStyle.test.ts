@@ -38,6 +38,6 @@ it.each([
   [tick, 1e-8, [1e-8, 2e-8], ["1e-8", "2e-8"]],
   [percentTick, 0.1, [0, 0.1, 0.2], ["0", "10", "20"]],
   [percentTick, 0.0002, [0, 0.0002, 0.0004], ["0", "0.02", "0.04"]],
-])("labels neighbouring ticks differently (%#)", (axisText, step, ticks, texts) => {
+])("labels neighboring ticks differently (%#)", (axisText, step, ticks, texts) => {
   expect(ticks.map((value) => axisText(value, step))).toEqual(texts);
 });

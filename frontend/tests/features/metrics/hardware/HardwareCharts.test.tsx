@@ -37,7 +37,7 @@ it("draws what the agent measured, and each rank on demand", async () => {
   expect(asked).toContain("gpu_power_watts/*");
 });
 
-it("sums the hardware up in one line, and knows runs of older agents", () => {
+it("summarizes hardware use in one line, and handles runs of older agents", () => {
   expect(hardwareText(COLUMNS)).toBe("CPU of the node 93.1 %, of the run 1.73 cores, memory 12 GiB");
   expect(hardwareText({ ...COLUMNS, mean_gpu_utilization: { steps: [2], values: [1] } })).toContain("GPU 100.0 %");
   expect([hasHardware(COLUMNS), hasHardware({ loss: COLUMNS.loss })]).toEqual([true, false]);

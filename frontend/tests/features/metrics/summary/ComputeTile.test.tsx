@@ -7,7 +7,7 @@ import { aRun } from "@tests/support/runs";
 
 const FLOPS = 2 * 86_400e15;
 
-/** What the tile says; it asks the API for nothing, whose answer no test gives. */
+/** The text of the tile. It sends no requests to the API. */
 async function computeText(change: Partial<Run>, step: number): Promise<string | null | undefined> {
   const run = aRun({ flops: FLOPS, ...change });
   renderRoute(<SummaryTiles run={{ ...run, summary: { ...run.summary, step } }} columns={{}} />);

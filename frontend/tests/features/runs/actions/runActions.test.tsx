@@ -18,7 +18,7 @@ function many(count: number, change: Partial<Run> = {}): Run[] {
 }
 
 describe("actions on many runs", () => {
-  /** As the API does: no more than 200 at once; the last of all is refused. */
+  /** Like the API, accepts at most 200 at once. The last run of all is refused. */
   function bulk(last: string): BulkAction[] {
     const actions: BulkAction[] = [];
     server.use(
@@ -97,7 +97,7 @@ describe("actions on many runs", () => {
 describe("a stopping run", () => {
   const stopping = (verdict: Run["verdict"]) => aRun({ state: "stopping", verdict });
 
-  it("can be paused if it will retry, but not if it stops for good or to pause", async () => {
+  it("can be paused if it will be retried, but not if it is ending or pausing", async () => {
     for (const [verdict, offered] of [["retry", true], ["move", true], ["pause", false], ["fail", false], ["cancel", false]] as const) {
       const run = stopping(verdict);
       expect(eligibleRuns("pause", [run])).toEqual(offered ? [run] : []);

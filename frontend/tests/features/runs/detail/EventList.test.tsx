@@ -6,7 +6,7 @@ import { EventList } from "@/features/runs/detail/EventList";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
-it("says why the events could not be loaded, and retries", async () => {
+it("shows why the events could not be loaded, and retries", async () => {
   const event = { sequence: 1, time: "2026-11-21T13:00:00Z", type: "state", state: "queued", message: "needs 2 slots" };
   server.use(
     http.get("*/runs/run_1/events", () => HttpResponse.json({ code: "busy", detail: "The database is busy. Wait a second." }, { status: 503 }), { once: true }),
@@ -33,7 +33,7 @@ it("shows repeated events as one line that opens, and changes of state one by on
   expect(screen.getAllByRole("listitem")).toHaveLength(15);
 });
 
-it("says the state of an event and its reason once", async () => {
+it("shows the state of an event and its reason once", async () => {
   const at = { time: "2026-11-21T13:00:00Z", type: "state", attempt: 1, step: null };
   const events = [
     { ...at, sequence: 1, state: "stopping", message: "Paused by Ada" },

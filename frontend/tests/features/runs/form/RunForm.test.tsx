@@ -131,7 +131,7 @@ function show(onCreated: (run: Run) => void = () => undefined, start: SpecValues
 
 const openData = async () => userEvent.click(await screen.findByRole("button", { name: /^Data settings/ }));
 
-/** The model's fields are folded. */
+/** The model's fields are collapsed. */
 async function openModel() {
   await userEvent.click(await screen.findByRole("button", { name: /^Model settings/ }));
 }
@@ -177,7 +177,7 @@ it("does not submit without a name, then sends the filled fields with one idempo
   expect(sent).toEqual([{ body: { name: "pilot", data: { dataset: "ds_1" } }, key: expect.stringMatching(/^[0-9a-f]{32}$/) as string }]);
 });
 
-it("names a run for its data and preset, next to the names in use, until someone writes one", async () => {
+it("suggests a unique name from data and preset until the user writes one", async () => {
   show(() => undefined, {}, 0, ["letters", "letters-nano", "letters-nano-2"]);
   expect((await name()).value).toBe("letters-2");
   await userEvent.click(screen.getByRole("radio", { name: /^nano/ }));
@@ -192,7 +192,7 @@ it("names a run for its data and preset, next to the names in use, until someone
   expect(sent[0]?.body).toEqual({ name: "letters-nano-3", data: { dataset: "ds_1" }, model: { width: 64 } });
 });
 
-it("starts a run that no node has the memory for only after a second decision", async () => {
+it("asks again before it starts a run that no node has the memory for", async () => {
   const huge = { ...PLAN, too_large: "Each rank needs 848.0 TiB, and the largest node, node-a, has 23.0 GiB for it. Choose a smaller model." };
   server.use(http.post("*/runs/plan", async ({ request }) => HttpResponse.json(((await request.json()) as { model?: { width?: number } }).model?.width === 96 ? huge : PLAN)));
   show();
@@ -227,7 +227,7 @@ it("warns of a validation split that is too short", async () => {
   expect(screen.getByText(/1 M training tokens with this tokenizer\.$/)).toBeDefined();
 });
 
-it("counts the changed values of folded sections, and opens those with a problem", async () => {
+it("counts the changed values of collapsed sections, and opens those with a problem", async () => {
   show();
   await openModel();
   await userEvent.type(screen.getByLabelText("Layers"), "6");
@@ -241,7 +241,7 @@ it("counts the changed values of folded sections, and opens those with a problem
   expect(screen.getByLabelText<HTMLInputElement>("Width").value).toBe("64");
 });
 
-it("reads no decimal comma as a group of thousands", async () => {
+it("does not read a decimal comma as a thousands separator", async () => {
   show();
   await userEvent.click(await screen.findByRole("button", { name: /^Optimizer/ }));
   await userEvent.type(screen.getByLabelText("Clip norm"), "0,5");
@@ -256,7 +256,7 @@ it("reads no decimal comma as a group of thousands", async () => {
 
 const yamlText = () => screen.getByLabelText<HTMLTextAreaElement>("Configuration as YAML");
 
-/** Types would be slow, and `{` is a key to the library. */
+/** Typing would be slow, and the library treats `{` as a key. */
 function write(text: string) {
   fireEvent.change(yamlText(), { target: { value: text } });
 }
@@ -482,7 +482,7 @@ it("offers tokenizers or datasets by name if the tokenizer kind needs a source",
   expect(screen.queryByLabelText("Uploaded tokenizer")).toBeNull();
 });
 
-/** A spec as the server answers it: what was written, over what it leaves out. */
+/** A spec as the server returns it: what was written, with defaults for the rest. */
 function asStored(model: object = {}) {
   const { spec } = aRun();
   return { ...spec, model: { ...spec.model, ...model } };

@@ -6,7 +6,7 @@ import { server } from "@tests/support/server";
 
 const OF_A_DATASET = { kind: "dataset", source: "ds_1" };
 
-/** What is sent for a fork whose tokenizer is written so, where a plain submission would have 700 token ids. */
+/** The request for a fork with this tokenizer, where a plain submission would have 700 token ids. */
 async function sent(tokenizer: Record<string, unknown>): Promise<unknown> {
   const parent = aRun();
   const written = { ...parent.spec, data: { ...parent.spec.data, dataset: "ds_2", tokenizer } };

@@ -21,7 +21,7 @@ function Bar() {
   );
 }
 
-/** Longer than the field waits for more. */
+/** Longer than the field waits for more input. */
 const PAUSE_MS = 500;
 
 const pause = () => new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
@@ -43,7 +43,7 @@ it("waits for the end of a term that is typed slowly", async () => {
   expect(screen.getByDisplayValue("pilot")).toBe(field);
 });
 
-it("takes a term at the end on Enter", async () => {
+it("accepts a term at the end on Enter", async () => {
   await userEvent.type(screen.getByRole("searchbox"), "tag:night{Enter}");
   await waitFor(() => {
     expect(seen).toHaveBeenLastCalledWith({ q: undefined, tag: ["night"] });

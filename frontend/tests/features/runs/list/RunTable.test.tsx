@@ -14,7 +14,7 @@ import { server } from "@tests/support/server";
 
 const RUNS = "*/api/v1/teams/lab/runs";
 
-/** The page's parts, with the filter in a state where the page has it in the address. */
+/** The page's parts, with the filter in a state instead of the address. */
 function Runs({ first }: { first: RunFilter }) {
   const [filter, setFilter] = useState(first);
   const [pages, setPages] = useState(1);
@@ -53,7 +53,7 @@ describe("the runs table", () => {
     expect(queued?.textContent).toContain("needs 2 slots, 1 free on 1 node");
   });
 
-  it("is navigated with j and k", async () => {
+  it("can be navigated with j and k", async () => {
     const items = [aRun(), aRun({ id: "run_2", name: "pilot-8" })];
     server.use(http.get(RUNS, () => HttpResponse.json({ items, next_cursor: null })));
     show();

@@ -13,7 +13,7 @@ const STRETCH = 1_000;
 const log = Array.from({ length: TOTAL }, (_, index) => `line ${index + 1}${(index + 1) % 700 === 0 ? " Loss is \u001b[31mhigh" : ""}`);
 let asked: string[] = [];
 let views: LogSearch[] = [];
-/** Lines that one answer holds at most. */
+/** The most lines in one response. */
 let most = Infinity;
 
 beforeEach(() => {

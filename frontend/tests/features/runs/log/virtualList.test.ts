@@ -30,7 +30,7 @@ describe.each([1_000, 1_000_000, 50_000_000])("a list of %d rows", (rows) => {
   });
 });
 
-it("a place shows the same rows after more were added", () => {
+it("a scroll position shows the same rows after more were added", () => {
   const [before, after] = [virtualList(1_000_000, 18, VIEW), virtualList(1_500_000, 18, VIEW)];
   const place = before.positionOf(400_000);
   expect(after.visibleRows(place)).toEqual(before.visibleRows(place));

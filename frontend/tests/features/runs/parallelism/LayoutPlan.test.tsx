@@ -83,7 +83,7 @@ it("shows no timeline without a pipeline", async () => {
   expect(screen.getByText("3 layers, embedding")).toBeDefined();
 });
 
-it("says why there is no layout yet", async () => {
+it("shows why there is no layout yet", async () => {
   const problem = { field: "parallelism.tensor", message: "3 does not divide model.heads 4.", value: 3 };
   server.use(http.post("*/runs/plan", () => HttpResponse.json({ title: "x", detail: "y", code: "invalid", errors: [problem] }, { status: 422 })));
   show();

@@ -68,7 +68,7 @@ it("compares two validations prompt by prompt, with their losses", async () => {
 it.each([
   [true, /continues its prompts after each validation/],
   [false, /ended before its first validation/],
-])("says why there are none yet, live: %s", async (live, words) => {
+])("shows why there are none yet, live: %s", async (live, words) => {
   serve([]);
   renderRoute(<Shown live={live} />);
   expect(await screen.findByText(words)).toBeTruthy();

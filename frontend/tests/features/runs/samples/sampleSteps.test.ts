@@ -9,12 +9,12 @@ const at = (step: number, ...texts: string[]) => ({
   samples: texts.map((text, index) => ({ prompt: `prompt ${String(index)}`, text })),
 });
 
-test("the URL holds only steps", () => {
+test("the URL accepts only steps", () => {
   expect(parseSampleSearch({ sampled: 10, beside: "20" })).toEqual({ sampled: 10 });
   expect(parseSampleSearch({ sampled: -1, beside: 0.5 })).toEqual({});
 });
 
-test("the newest samples are shown first, and those of a thinned step are the ones before it", () => {
+test("the newest samples are shown first, and a thinned step shows the previous ones", () => {
   const written = [at(30), at(20), at(10)];
   expect(samplesAt(written, undefined)?.step).toBe(30);
   expect(samplesAt(written, 20)?.step).toBe(20);

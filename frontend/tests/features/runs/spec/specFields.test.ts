@@ -60,13 +60,13 @@ describe("sectionsOf", () => {
     });
   });
 
-  it("prefers the description beside a reference to the referenced one", () => {
+  it("prefers the description next to a reference over the referenced one", () => {
     expect(sections[1]?.help).toBe("Which data.");
     expect(sections[2]?.help).toBe("Shape of the network.");
     expect(fields.find(({ path }) => path === "data.tokenizer.kind")?.help).toBe("How.");
   });
 
-  it("prefers a nested section's default to its fields' defaults", () => {
+  it("prefers a nested section's default over its fields' defaults", () => {
     expect(fields.find(({ path }) => path === "data.tokenizer.kind")?.defaultText).toBe("bytes");
   });
 

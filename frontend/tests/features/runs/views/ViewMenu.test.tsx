@@ -10,7 +10,7 @@ import { server } from "@tests/support/server";
 
 const VIEW: RunView = viewOfSearch({ state: ["failed"], tag: ["a"], sort: "loss", order: "asc", columns: "loss,time", group: "dataset" });
 
-it("saves the present view under a name, chooses and deletes it", async () => {
+it("saves the current view under a name, selects and deletes it", async () => {
   let views: SavedView[] = [];
   const chosen: RunView[] = [];
   server.use(

@@ -85,7 +85,7 @@ it("replaces the team's limits, with storage in GiB and numbers of runs whole, a
   });
 });
 
-it("lets owners change a member's limits, and nobody else", async () => {
+it("lets only owners change a member's limits", async () => {
   const sent: unknown[] = [];
   const ana: MemberLimitUse = { user: "user_ana", name: "Ana", limits: { ...NONE, gpus: 2 }, hours: [], running: 1, queued: 0 };
   server.use(
@@ -123,7 +123,7 @@ it("shows members their limits without a way to change them", async () => {
   expect(screen.queryByRole("button")).toBeNull();
 });
 
-it("reads a limit as a number, none, or neither", () => {
+it("parses a limit as a number, as none, or as invalid", () => {
   expect([parseLimit("", {}), parseLimit(" 12 ", {}), parseLimit("1.5", { unit: GIB }), parseLimit("-1", {}), parseLimit("1e9", {})]).toEqual([null, 12, 1.5 * GIB, undefined, undefined]);
   expect([parseLimit("2", { isCount: true }), parseLimit("1.5", { isCount: true })]).toEqual([2, undefined]);
   expect(limitText({ ...NONE, queued_runs: 5, highest_priority: "low" })).toBe("Queued runs 5, priority up to low");

@@ -16,7 +16,7 @@ interface Shown {
   events: string[];
 }
 
-/** The table over a team whose people change as the requests say. */
+/** The table of a team whose members change with the requests. */
 function show(people: Member[], me: string): Shown {
   const shown: Shown = { sent: [], events: [] };
   let members = people;
@@ -53,7 +53,7 @@ function show(people: Member[], me: string): Shown {
   return shown;
 }
 
-it("changes a role and removes a person after saying what that does", async () => {
+it("changes a role and removes a person after explaining the effect", async () => {
   const { sent, events } = show([ADA, BOB], ADA.id);
   await userEvent.selectOptions(await screen.findByLabelText("Role of Bob"), "owner");
   const dialog = screen.getByRole("dialog", { name: "Make Bob an owner?" });
@@ -106,7 +106,7 @@ it("lets a member leave and do nothing else", async () => {
   expect(sent).toEqual(["me removed"]);
 });
 
-it("says why a change is refused", async () => {
+it("shows why a change is refused", async () => {
   show([ADA, { ...BOB, role: "owner" }], ADA.id);
   const detail = "Bob cannot be removed: a team needs an owner, and this is the last one.";
   server.use(http.delete("*/api/v1/teams/lab/members/:id", () => HttpResponse.json({ status: 409, code: "last_owner", detail }, { status: 409 })));

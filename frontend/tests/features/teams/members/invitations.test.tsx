@@ -48,7 +48,7 @@ it("shows the link of an invitation once, lists the invitation without it, and r
   });
 });
 
-it("says why an invitation failed, and keeps the input", async () => {
+it("shows why an invitation failed, and keeps the input", async () => {
   const refusal = { title: "Conflict", status: 409, code: "already_member", detail: "bob@example.org is in the team already." };
   server.use(http.post("*/api/v1/teams/lab/invitations", () => HttpResponse.json(refusal, { status: 409 })));
   renderRoute(<InviteForm team="lab" />);

@@ -14,7 +14,7 @@ it("shows the checkpoints' storage, and that the storage limit does not apply to
   expect(number.parentElement?.textContent).toMatch(/^Checkpoints and exports: 12 GiB, in addition to the files\. The limit above applies to uploaded files only/);
 });
 
-it("says why their storage is unknown", async () => {
+it("shows why their storage is unknown", async () => {
   const refusal = { title: "Busy", status: 503, code: "busy", detail: "The database is busy. Wait a second." };
   server.use(http.get("*/api/v1/teams/lab/usage", () => HttpResponse.json(refusal, { status: 503 })));
   renderRoute(<CheckpointStorage team="lab" days={30} />);

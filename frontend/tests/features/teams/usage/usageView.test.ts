@@ -56,7 +56,7 @@ it("stacks the hours of people by day, the most first", () => {
   ]);
 });
 
-it("shows as many people as there are colours, and no hour is lost", () => {
+it("shows as many people as there are colors, and loses no hours", () => {
   const many = Array.from({ length: 12 }, (_, index) => used("2026-11-21", `person ${index}`, index + 1));
   const found = hoursByPerson(many, "cpu", DAYS);
   expect(found).toHaveLength(PERSON_COLORS.length);

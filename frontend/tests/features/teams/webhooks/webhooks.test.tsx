@@ -26,7 +26,7 @@ it("creates a webhook for the chosen events, and shows its secret", async () => 
   expect(sent).toEqual([{ url: "https://example.org/hook", events: ["run.failed", "run.paused_by_limit", "limit.reached", "node.quarantined"] }]);
 });
 
-it("shows how messages went, sends a test, and deletes", async () => {
+it("shows the result of messages, sends a test, and deletes", async () => {
   const calls: string[] = [];
   const hook = { id: "hook_1", url: "https://example.org/hook", events: ["run.failed"], created: "2026-11-20T09:00:00Z", created_by: "Ana", deliveries: [FAILED] };
   server.use(
@@ -53,7 +53,7 @@ it("shows how messages went, sends a test, and deletes", async () => {
   });
 });
 
-it("says in words how far a message is", () => {
+it("describes the status of a message", () => {
   expect(deliveryText({ ...FAILED, delivered: FAILED.created })).toBe("delivered");
   expect(deliveryText({ ...FAILED, attempts: 0, error: "" })).toBe("waiting");
   expect(deliveryText({ ...FAILED, attempts: 8, next_attempt: null })).toBe("The address answered 500. Given up after 8 attempts.");
