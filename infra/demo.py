@@ -32,6 +32,7 @@ from trainwright.contracts.api.people import OneTimeLink
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.data_spec import DataSpec, TokenizerSpec
 from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright.contracts.parallelism_spec import Device, ResourcesSpec
 from trainwright.contracts.precision_spec import FP8Level, FP8Spec, PrecisionKind, PrecisionSpec
 from trainwright.contracts.run_spec import RunSpec
@@ -39,7 +40,6 @@ from trainwright.contracts.run_state import FINAL, RunState
 from trainwright.contracts.training_spec import (
     BatchSpec,
     CheckpointSpec,
-    OptimizerSpec,
     ScheduleSpec,
     ValidationSpec,
 )

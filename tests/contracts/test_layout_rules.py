@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from trainwright.contracts.base import problems
 from trainwright.contracts.layout_rules import COMBINATIONS, configured_stages, even_stages, of_optimizers
+from trainwright.contracts.optimizer_spec import UPDATE_RULES, UpdateRule
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.contracts.training_spec import UPDATE_RULES, UpdateRule
 
 SPEC: dict[str, Any] = {
     "name": "layouts",

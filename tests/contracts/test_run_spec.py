@@ -47,6 +47,7 @@ def refusals(content: dict[str, Any]) -> list[Problem]:
         ),
         ({"parallelism": {"stages": "evne"}}, "parallelism.stages", "Choose even or auto. Or: Write a list"),
         ({"optimizer": {"learning_rate": float("nan")}}, "optimizer.learning_rate", "finite"),
+        ({"optimizer": {"momentum": 0.9}}, "optimizer.momentum", "applies to muon only"),
         ({"schedule": {"steps": 10, "warmup_steps": 10}}, "schedule.warmup_steps", "less than steps"),
         ({"batch": {"global_sequences": 9}}, "batch.global_sequences", "multiple of"),
         ({"parallelism": {"data": 3}}, "parallelism.data", "must be ranks ÷"),

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright.contracts.parallelism_spec import ParallelismSpec, ResourcesSpec
 from trainwright.contracts.precision_spec import PrecisionSpec
-from trainwright.contracts.training_spec import BatchSpec, MemorySpec, OptimizerSpec
+from trainwright.contracts.training_spec import BatchSpec, MemorySpec
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from trainwright.contracts.base import field_error
 from trainwright.contracts.block_parts import ATTENTIONS
 from trainwright.contracts.combination import Combination, Sections
 from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.optimizer_spec import UPDATE_RULES, UpdateRule
 from trainwright.contracts.parallelism_spec import (
     Degrees,
     EngineKind,
@@ -32,7 +33,7 @@ from trainwright.contracts.precision_spec import (
     PrecisionKind,
     ScalingKind,
 )
-from trainwright.contracts.training_spec import UPDATE_RULES, RecomputeKind, UpdateRule
+from trainwright.contracts.training_spec import RecomputeKind
 
 
 def check_layout(sections: Sections) -> Degrees:
@@ -217,7 +218,7 @@ def _broken_by(kind: str, rule: Combination, sections: Sections) -> bool:
 def of_optimizers(rules: Mapping[str, UpdateRule]) -> Iterator[Combination]:
     """What each optimizer does not support."""
     for kind, rule in rules.items():
-        if not rule.in_fp8:
+        if rule.fp8_states is None:
             yield Combination(
                 f"optimizer.kind {kind} with precision fp8",
                 "optimizer.kind",

@@ -45,6 +45,25 @@ class MomentsKind(StrEnum):
     BLOCK = "block"
 
 
+class StateFormat(StrEnum):
+    """How an FP8 run stores the values of a weight or of an optimizer's state."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    """With a scale per tensor."""
+
+    E4M3 = "e4m3"
+    """With a scale per tensor."""
+
+    E4M3_BLOCK = "e4m3_block"
+    """With a float32 scale per 128 values."""
+
+    @property
+    def bytes_per_value(self) -> float:
+        """Bytes of a value, and of its part of a scale that is not per tensor."""
+        return {"float32": 4, "float16": 2, "e4m3": 1, "e4m3_block": 1 + 4 / 128}[self.value]
+
+
 class AccumulationKind(StrEnum):
     BF16 = "bf16"
     FP32 = "fp32"
@@ -101,6 +120,11 @@ class FP8Spec(Strict):
             rule = "does not work with O1, which stores gradients: use level O2, or false"
             raise field_error("optimizer_in_backward", "true", rule)
         return self
+
+    @property
+    def master_format(self) -> StateFormat:
+        """How the weights that the optimizer updates are stored."""
+        return StateFormat.FLOAT32 if self.level is FP8Level.O1 else StateFormat.FLOAT16
 
 
 class CompileKind(StrEnum):

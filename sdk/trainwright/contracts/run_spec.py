@@ -19,6 +19,7 @@ from trainwright.contracts.combination import Sections
 from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.layout_rules import check_layout
 from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright.contracts.parallelism_spec import Degrees, ParallelismSpec, ResourcesSpec, degrees_of
 from trainwright.contracts.precision_spec import FP8Spec, PrecisionSpec, ScalingKind
 from trainwright.contracts.spec_upgrade import SCHEMA_VERSION, upgrade_spec
@@ -26,7 +27,6 @@ from trainwright.contracts.training_spec import (
     BatchSpec,
     CheckpointSpec,
     MemorySpec,
-    OptimizerSpec,
     ScheduleSpec,
     ValidationSpec,
 )

@@ -1,8 +1,7 @@
-"""How a run trains: batch, optimizer, schedule, validation, memory and checkpoints."""
+"""How a run trains: batch, schedule, validation, memory and checkpoints."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
@@ -25,89 +24,6 @@ class BatchSpec(Strict):
 
     document_mask: bool = False
     """Tokens attend to their own document only, and positions restart with each document. Off: also to earlier documents in the sequence."""
-
-
-@dataclass(frozen=True)
-class UpdateRule:
-    """The properties of an optimizer for trainer and planner, declared once."""
-
-    states: tuple[str, ...]
-    """The states of each weight, under torch's names. Each state has the weight's shape."""
-
-    block_matrix_states: tuple[str, ...] | None = None
-    """The states of the matrices of blocks, if they differ."""
-
-    in_fp8: bool = False
-    """Whether it has a form for FP8 runs, which store weights and states in few bits (``fp8.state.optimizer``)."""
-
-    on_deepspeed: bool = False
-    """Whether DeepSpeed's engine can use it, as a torch class that updates the engine's shards (``deepspeed_engine``)."""
-
-
-UPDATE_RULES: dict[str, UpdateRule] = {
-    "adamw": UpdateRule(("exp_avg", "exp_avg_sq"), in_fp8=True, on_deepspeed=True),
-    "lamb": UpdateRule(("exp_avg", "exp_avg_sq")),
-    "muon": UpdateRule(("exp_avg", "exp_avg_sq"), block_matrix_states=("momentum_buffer",)),
-}
-"""The optimizers by their name in ``OptimizerSpec.kind``."""
-
-
-class OptimizerSpec(Strict):
-    """The update rule and its settings."""
-
-    kind: Literal["adamw", "lamb", "muon"] = "adamw"
-    """The update rule: `adamw`; `lamb` moves each matrix by its norm, for large batches; `muon` orthogonalizes the updates of matrices in blocks, and is `adamw` for the rest."""
-
-    learning_rate: float = Field(default=1e-3, gt=0.0, le=10.0)
-    """Learning rate at the peak of the schedule."""
-
-    beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
-    """Decay of the first moment."""
-
-    beta2: float = Field(default=0.95, ge=0.0, lt=1.0)
-    """Decay of the second moment."""
-
-    epsilon: float = Field(default=1e-8, gt=0.0, le=1.0)
-    """Small number added to the square root of the second moment."""
-
-    momentum: float | None = Field(default=None, ge=0.0, lt=1.0)
-    """Decay of the momentum of `muon`. Empty: 0.95."""
-
-    weight_decay: float = Field(default=0.1, ge=0.0, le=10.0)
-    """Decoupled weight decay of matrices. Norms and other vectors have none."""
-
-    clip_norm: float | None = Field(default=1.0, gt=0.0)
-    """Gradients are clipped to this global L2 norm. Null (off): no clipping."""
-
-    @model_validator(mode="after")
-    def _momentum_is_used(self) -> Self:
-        if self.momentum is not None and self.kind != "muon":
-            raise field_error(
-                "momentum", self.momentum, f"applies to muon only: leave it empty for {self.kind}"
-            )
-        return self
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """The states of each weight, or at least of each that is not a matrix of a block."""
-        return UPDATE_RULES[self.kind].states
-
-    def states_of(self, weight: str, dims: int) -> tuple[str, ...]:
-        """The states of a weight, by its canonical name and number of dims."""
-        rule = UPDATE_RULES[self.kind]
-        if rule.block_matrix_states is not None and is_block_matrix(weight, dims):
-            return rule.block_matrix_states
-        return rule.states
-
-    @property
-    def resolved_momentum(self) -> float:
-        """Decay of the momentum, also if ``momentum`` is empty."""
-        return 0.95 if self.momentum is None else self.momentum
-
-
-def is_block_matrix(weight: str, dims: int) -> bool:
-    """Whether a weight, by its canonical name, is a matrix within a block, and so neither embedding nor head."""
-    return dims == 2 and weight.startswith("layers.")
 
 
 LONGEST_AUTO_WARMUP = 50

@@ -13,7 +13,6 @@ scales per tensor, tokenizer.
 from __future__ import annotations
 
 from trainwright.contracts.block_parts import block_weights
-from trainwright.contracts.precision_spec import FP8Level, MomentsKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.flops import count_parameters
 
@@ -23,9 +22,10 @@ _EXPORTED = {"fp32": 4, "bf16": 2}
 def state_bytes(spec: RunSpec) -> int:
     """Size of one checkpoint."""
     parameters, fp8 = count_parameters(spec.model, spec.data.tokenizer.size).total, spec.precision.fp8
-    if fp8 is None or fp8.level is FP8Level.O1:
+    if fp8 is None:
         return 4 * (parameters + _state_values(spec, parameters))
-    return int(parameters * (2 + 1 + 1 + 2 * 4 / 128 if fp8.moments is MomentsKind.BLOCK else 2 + 1 + 2))
+    formats = (fp8.master_format, *spec.optimizer.formats_in_fp8(fp8))
+    return int(parameters * sum(format.bytes_per_value for format in formats))
 
 
 def export_bytes(spec: RunSpec) -> int:

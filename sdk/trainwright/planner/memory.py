@@ -36,7 +36,6 @@ from trainwright.contracts.precision_spec import (
     AccumulationKind,
     FP8Level,
     FP8Spec,
-    MomentsKind,
     PrecisionKind,
     ScalingKind,
 )
@@ -339,14 +338,13 @@ def _fp8(spec: RunSpec, fp8: FP8Spec, tensors: Sequence[int]) -> RankMemory:
     elements, data = sum(tensors), spec.degrees.data
     cut = fp8.level is FP8Level.O3
     owned = largest_share(tensors, data) if cut else elements
-    master = 4 if fp8.level is FP8Level.O1 else 2
-    moments = {FP8Level.O1: 8.0}.get(fp8.level, 3.0 if fp8.moments is MomentsKind.PAPER else 2 + 8 / 128)
+    states = sum(format.bytes_per_value for format in spec.optimizer.formats_in_fp8(fp8))
     matrices = sum(size for size in tensors if size > spec.model.width)
     return RankMemory(
-        weights=master * owned,
+        weights=int(fp8.master_format.bytes_per_value * owned),
         copies=matrices + 4 * (elements - matrices) if cut else 0,
         gradients=_fp8_gradients(spec, fp8, elements, owned),
-        optimizer=int(moments * owned),
+        optimizer=int(states * owned),
     )
 
 
@@ -372,7 +370,8 @@ def _deepspeed(spec: RunSpec, tensors: Sequence[int]) -> RankMemory:
     gathered = 4 * min(elements, _DEEPSPEED_GATHERED_ELEMENTS) if zero == 3 else 0
     kept = 4 * (part if zero >= 2 else elements)
     passing = _deepspeed_passing(zero, elements)
-    states = 12 * part if zero else 8 * elements
+    moments = 4 * len(spec.optimizer.states)
+    states = (4 + moments) * part if zero else moments * elements
     host = 0
     if offload is not OffloadKind.NONE:
         host, states = states + 8 * part, 0

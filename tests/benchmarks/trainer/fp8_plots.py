@@ -23,6 +23,7 @@ from tests.benchmarks.report.results import DOCS
 from tests.benchmarks.report.svg import Axis, Points, bars, lines
 from tests.benchmarks.trainer import fp8_parity
 from tests.benchmarks.trainer.timed_training import learn
+from tests.trainer.fp8.adamw_formats import BLOCK, PAPER
 from tests.trainer.fp8.state.test_gradients import draw_gradients, signal_to_noise
 from tests.trainer.fp8.state.test_optimizer import (
     ALL_FLOAT32,
@@ -40,7 +41,7 @@ from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright_trainer.fp8.compute.conversion import convert
 from trainwright_trainer.fp8.compute.formats import E4M3, amax_of, cast, scale_for
-from trainwright_trainer.fp8.state.optimizer import BLOCK, PAPER, StateFormats
+from trainwright_trainer.fp8.state.optimizer import StateFormats
 from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.loss import head_loss

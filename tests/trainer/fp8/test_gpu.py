@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import torch
 
+from tests.trainer.fp8.adamw_formats import BLOCK, PAPER
 from tests.trainer.jobs import build_here, events, losses, resume_from, run_trainer, train_here, write_job
-from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright_trainer.distributed.shard_spec import full_slice
 from trainwright_trainer.fp8.compute.cast_transpose import cast_and_transpose, in_torch, transpose
 from trainwright_trainer.fp8.compute.formats import E4M3, E5M2, amax_of, cast, scale_for
-from trainwright_trainer.fp8.state.optimizer import BLOCK, PAPER, ScaledAdamW, StateFormats
+from trainwright_trainer.fp8.state.optimizer import ScaledAdamW, StateFormats
 from trainwright_trainer.fp8.state.row_layout import make_row_layout
 from trainwright_trainer.observe.step_timer import StepTimer
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.selection import partly_slow
+from tests.trainer.fp8.adamw_formats import PAPER
 from tests.trainer.fp8.state.test_gradients import counted_bytes
 from tests.trainer.jobs import build_here, events, losses, resume_from, train_here, write_job
 from tests.trainer.ranks import on_ranks
@@ -15,7 +16,7 @@ from trainwright.contracts.job_spec import output_folder
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.compute.formats import E4M3
 from trainwright_trainer.fp8.compute.weight import Weight
-from trainwright_trainer.fp8.state.optimizer import PAPER, ScaleGranularity, StateFormats, StorageFormat
+from trainwright_trainer.fp8.state.optimizer import ScaleGranularity, StateFormats, StorageFormat
 from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.observe.step_timer import StepTimer
 from trainwright_trainer.process.job_file import read_job
@@ -328,7 +329,7 @@ def test_fp8_learns_what_bf16_learns(tmp_path: Path, data: Path, of_bf16: float,
 def test_state_in_too_few_bits_shows_in_the_loss(
     tmp_path: Path, data: Path, of_bf16: float, formats: StateFormats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainwright_trainer.fp8.state.updater.state_formats", lambda spec: formats)
+    monkeypatch.setattr("trainwright_trainer.fp8.state.updater.state_formats", lambda optimizer, fp8: formats)
     assert validation_loss(tmp_path, data, fp8(level="O2")) > of_bf16 * (1 + PARITY_BAR)
 
 

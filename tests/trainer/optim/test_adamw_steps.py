@@ -31,16 +31,17 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from tests.selection import partly_slow
+from tests.trainer.fp8.adamw_formats import BLOCK, PAPER
 from tests.trainer.fp8.state.test_optimizer import ALL_FLOAT32, E4M3_SECOND, FP8_MASTER
 from tests.trainer.jobs import write_job
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import start
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright.contracts.precision_spec import FP8Level, FP8Spec, MomentsKind
-from trainwright.contracts.training_spec import OptimizerSpec
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.compute.formats import widen
 from trainwright_trainer.fp8.state import updater as fp8_updater
-from trainwright_trainer.fp8.state.optimizer import BLOCK, PAPER, StateFormats, largest_update, state_formats
+from trainwright_trainer.fp8.state.optimizer import StateFormats, largest_update, state_formats
 from trainwright_trainer.fp8.state.row_layout import ROW, ParamSlot, view_of
 from trainwright_trainer.fp8.state.segments import Segments
 from trainwright_trainer.fp8.state.updater import FP8Updater
@@ -251,7 +252,7 @@ class Case(NamedTuple):
     @property
     def formats(self) -> StateFormats:
         fp8 = self.precision.get("fp8")
-        return ALL_FLOAT32 if fp8 is None else state_formats(FP8Spec.model_validate(fp8))
+        return ALL_FLOAT32 if fp8 is None else state_formats(SPEC, FP8Spec.model_validate(fp8))
 
     @property
     def sections(self) -> dict[str, Any]:
@@ -323,7 +324,7 @@ def test_every_pair_of_formats_that_a_spec_allows_is_a_case() -> None:
     assert set(tried) - pairs == {(FP8Level.O1, MomentsKind.BLOCK)}
     assert {case.formats for case in CASES.values()} == {
         ALL_FLOAT32,
-        fp8_updater.state_formats(FP8Spec()),
+        fp8_updater.state_formats(SPEC, FP8Spec()),
         BLOCK,
     }
 
@@ -351,7 +352,7 @@ def _miscount(training: Training) -> None:
 
 
 def _stored_in(formats: StateFormats) -> Callable[[], AbstractContextManager[object]]:
-    return lambda: patch.object(fp8_updater, "state_formats", lambda spec: formats)
+    return lambda: patch.object(fp8_updater, "state_formats", lambda optimizer, fp8: formats)
 
 
 STATE: dict[str, Callable[[Training], None]] = {"updates are miscounted": _miscount}

@@ -16,7 +16,7 @@ from tests.trainer.optim.whole_updates import LAYOUTS, first_step, lamb_referenc
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import LEARNING_RATE, job_writer
 from trainwright.contracts.job_spec import output_folder
-from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright_trainer.optim.lamb import Lamb
 from trainwright_trainer.optim.optimizer import set_learning_rate
 from trainwright_trainer.optim.whole_weights import WholeWeights, only_here

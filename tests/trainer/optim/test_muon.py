@@ -23,7 +23,7 @@ from tests.trainer.optim.whole_updates import (
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import LEARNING_RATE, job_writer
 from trainwright.contracts.job_spec import output_folder
-from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright_trainer.optim.muon import Muon, orthogonalized
 from trainwright_trainer.optim.whole_weights import WholeWeights, only_here
 from trainwright_trainer.process.job_file import read_job

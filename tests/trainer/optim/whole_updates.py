@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tests.trainer.zero_trainings import LEARNING_RATE, TensorShard, assembled, one_step, start, tensor_shards
-from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright_trainer.distributed.mesh import Mesh
 
 ROUNDING = 2.0**-24

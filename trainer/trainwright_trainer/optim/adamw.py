@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 from torch.optim.adamw import adamw
 
-from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright_trainer.optim.optimizer import Optimizer, WeightGroup, weight_groups
 
 
@@ -18,6 +18,13 @@ class FusedAdamW(Optimizer):
     def update(self, groups: list[WeightGroup]) -> None:
         for group in groups:
             update_by_adamw(group, self.state, self._spec)
+
+    @classmethod
+    def torch_form(cls, model: nn.Module, spec: OptimizerSpec) -> AdamW:
+        groups = weight_groups(dict(model.named_parameters()), spec)
+        return AdamW(
+            groups, lr=spec.learning_rate, betas=(spec.beta1, spec.beta2), eps=spec.epsilon, fused=True
+        )
 
 
 def update_by_adamw(
@@ -49,9 +56,3 @@ def update_by_adamw(
 def _gradient(weight: Tensor) -> Tensor:
     assert weight.grad is not None, "the backward pass has reached every weight"
     return weight.grad
-
-
-def build_adamw(model: nn.Module, spec: OptimizerSpec) -> AdamW:
-    """torch's own fused AdamW over ``model``, for code that needs its class."""
-    groups = weight_groups(dict(model.named_parameters()), spec)
-    return AdamW(groups, lr=spec.learning_rate, betas=(spec.beta1, spec.beta2), eps=spec.epsilon, fused=True)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.linalg import vector_norm
 
-from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright_trainer.optim.optimizer import Optimizer, WeightGroup
 from trainwright_trainer.optim.whole_weights import WholeWeights
 

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from trainwright.contracts.training_spec import is_block_matrix
+from trainwright.contracts.optimizer_spec import is_block_matrix
 from trainwright_trainer.optim.adamw import update_by_adamw
 from trainwright_trainer.optim.optimizer import Optimizer, WeightGroup
 
@@ -70,7 +70,7 @@ class Muon(Optimizer):
 
     def _ahead(self, name: str, group: WeightGroup) -> Tensor:
         """Update the momentum, and return it one step ahead, in the gradient's memory."""
-        weight, decay = group.weights[name], self._spec.resolved_momentum
+        weight, decay = group.weights[name], self._spec.resolved("momentum")
         assert weight.grad is not None
         momentum = self.state[weight]["momentum_buffer"]
         self.state[weight]["step"].add_(1)

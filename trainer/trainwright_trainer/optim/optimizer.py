@@ -1,16 +1,9 @@
 """The base of the optimizers of float32 weights.
 
-A new optimizer touches three files:
-
-    contracts.training_spec     its name in ``OptimizerSpec.kind``, its settings if it has any, and what it declares in
-                                ``UPDATE_RULES``
-    here                        a subclass of ``Optimizer``, in a separate file
-    optim.registry              a line
-
-Its declarations determine the planner's memory, checkpoints, ZeRO's shards, and which unsupported combinations are
-refused. An optimizer has the parts of the weights that this rank updates. An optimizer that updates each element
-independently, such as AdamW, does not need to know which parts they are. If an optimizer needs norms of entire weights,
-it calls ``WholeWeights``.
+What an optimizer declares for trainer and planner is in ``contracts.optimizer_spec``, which says how to add one. An optimizer
+has the parts of the weights that this rank updates. An optimizer that updates each element independently, such as AdamW,
+does not need to know which parts they are. If an optimizer needs norms of entire weights, or matrices, it calls
+``WholeWeights``.
 """
 
 from __future__ import annotations
@@ -24,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer as TorchOptimizer
 
-from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright_trainer.optim.whole_weights import WholeWeights
 
 
@@ -70,6 +63,11 @@ class Optimizer(ABC):
     def metrics(self) -> dict[str, float]:
         """Series values of the last update, equal on all ranks."""
         return {}
+
+    @classmethod
+    def torch_form(cls, model: nn.Module, spec: OptimizerSpec) -> TorchOptimizer:
+        """The same update as a class of torch, over ``model``: what DeepSpeed shards (``UpdateRule.on_deepspeed``)."""
+        raise NotImplementedError(f"{cls.__name__} has no form that DeepSpeed can shard")
 
 
 def weight_groups(weights: Mapping[str, nn.Parameter], spec: OptimizerSpec) -> list[dict[str, Any]]:

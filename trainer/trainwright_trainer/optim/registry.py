@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright_trainer.optim.adamw import FusedAdamW
 from trainwright_trainer.optim.lamb import Lamb
 from trainwright_trainer.optim.muon import Muon

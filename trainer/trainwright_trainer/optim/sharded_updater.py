@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.linear.weight_casts import WeightCasts
 from trainwright_trainer.optim.clip import clip, global_norm, norm_over

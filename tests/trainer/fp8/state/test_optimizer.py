@@ -8,15 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainwright.contracts.training_spec import OptimizerSpec
+from tests.trainer.fp8.adamw_formats import BLOCK, PAPER
+from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright_trainer.distributed.shard_spec import full_slice
 from trainwright_trainer.fp8.compute.formats import E4M3, amax_of, cast, scale_for
 from trainwright_trainer.fp8.compute.stochastic_rounding import stochastic_round, uniform_noise
 from trainwright_trainer.fp8.state import optimizer as optimizer_module
 from trainwright_trainer.fp8.state.optimizer import (
-    BLOCK,
     FLOAT32,
-    PAPER,
     ScaledAdamW,
     ScaleGranularity,
     StateBuffer,

@@ -39,8 +39,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trainwright.contracts.precision_spec import FP8Level, FP8Spec, MomentsKind
-from trainwright.contracts.training_spec import OptimizerSpec
+from trainwright.contracts.optimizer_spec import OptimizerSpec
+from trainwright.contracts.precision_spec import FP8Spec, StateFormat
 from trainwright_trainer.distributed.shard_spec import Slice
 from trainwright_trainer.fp8.compute.formats import E4M3, SMALLEST, cast, finite_or_inf, scale_for, widen
 from trainwright_trainer.fp8.compute.stochastic_rounding import (
@@ -89,20 +89,20 @@ class StateFormats(NamedTuple):
 
 
 FLOAT32 = StorageFormat(torch.float32, ScaleGranularity.NOTHING)
-PAPER = StateFormats(
-    master=StorageFormat(torch.float16, ScaleGranularity.TENSOR),
-    first=StorageFormat(E4M3, ScaleGranularity.TENSOR),
-    second=StorageFormat(torch.float16, ScaleGranularity.TENSOR),
-)
-BLOCK = PAPER._replace(
-    first=StorageFormat(E4M3, ScaleGranularity.ROW), second=StorageFormat(E4M3, ScaleGranularity.ROW)
-)
+_STORAGE_FORMATS = {
+    StateFormat.FLOAT32: FLOAT32,
+    StateFormat.FLOAT16: StorageFormat(torch.float16, ScaleGranularity.TENSOR),
+    StateFormat.E4M3: StorageFormat(E4M3, ScaleGranularity.TENSOR),
+    StateFormat.E4M3_BLOCK: StorageFormat(E4M3, ScaleGranularity.ROW),
+}
 
 
-def state_formats(spec: FP8Spec) -> StateFormats:
-    if spec.level is FP8Level.O1:
-        return StateFormats(FLOAT32, FLOAT32, FLOAT32)
-    return BLOCK if spec.moments is MomentsKind.BLOCK else PAPER
+def state_formats(optimizer: OptimizerSpec, fp8: FP8Spec) -> StateFormats:
+    """The formats that the optimizer declares, which the planner counts too."""
+    first, second = optimizer.formats_in_fp8(fp8)
+    return StateFormats(
+        _STORAGE_FORMATS[fp8.master_format], _STORAGE_FORMATS[first], _STORAGE_FORMATS[second]
+    )
 
 
 class StateBuffer:

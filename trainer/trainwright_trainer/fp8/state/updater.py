@@ -50,9 +50,6 @@ from trainwright_trainer.fp8.state.segments import Segments
 from trainwright_trainer.fp8.state.weight_operands import WeightOperands
 from trainwright_trainer.optim.updater import ReadTensor, StateTensor
 
-_PREFIXES = ("model", "optimizer.exp_avg", "optimizer.exp_avg_sq")
-"""Name prefixes of a checkpoint's tensors: masters, first and second moments."""
-
 
 class FP8Updater:
     """Holds the weights, gradients and optimizer of a converted model."""
@@ -92,7 +89,7 @@ class FP8Updater:
             bucket_elements * mesh.tensor.ranks,
         )
         self.optimizer = ScaledAdamW(
-            self.layout, formats or state_formats(fp8), spec.optimizer, spec.seed, mesh.device
+            self.layout, formats or state_formats(spec.optimizer, fp8), spec.optimizer, spec.seed, mesh.device
         )
         update_bucket = self._update_bucket if fp8.optimizer_in_backward else None
         not_primary = [name for name in converted.weights if not shard_specs.local[name].is_primary]
@@ -277,7 +274,9 @@ class FP8Updater:
         return self.optimizer.master, self.optimizer.first, self.optimizer.second
 
     def _prefixed(self) -> Iterator[tuple[str, StateBuffer]]:
-        return zip(_PREFIXES, self._buffers(), strict=True)
+        """Each kind of value with the prefix of its names in a checkpoint: masters, first and second moments."""
+        states = self.optimizer.spec.states
+        return zip(("model", *(f"optimizer.{state}" for state in states)), self._buffers(), strict=True)
 
     def _view(self, kind: StateBuffer, slot: ParamSlot) -> Tensor:
         """A local weight's codes, in its shape."""
