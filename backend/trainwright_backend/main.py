@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 
 from trainwright.contracts.api.envelopes import ErrorBody
 from trainwright.contracts.api.metrics import MetricPoints
-from trainwright_backend.api import site
+from trainwright_backend.api import monitoring, site
 from trainwright_backend.api.routes import api_router
 from trainwright_backend.control.loop import ControlLoop
 from trainwright_backend.core.concurrency import concurrency_limits
@@ -25,6 +25,7 @@ from trainwright_backend.core.open_store import open_store
 from trainwright_backend.core.policy import Public, policies_of, require_policy_on_every_route
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
+from trainwright_backend.monitoring.exposition import Exposition
 from trainwright_backend.nodes.policies import IsNode
 from trainwright_backend.teams.webhook_sender import WebhookSender
 from trainwright_backend.uploads.receiver import Receiver
@@ -102,6 +103,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.static_folder = site.STATIC_FOLDER
     app.include_router(api_router())
+    app.include_router(monitoring.router)
     app.include_router(site.pages_router)
     install_error_handlers(app)
     app.add_middleware(RequestMiddleware, settings=settings)
@@ -131,6 +133,12 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.receiver = Receiver(app.state.database, app.state.store)
     loop = ControlLoop(app.state.database, settings, app.state.store) if settings.control_loop else None
     app.state.control = loop
+    app.state.exposition = Exposition(
+        app.state.database,
+        settings,
+        app.state.enqueuer.silent_brokers,
+        None if loop is None else loop.worker_watch.waited_seconds,
+    )
     sender = WebhookSender(app.state.database, settings) if settings.control_loop else None
     if loop is not None:
         loop.start()

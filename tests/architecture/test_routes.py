@@ -10,6 +10,7 @@ from trainwright_backend.main import create_app
 
 PACKAGE = "trainwright_backend.api"
 OTHER_ADDRESSES = {
+    "monitoring": {"/metrics"},
     "nodes": {"/api/v1/join-tokens"},
     "site": {"/api/v1/health", "/api/v1/spec", "/api/v1/series", "/api/v1/openapi.json", "/{path:page}"},
 }

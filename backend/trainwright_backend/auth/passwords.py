@@ -21,6 +21,7 @@ from zxcvbn import zxcvbn
 from trainwright.contracts.api.people import PasswordChange
 from trainwright_backend.auth.service import account_by_email, end_other_sessions, normal_email
 from trainwright_backend.auth.tables import Account, SignInAttempt
+from trainwright_backend.core.counters import SIGN_INS_REFUSED
 from trainwright_backend.core.db import Database, Write, now
 from trainwright_backend.core.errors import AppError, Conflict, Invalid, Unauthorized
 from trainwright_backend.core.security import keyed_hash, new_token
@@ -145,6 +146,7 @@ def _account_with_password(
         account = account_by_email(session, email)
     right = _hasher.verify(password, _decoy() if account is None else account.password_hash)
     if account is None or not right:
+        SIGN_INS_REFUSED.labels("wrong_password").inc()
         return None
     with database.write() as session:
         session.execute(delete(SignInAttempt).where(SignInAttempt.id == attempt))
@@ -196,6 +198,7 @@ def _count(
         if len(times) >= most:
             seconds = max(1, round((times[-most] + WINDOW - now()).total_seconds()))
             code, what, advice = refusal
+            SIGN_INS_REFUSED.labels(code).inc()
             detail = f"{what} Try again in {-(-seconds // 60)} minutes, {advice}."
             raise AppError(code, 429, detail, headers={"Retry-After": str(seconds)})
         attempt = SignInAttempt(subject=subject)

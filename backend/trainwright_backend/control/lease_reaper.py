@@ -16,6 +16,7 @@ from sqlalchemy import select
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright_backend.control.steps import run_step
+from trainwright_backend.core.counters import LEASES_EXPIRED
 from trainwright_backend.core.db import Database
 from trainwright_backend.nodes.attempt_end import expire_lease
 from trainwright_backend.runs.tables import Placement
@@ -68,4 +69,5 @@ class LeaseReaper:
     def _reap(self, placement_id: UUID, renewal: int) -> None:
         with self._database.write() as session:
             if expire_lease(session, placement_id, renewal, self._timers):
+                session.after_commit(LEASES_EXPIRED.inc)
                 log.warning("a lease expired", placement=str(placement_id), renewal=renewal)

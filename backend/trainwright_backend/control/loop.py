@@ -22,6 +22,7 @@ from trainwright_backend.control.limit_enforcement import enforce_limits
 from trainwright_backend.control.queued_deletions import delete_queued_bytes
 from trainwright_backend.control.steps import run_step
 from trainwright_backend.control.worker_watch import WorkerWatch
+from trainwright_backend.core.counters import LAST_ROUND, ROUNDS
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.core.settings import Settings
@@ -113,7 +114,9 @@ class ControlLoop:
 
     def _lead(self, *, sweep: bool) -> None:
         if self._leader.leads():
-            self.run_round(sweep=sweep)
+            with ROUNDS.labels("sweep" if sweep else "place").time():
+                self.run_round(sweep=sweep)
+            LAST_ROUND.set_to_current_time()
 
     def run_round(self, *, sweep: bool) -> None:
         """Place runs that fit; with ``sweep``, do everything else too. Failed work is repeated in a later round."""

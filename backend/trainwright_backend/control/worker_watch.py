@@ -40,9 +40,13 @@ class WorkerWatch:
         elif self._neglected_since is None:
             self._neglected_since = self._clock()
 
+    def waited_seconds(self) -> float:
+        """How long jobs have been due without a worker."""
+        return 0.0 if self._neglected_since is None else self._clock() - self._neglected_since
+
     def problem(self) -> str | None:
         """A sentence for users if the jobs have waited too long, otherwise None."""
-        waited = 0.0 if self._neglected_since is None else self._clock() - self._neglected_since
+        waited = self.waited_seconds()
         if waited < LONGEST_WAIT_SECONDS:
             return None
         since = datetime.now(UTC) - timedelta(seconds=waited)

@@ -31,6 +31,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session
 from sqlalchemy.types import TypeDecorator
 
+from trainwright_backend.core.counters import DATABASE_UNAVAILABLE
 from trainwright_backend.core.errors import Busy
 from trainwright_backend.core.settings import Settings
 
@@ -172,6 +173,7 @@ def busy_when_unavailable() -> Iterator[None]:
 
 
 def _busy() -> Busy:
+    DATABASE_UNAVAILABLE.inc()
     return Busy("database_busy", "The database is temporarily unavailable. Try again in a moment.")
 
 

@@ -20,7 +20,9 @@ from pydantic import SecretStr
 from trainwright.durable_files import make_folder_durably, rename_durably, sync_file, sync_folder
 from trainwright_backend.core.object_store import (
     BUFFER_BYTES,
+    READ,
     UPLOADS,
+    WRITTEN,
     ObjectStore,
     StoredObject,
     UploadInUseError,
@@ -46,6 +48,7 @@ class FileWriter:
         self._file.write(data)
         self._sha.update(data)
         self.bytes += len(data)
+        WRITTEN.inc(len(data))
 
     @property
     def digest(self) -> str:
@@ -111,10 +114,13 @@ class LocalStore(ObjectStore):
                 if not data:
                     return
                 left = None if left is None else left - len(data)
+                READ.inc(len(data))
                 yield data
 
     def read(self, key: str) -> bytes:
-        return self.path_of(key).read_bytes()
+        content = self.path_of(key).read_bytes()
+        READ.inc(len(content))
+        return content
 
     def delete_prefix(self, prefix: str) -> None:
         path = self.path_of(prefix)
@@ -161,6 +167,7 @@ class UploadFile:
         return True
 
     def write(self, data: bytes) -> None:
+        WRITTEN.inc(len(data))
         view = memoryview(data)
         while view:
             written = os.pwrite(self._handle, view, self._position)

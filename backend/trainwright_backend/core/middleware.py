@@ -10,15 +10,18 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import structlog
+from fastapi.routing import iter_route_contexts
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from trainwright_backend.core.counters import REQUESTS
 from trainwright_backend.core.errors import AppError, Forbidden, NotFound, body_too_large, problem_response
 from trainwright_backend.core.settings import Settings
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+METHODS = SAFE_METHODS | {"POST", "PUT", "PATCH", "DELETE"}
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -52,6 +55,7 @@ class RequestMiddleware:
         self._hosts = settings.all_hosts
         self._public_origin = _origin(settings.public_url)
         self._headers = dict(SECURITY_HEADERS)
+        self._templates: dict[int, str] = {}
         if settings.https:
             self._headers["Strict-Transport-Security"] = "max-age=31536000"
 
@@ -63,16 +67,18 @@ class RequestMiddleware:
         scope.setdefault("state", {})["request_id"] = request_id
         status = 0
         refusal: Response | None = None
+        started = time.perf_counter()
+        seconds: float | None = None  # until the response starts
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal status, refusal
+            nonlocal status, refusal, seconds
             if _is_too_large(message):
                 refusal = problem_response(body_too_large(), request_id)
                 message = {**message, "headers": list(refusal.raw_headers)}
             elif refusal is not None:
                 message = {**message, "body": refusal.body}
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, seconds = message["status"], time.perf_counter() - started
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-ID"] = request_id
                 for name, value in self._headers.items():
@@ -81,7 +87,6 @@ class RequestMiddleware:
                     headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        started = time.perf_counter()
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 self._check(scope)
@@ -89,21 +94,34 @@ class RequestMiddleware:
             except AppError as error:
                 await problem_response(error, request_id)(scope, receive, send_with_headers)
             except ClientDisconnect:
-                log.info("client disconnected", method=scope["method"], route=_route(scope))
+                log.info("client disconnected", method=scope["method"], route=self._route(scope))
             except Exception:
-                log.exception("request failed", method=scope["method"], route=_route(scope))
+                log.exception("request failed", method=scope["method"], route=self._route(scope))
                 if status:  # the response has started; only closing the connection can signal the error
                     raise
                 await problem_response(_internal_error(request_id), request_id)(
                     scope, receive, send_with_headers
                 )
+            finally:
+                answered = "none" if seconds is None else f"{status // 100}xx"
+                REQUESTS.labels(_method(scope), self._route(scope), answered).observe(
+                    time.perf_counter() - started if seconds is None else seconds
+                )
             log.debug(
                 "request",
                 method=scope["method"],
-                route=_route(scope),
+                route=self._route(scope),
                 status=status,
                 seconds=round(time.perf_counter() - started, 4),
             )
+
+    def _route(self, scope: Scope) -> str:
+        """The route's path template: the actual address may contain a one-time token or a signed link. The scope has the
+        route as its module declares it, without the prefixes of the routers around it."""
+        if not self._templates:
+            contexts = iter_route_contexts(scope["app"].routes)
+            self._templates = {id(context.original_route): str(context.path) for context in contexts}
+        return self._templates.get(id(scope.get("route")), "none")
 
     def _check(self, scope: Scope) -> None:
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
@@ -140,9 +158,9 @@ class RequestMiddleware:
             )
 
 
-def _route(scope: Scope) -> str:
-    """The route's path template: the actual address may contain a one-time token or a signed link."""
-    return str(getattr(scope.get("route"), "path", "none"))
+def _method(scope: Scope) -> str:
+    """The request's method. A client can invent others, without end."""
+    return scope["method"] if scope["method"] in METHODS else "other"
 
 
 def _is_too_large(message: Message) -> bool:

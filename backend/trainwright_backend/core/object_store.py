@@ -22,6 +22,7 @@ from uuid import UUID
 import structlog
 from pydantic import SecretStr
 
+from trainwright_backend.core.counters import STORE_BYTES, STORE_ERRORS
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.signed_links import LinkGrant, LinkSigner
 
@@ -37,6 +38,9 @@ UPLOADS = ".uploads"
 """Folder of unfinished uploads, which survive restarts and belong to rows. No key can name it."""
 
 log = structlog.get_logger()
+
+WRITTEN = STORE_BYTES.labels("written")
+READ = STORE_BYTES.labels("read")
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
@@ -101,6 +105,7 @@ class ObjectDamagedError(AppError):
     """An object has other bytes than those that were stored."""
 
     def __init__(self, key: str, expected: str, found: str) -> None:
+        STORE_ERRORS.labels("damaged").inc()
         log.error("object damaged", key=key, expected=expected, found=found)
         detail = (
             f"The object store has other bytes of {key} than those that were stored: SHA-256 {found} instead of "

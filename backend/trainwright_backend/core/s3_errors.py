@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import structlog
 from obstore.exceptions import BaseError
 
+from trainwright_backend.core.counters import STORE_ERRORS
 from trainwright_backend.core.errors import AppError
 
 log = structlog.get_logger()
@@ -15,6 +16,7 @@ class ObjectStoreError(AppError):
     """The object store does not answer, or refuses. Nothing was stored or lost."""
 
     def __init__(self) -> None:
+        STORE_ERRORS.labels("unavailable").inc()
         detail = "The object store does not answer. Nothing was lost: try again in a moment."
         super().__init__("object_store_unavailable", 503, detail, headers={"Retry-After": "5"})
 

@@ -22,6 +22,7 @@ from pydantic import SecretStr
 from trainwright_backend.core.file_cache import FileCache
 from trainwright_backend.core.object_store import (
     BUFFER_BYTES,
+    READ,
     UPLOADS,
     ObjectDamagedError,
     ObjectStore,
@@ -111,7 +112,9 @@ class S3Store(ObjectStore):
             options = {"range": (start, last)}
         with reaching_store():
             result = obstore.get(self._bucket, _checked(key), options=options)
-            yield from map(bytes, result.stream(min_chunk_size=BUFFER_BYTES))
+            for block in result.stream(min_chunk_size=BUFFER_BYTES):
+                READ.inc(len(block))
+                yield bytes(block)
 
     def delete_prefix(self, prefix: str) -> None:
         _checked(prefix)
@@ -142,6 +145,7 @@ class S3Store(ObjectStore):
                     file.write(block)
                     sha.update(block)
                     size += len(block)
+                    READ.inc(len(block))
         expected = result.attributes.get(DIGEST_KEY, sha.hexdigest())
         if size != result.meta["size"] or sha.hexdigest() != expected:
             raise ObjectDamagedError(key, expected, sha.hexdigest())

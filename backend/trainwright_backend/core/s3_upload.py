@@ -15,7 +15,13 @@ from uuid import uuid4
 import obstore
 from obstore.store import S3Store as Bucket
 
-from trainwright_backend.core.object_store import BUFFER_BYTES, ObjectDamagedError, ObjectWriter, StoredObject
+from trainwright_backend.core.object_store import (
+    BUFFER_BYTES,
+    READ,
+    ObjectDamagedError,
+    ObjectWriter,
+    StoredObject,
+)
 from trainwright_backend.core.s3_errors import reaching_store
 from trainwright_backend.core.s3_writer import S3Writer
 
@@ -94,8 +100,9 @@ class SegmentedUpload:
     def _content(self) -> Iterator[bytes]:
         for name in self._segments:
             with reaching_store():
-                stream = obstore.get(self._bucket, self._path(name)).stream(min_chunk_size=BUFFER_BYTES)
-                yield from map(bytes, stream)
+                for block in obstore.get(self._bucket, self._path(name)).stream(min_chunk_size=BUFFER_BYTES):
+                    READ.inc(len(block))
+                    yield bytes(block)
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}"

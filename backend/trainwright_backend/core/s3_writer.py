@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import obstore
 from obstore.store import S3Store
 
-from trainwright_backend.core.object_store import ObjectDamagedError, StoredObject
+from trainwright_backend.core.object_store import WRITTEN, ObjectDamagedError, StoredObject
 from trainwright_backend.core.s3_errors import reaching_store, writing_to_store
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class S3Writer:
     def write(self, data: bytes) -> None:
         self._sha.update(data)
         self.bytes += len(data)
+        WRITTEN.inc(len(data))
         self._part += data
         while len(self._part) > self._part_bytes:
             part = bytes(self._part[: self._part_bytes])

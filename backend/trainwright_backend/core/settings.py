@@ -89,6 +89,9 @@ class Settings(BaseSettings):
     webhook_networks: list[str] = []
     """Networks, such as `10.0.0.0/8`, that webhooks may reach besides public addresses."""
 
+    metrics_token: Annotated[SecretStr, Field(min_length=MIN_SECRET_LENGTH)] | None = None
+    """Bearer token with which Prometheus may read `/metrics`; at least 32 characters. When empty, nobody may."""
+
     timers: Timers = Timers()
     """The intervals of leases and heartbeats."""
 
@@ -123,7 +126,9 @@ class Settings(BaseSettings):
             )
         return given
 
-    @field_validator("s3_endpoint", "s3_public_endpoint", "s3_access_key", "s3_secret_key", mode="before")
+    @field_validator(
+        "s3_endpoint", "s3_public_endpoint", "s3_access_key", "s3_secret_key", "metrics_token", mode="before"
+    )
     @classmethod
     def _empty_is_none(cls, given: object) -> object:
         return None if given == "" else given

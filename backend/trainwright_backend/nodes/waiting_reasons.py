@@ -1,6 +1,8 @@
-"""Messages that tell users what a queued run waits for."""
+"""Messages that tell users what a queued run waits for, and the few classes into which operators sort them."""
 
+import re
 from collections.abc import Sequence
+from enum import StrEnum
 
 from trainwright.planner.plan import format_memory
 from trainwright_backend.nodes.node_capacity import NodeCapacity, within_reach
@@ -8,6 +10,39 @@ from trainwright_backend.nodes.requirements import Needs
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.state_text import ordinal
 from trainwright_backend.runs.submission import NO_NODE
+
+_SIZE = r"needs (\d+ slots?|\d+ nodes with \d+ slots? each)"
+_CLASSES = (
+    (re.compile(r"preparing( its data|, \d+ of \d+ shards)$"), "data"),
+    (re.compile(rf"{_SIZE}(, \d+ free on \d+ nodes?|; \d+ of \d+ such nodes (is|are) free)(;|$)"), "slots"),
+    (re.compile(rf"({_SIZE}(;| on | and | that )|needs a node with )"), "no_node"),
+)
+"""By the beginning of a message, before any name that a person chose."""
+
+
+class WaitingClass(StrEnum):
+    """What a queued run waits for."""
+
+    TURN = "turn"
+    """No round of the control loop has considered it yet."""
+    DATA = "data"
+    """Its dataset is being prepared."""
+    SLOTS = "slots"
+    """The nodes that could run it are occupied."""
+    NO_NODE = "no_node"
+    """No node, or too few, could run it, even if they were free."""
+    LIMIT = "limit"
+    """A limit of its team or of its submitter."""
+
+
+def waiting_class(message: str) -> WaitingClass:
+    """The class of a message that a queued run shows. All others than those of nodes and data are about limits."""
+    if not message:
+        return WaitingClass.TURN
+    if message == NO_NODE:
+        return WaitingClass.NO_NODE
+    found = next((name for beginning, name in _CLASSES if beginning.match(message)), "limit")
+    return WaitingClass(found)
 
 
 def waits_for(needs: Needs, available: Sequence[NodeCapacity], unavailable: Sequence[NodeCapacity]) -> str:

@@ -26,6 +26,7 @@ from trainwright.contracts.run_state import (
     RunState,
     Verdict,
 )
+from trainwright_backend.core.counters import ATTEMPTS_ENDED, ATTEMPTS_STARTED, RUNS_ENDED
 from trainwright_backend.core.db import Read, Write, now, storable
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.runs.metering import add_metered_time, metered_until_after
@@ -222,6 +223,10 @@ def _write(
     if run.metered_until is None:
         add_metered_time(session, run, counted_until, now())
     session.add(_state_event(run, written[0].event_sequence))
+    if run.state is RunState.STARTING:
+        session.after_commit(ATTEMPTS_STARTED.inc)
+    if run.state in FINAL:
+        session.after_commit(RUNS_ENDED.labels(run.state, run.reason or EndCode.UNKNOWN).inc)
     queue_run_message(session, run)
     _announce(session, run.id)
 
@@ -245,10 +250,12 @@ def _state_event(run: Run, sequence: int) -> RunEvent:
 def _leave_nodes(session: Write, run: Run) -> None:
     """Free the run's slots, withdraw its unclaimed placements and end its attempt: none of its processes is alive."""
     release_slots(session, run)
-    open_attempt = update(Attempt).where(Attempt.run_id == run.id, Attempt.ended.is_(None))
-    session.execute(open_attempt.values(ended=now()))
     if run.state is RunState.SUCCEEDED:
         set_attempt_reason(session, run, EndCode.FINISHED)
+    open_attempt = update(Attempt).where(Attempt.run_id == run.id, Attempt.ended.is_(None))
+    ended = open_attempt.values(ended=now()).returning(Attempt.reason)
+    for code in session.scalars(ended).all():
+        session.after_commit(ATTEMPTS_ENDED.labels(code or EndCode.UNKNOWN).inc)
 
 
 def release_slots(session: Write, run: Run) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from trainwright_backend.core.background import run_logging_errors
+from trainwright_backend.core.counters import WEBHOOK_ATTEMPTS
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import public_id
@@ -109,6 +110,7 @@ def _attempt(database: Database, settings: Settings, message: Message) -> None:
     }
     with database.write() as session:
         session.change(update(WebhookDelivery).where(WebhookDelivery.id == message.id).values(**values))
+    WEBHOOK_ATTEMPTS.labels("delivered" if delivered else "given_up" if given_up else "failed").inc()
 
 
 def _send(settings: Settings, message: Message, allowed: Sequence[Network]) -> tuple[int | None, str]:

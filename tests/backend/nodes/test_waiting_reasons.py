@@ -5,14 +5,17 @@ from typing import Any
 import pytest
 
 from tests.backend.scripted_agent import inventory
+from trainwright.contracts.api.limits import TeamLimits
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.plan import format_memory
 from trainwright_backend.core.db import now
 from trainwright_backend.nodes.node_capacity import NodeCapacity
 from trainwright_backend.nodes.requirements import Needs, needs_of
 from trainwright_backend.nodes.tables import Node
-from trainwright_backend.nodes.waiting_reasons import waits_for
+from trainwright_backend.nodes.waiting_reasons import waiting_class, waits_for
+from trainwright_backend.runs.limit_use import RunUse, hours_used_up
 from trainwright_backend.runs.tables import Run
+from trainwright_backend.teams.slot_quota import SlotBudget, waits_for_quota
 
 MIB = 2**20
 CARDS = {
@@ -107,6 +110,38 @@ CASES: dict[str, tuple[Needs, list[NodeCapacity], list[NodeCapacity], str]] = {
 def test_the_sentence_names_what_is_missing(case: str) -> None:
     wanted, available, unavailable, sentence = CASES[case]
     assert waits_for(wanted, available, unavailable) == sentence
+
+
+def test_each_sentence_belongs_to_the_class_of_what_is_missing() -> None:
+    occupied = {"slots", "no free slot", "cpu slots", "fp8 counts only cards that have it"}
+    found = {case: waiting_class(waits_for(*CASES[case][:3])) for case in CASES}
+    assert found == {case: "slots" if case in occupied else "no_node" for case in CASES}
+    two_busy = [node("h100-a", free=0), node("h100-bb", free=2)]
+    assert waiting_class(waits_for(needs(TWO), two_busy, [])) == "slots"
+    assert waiting_class(waits_for(needs(CUDA), [], [])) == "no_node"
+
+
+USE = RunUse(hours={"cuda": 5.0, "cpu": 0.0})
+NAMES = ("Ada", "needs 1 slot", "needs 1 slot, 1 free on 2 nodes", "preparing its data")
+"""Names of people and runs can be anything, even another class's words."""
+
+OTHERS = {
+    "turn": [""],
+    "data": ["preparing its data", "preparing, 3 of 12 shards"],
+    "limit": [
+        *(waits_for_quota("cuda", 2, SlotBudget(limit=4, used=3), [name]) for name in NAMES),
+        waits_for_quota("cpu", 9, SlotBudget(limit=4, used=0), []),
+        *(str(hours_used_up(TeamLimits(gpu_hours_per_month=5), USE, "cuda", name)) for name in NAMES),
+    ],
+}
+"""Sentences of other modules, by class."""
+
+
+@pytest.mark.parametrize("expected", OTHERS)
+def test_sentences_about_data_and_limits_have_their_classes(expected: str) -> None:
+    assert {text: waiting_class(text) for text in OTHERS[expected]} == dict.fromkeys(
+        OTHERS[expected], expected
+    )
 
 
 @pytest.mark.parametrize(
