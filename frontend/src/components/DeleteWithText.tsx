@@ -6,10 +6,10 @@ import { Field } from "@/components/Field";
 import { TextInput } from "@/components/TextInput";
 
 interface Props {
-  /** Of the button and the dialog. */
+  /** Title of the button and the dialog. */
   title: string;
   consequence: string;
-  /** What to type, and how it is typed. */
+  /** Label and type of the input. */
   label: string;
   type: "text" | "password";
   /** Whether what was typed may be sent. */

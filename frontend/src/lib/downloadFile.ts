@@ -1,4 +1,4 @@
-/** Has the browser save what an address answers. */
+/** Lets the browser save the response of an address as a file. */
 export function downloadFile(address: string): void {
   const link = document.createElement("a");
   link.href = address;

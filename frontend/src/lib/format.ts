@@ -49,7 +49,7 @@ export function scientific(value: number, decimals = 1): string {
 }
 
 const PETAFLOP_DAY = 86_400e15;
-/** In petaFLOP/s-days; with fewer, FLOP with a prefix are easier to read. */
+/** Fewest petaFLOP/s-days that are shown as such; below it, FLOP with a prefix are easier to read. */
 const LEAST_DAYS = 0.01;
 const PREFIXES = ["", "k", "M", "G", "T", "P", "E"] as const;
 
@@ -141,7 +141,7 @@ export function moment(time: string, now: number = Date.now()): string {
   return date.toDateString() === new Date(now).toDateString() ? hours : `${dayFormat.format(date)} ${hours}`;
 }
 
-/** With date, zone and offset, for tooltips. */
+/** A time with date, zone and offset, for tooltips. */
 export function fullTime(time: string): string {
   return fullFormat.format(new Date(time));
 }

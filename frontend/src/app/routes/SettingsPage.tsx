@@ -102,7 +102,7 @@ export function SettingsPage() {
             {me.site_admin && <QuotaForm team={team} />}
           </Boundary>
         </Section>
-        <Section id="limits" help="Hours a month, storage, runs and priorities. An empty field is no limit. Site admins limit the team, owners its members.">
+        <Section id="limits" help="Hours a month, storage, runs and priorities. An empty field means no limit. Site admins limit the team, owners its members.">
           <div className="flex flex-col gap-4">
             <Boundary>
               <LimitMeters team={team} />
@@ -128,7 +128,7 @@ export function SettingsPage() {
             <AuditLog team={team} />
           </Section>
         )}
-        <Section id="deletion" help="Deleted things cannot be restored.">
+        <Section id="deletion" help="What is deleted here cannot be restored.">
           <div className="flex flex-wrap gap-3">
             <DeleteWithText
               title="Delete account"

@@ -14,9 +14,9 @@ import type { TensorChoice } from "@/features/fp8/tensors";
 interface Props {
   team: string;
   run: Run;
-  /** Of the full run, for its current values. */
+  /** Metrics of the full run, for its current values. */
   columns: Columns;
-  /** Of the visible steps. */
+  /** Metrics of the visible steps. */
   shown: { columns: Columns; isPlaceholder: boolean };
   markers: readonly ChartMarker[];
   zoom: ChartZoom;

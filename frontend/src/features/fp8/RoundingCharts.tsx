@@ -8,9 +8,9 @@ import { count, decimal, share } from "@/lib/format";
 import { join, lastValue, type Column, type Columns } from "@/lib/charts/series";
 
 interface Props {
-  /** Of the full run, for its current values. */
+  /** Metrics of the full run, for its current values. */
   columns: Columns;
-  /** Of the visible steps. */
+  /** Metrics of the visible steps. */
   shown: { columns: Columns; isPlaceholder: boolean };
   markers: readonly ChartMarker[];
   zoom: ChartZoom;
@@ -98,7 +98,7 @@ function shareText(exponent: number): string {
   return share(exponent <= Math.log10(MIN_SHARE) ? 0 : 10 ** exponent);
 }
 
-/** In percent; the title has the sign. */
+/** A tick in percent; the title has the sign. */
 function shareTick(exponent: number): string {
   return exponent <= Math.log10(MIN_SHARE) ? "0" : String(10 ** (exponent + 2));
 }

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { healthQuery } from "@/lib/healthQuery";
 
-/** Names the parts of the platform that do not work; nothing while all do. */
+/** Names the parts of the platform that do not work. Empty while all work. */
 export function PlatformProblems() {
   const problems = useQuery(healthQuery).data?.problems ?? [];
   if (problems.length === 0) return null;

@@ -11,7 +11,7 @@ export function queueQuery(team: string) {
   });
 }
 
-/** Lets waiting runs start in this order, in the places that they have together. */
+/** Lets waiting runs start in this order. They exchange places among themselves. */
 export async function reorder(team: string, runs: string[]): Promise<void> {
   await api.PUT("/api/v1/teams/{team}/queue/order", { params: { path: { team } }, body: { runs } });
 }

@@ -82,7 +82,7 @@ export function memberUsageQuery(team: string, days: number) {
   });
 }
 
-/** Usage of the last `days` days by day and run: the rows that the other figures add up. */
+/** Usage of the last `days` days by day and run. All other figures are sums of these rows. */
 export async function runUsage(team: string, days: number) {
   return body(await api.GET("/api/v1/teams/{team}/usage/runs", { params: { path: { team }, query: { days } } }));
 }

@@ -164,7 +164,7 @@ export interface AxisScale {
 /** A stable value, so that nothing is redrawn. */
 const STEPS: AxisScale = { at: identity, stepAt: identity };
 
-/** By linear interpolation between known steps. */
+/** The scale of an axis, by linear interpolation between known steps. */
 export function axisScale(columns: Columns, axis: Axis): AxisScale {
   const column = axis === "tokens" ? columns["tokens"] : axis === "time" ? columns[ELAPSED] : undefined;
   if (column === undefined || column.steps.length === 0) return STEPS;

@@ -15,7 +15,7 @@ import { runsQuery } from "@/features/runs/queries";
 import { plural } from "@/lib/format";
 import { useNow } from "@/lib/hooks/useNow";
 
-/** Per section; the runs table shows the rest. */
+/** Maximum number of runs per section; the runs table shows the rest. */
 const MAX_CARDS = 6;
 const MAX_LINES = 8;
 const MAX_FINISHED = 5;
@@ -103,7 +103,7 @@ function hasMore(page: { next_cursor?: string | null } | undefined): boolean {
 
 interface MoreRunsProps {
   team: string;
-  /** Of the loaded runs. */
+  /** How many of the loaded runs are not shown. */
   left: number;
   state: readonly RunState[];
   hasMoreRuns: boolean;

@@ -37,7 +37,7 @@ interface Props {
 
 /** The API previews at most this many files per request. */
 const MAX_PREVIEWED = 20;
-/** In a sentence. */
+/** Files named in a sentence. */
 const MAX_NAMED = 3;
 
 /** Previews the files' first rows and sets how they become documents. */

@@ -48,7 +48,7 @@ export interface CurationDraft {
   /** Empty: the platform chooses. */
   field: string;
   dropDuplicates: boolean;
-  /** In percent, as text. */
+  /** The limit in percent, as text. */
   rejectedLimit: string;
   rules: Partial<Record<RuleName, string>>;
 }

@@ -19,7 +19,7 @@ export function sourcesOf(mix: CurationSpec["mix"], makeKey: () => string): Sour
   }));
 }
 
-/** Null while a value is missing or not a number. */
+/** The mixture; null while a value is missing or not a number. */
 export function mixOf(sources: readonly SourceDraft[]): CurationSpec["mix"] | null {
   const mix = sources.map(({ dataset, version, weight }) => ({
     dataset,

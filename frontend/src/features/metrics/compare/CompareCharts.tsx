@@ -21,7 +21,7 @@ import { useDelayedCommit } from "@/lib/hooks/useDelayedCommit";
 
 interface Props {
   team: string;
-  /** By id; runs that could not be loaded are missing. */
+  /** Runs by id; those that could not be loaded are missing. */
   runs: ReadonlyMap<string, Run>;
   view: CompareView;
   onChange: ChangeView;

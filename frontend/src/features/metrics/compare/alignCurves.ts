@@ -9,7 +9,7 @@ export interface Curve {
 
 export interface AlignedCurves {
   x: number[];
-  /** By curve; null where it has no point. */
+  /** Values by curve; null where it has no point. */
   values: (number | null)[][];
 }
 

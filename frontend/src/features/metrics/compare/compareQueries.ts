@@ -8,7 +8,7 @@ const LIVE_MS = 5_000;
 const TOTAL_POINTS = 12_000;
 const [MIN_POINTS, MAX_POINTS] = [100, 1_600];
 
-/** By run. */
+/** Curves by run. */
 export type ColumnsByRun = ReadonlyMap<string, Columns>;
 
 export interface ComparedRuns {

@@ -4,7 +4,7 @@ import type { Json } from "@/features/runs/spec/specFields";
 export interface SpecDifference {
   /** Dotted path of the field. */
   path: string;
-  /** By run; undefined if its spec has no such field. */
+  /** Values by run; undefined if its spec has no such field. */
   values: (Json | undefined)[];
 }
 

@@ -16,7 +16,7 @@ interface Props {
   /** The edited spec; null while it cannot be parsed. */
   spec: SpecJson | null;
   specCheck: SpecCheck | undefined;
-  /** For the memory of the slots. */
+  /** The plan, which has the memory of the slots. */
   plan: RunPlan | undefined;
   /** The step that a fork continues from. */
   startStep: number;
@@ -124,7 +124,7 @@ function StorageNote({ estimate }: { estimate: RunEstimate }) {
   return (
     <>
       <Bytes value={estimate.checkpoint_bytes} /> each; the team has <Bytes value={estimate.team_checkpoint_bytes} /> of checkpoints now. They count
-      toward its limit of storage in total, if it has one.
+      toward its limit of total storage, if it has one.
     </>
   );
 }

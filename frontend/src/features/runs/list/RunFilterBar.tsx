@@ -16,7 +16,7 @@ interface Props {
   filter: RunFilter;
   onFilter: (filter: RunFilter) => void;
   onClear: () => void;
-  /** At the end of the bar. */
+  /** Controls at the end of the bar. */
   children?: ReactNode;
 }
 

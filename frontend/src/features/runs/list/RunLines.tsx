@@ -8,7 +8,7 @@ import { isFinal } from "@/lib/runs/runProgress";
 
 interface Props {
   team: string;
-  /** Of the list, for screen readers. */
+  /** Name of the list, for screen readers. */
   label: string;
   runs: readonly Run[];
   now: number;

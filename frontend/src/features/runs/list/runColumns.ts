@@ -29,9 +29,9 @@ export type RunColumn = (typeof RUN_COLUMNS)[number];
 export const DEFAULT_COLUMNS: readonly RunColumn[] = ["mfu", "loss", "spark", "tokens_per_second", "time", "by", "tags", "dataset", "model", "precision"];
 
 interface ColumnStyle {
-  /** In the table's header. */
+  /** Label in the table's header. */
   label: string;
-  /** In the menu, if the header is too short. */
+  /** Label in the menu, if that in the header is too short. */
   menuLabel?: string;
   widthPx: number;
   alignRight?: true;

@@ -106,7 +106,7 @@ function applyTerm(filter: RunFilter, key: string, value: string): RunFilter | n
   return states.length === 0 ? null : { ...filter, state: RUN_STATES.filter((state) => states.includes(state) || filter.state?.includes(state) === true) };
 }
 
-/** By label, or by the API's name. */
+/** The states with this label or name in the API. */
 function statesNamed(word: string): RunState[] {
   return RUN_STATES.filter((state) => state === word || stateStyle[state].label.toLowerCase() === word);
 }

@@ -7,7 +7,7 @@ import { stateStyle } from "@/lib/runs/stateStyle";
 export const GROUPING_LABELS: Record<RunGrouping, string> = { tag: "tag", dataset: "dataset", model: "model", state: "status" };
 
 export interface GroupRow {
-  /** In the address. */
+  /** Id of the group in the address. */
   id: string;
   label: string;
   runs: number;

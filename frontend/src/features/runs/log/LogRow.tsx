@@ -10,7 +10,7 @@ interface Props {
   find: string;
   /** The address names this line. */
   isTarget: boolean;
-  /** Of the largest line number. */
+  /** Number of digits of the largest line number. */
   digits: number;
   /** Must be stable, so that scrolling does not re-render rows. */
   onSelect: (number: number) => void;

@@ -11,7 +11,7 @@ import { saveRecipe } from "@/features/runs/recipes/recipeQueries";
 interface Props {
   team: string;
   spec: SpecJson;
-  /** Of existing recipes. */
+  /** Names of existing recipes. */
   names: readonly string[];
   initialName: string;
   onClose: () => void;

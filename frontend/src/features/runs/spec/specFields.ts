@@ -41,7 +41,7 @@ export interface SpecField {
   required: boolean;
   /** Whether it may be null although its default is not: a separate choice, distinct from an empty field. */
   isNullable: boolean;
-  /** For a field of an optional group. */
+  /** The optional group that the field belongs to. */
   group?: SpecGroup;
 }
 

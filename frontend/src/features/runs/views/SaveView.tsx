@@ -10,7 +10,7 @@ import { saveView, viewsQuery } from "@/features/runs/views/views";
 interface Props {
   team: string;
   view: RunView;
-  /** Of one's other views. */
+  /** Names of the person's other views. */
   names: readonly string[];
   onClose: () => void;
 }

@@ -35,7 +35,7 @@ export function AuditLog({ team }: { team: string }) {
         </a>
       </div>
       {error !== null && <ErrorNote error={error} />}
-      {data !== undefined && entries.length === 0 && <p className="text-soft">{words === "" ? "Nothing was changed yet." : "No entry has these words."}</p>}
+      {data !== undefined && entries.length === 0 && <p className="text-soft">{words === "" ? "No changes yet." : "No entry contains these words."}</p>}
       {entries.length > 0 && (
         <Table
           label="Audit log"

@@ -8,7 +8,7 @@ interface Props<Name extends string> {
   onType: (name: Name, typed: string) => void;
 }
 
-/** A number for each limit; an empty one is no limit. */
+/** A field for each limit; an empty one means no limit. */
 export function LimitFieldset<Name extends string>({ fields, typed, onType }: Props<Name>) {
   return (
     <>

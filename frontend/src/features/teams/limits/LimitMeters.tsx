@@ -19,7 +19,7 @@ export function LimitMeters({ team }: { team: string }) {
           .map((hours) => (
             <Row key={hours.device} label={`${HOURS_LABELS[hours.device] ?? hours.device} in ${month}`} used={hours.used} limit={hours.limit} text={hoursOf(hours)} note={forecastOf(hours)} />
           ))}
-        <Row label="Storage in total" used={usedBytes(storage)} limit={storage.limit_bytes} text={storageOf(storage)} note={partsOf(storage)} />
+        <Row label="Total storage" used={usedBytes(storage)} limit={storage.limit_bytes} text={storageOf(storage)} note={partsOf(storage)} />
         <Row label="Runs at once" used={data.running} limit={limits.concurrent_runs} text={runsOf(data.running, limits.concurrent_runs)} />
         <Row label="Queued runs" used={data.queued} limit={limits.queued_runs} text={runsOf(data.queued, limits.queued_runs)} />
       </dl>
@@ -73,7 +73,7 @@ function storageOf(storage: TotalStorage): string {
 
 function partsOf({ uploads_bytes: uploads, prepared_bytes: prepared, checkpoint_bytes: checkpoints, reserved_bytes: reserved }: TotalStorage): string {
   const parts = `files ${bytes(uploads)}, prepared data ${bytes(prepared)}, checkpoints and exports ${bytes(checkpoints)}`;
-  return reserved > 0 ? `${parts}; ${bytes(reserved)} are kept for the next checkpoints of runs` : parts;
+  return reserved > 0 ? `${parts}; ${bytes(reserved)} reserved for the next checkpoints of runs` : parts;
 }
 
 function runsOf(number: number, limit: number | null | undefined): string {

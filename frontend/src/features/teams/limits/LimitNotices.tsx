@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Time } from "@/components/Time";
 import { limitsQuery } from "@/features/teams/limits/limitQueries";
 
-/** This month's notices that 80 or 100 % of a limit is used; nothing without any. */
+/** This month's notices that 80 or 100 % of a limit is used. Empty if there are none. */
 export function LimitNotices({ team }: { team: string }) {
   const { data } = useQuery(limitsQuery(team));
   if (data === undefined || data.notices.length === 0) return null;

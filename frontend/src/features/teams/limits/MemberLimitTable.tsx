@@ -71,7 +71,7 @@ export function MemberLimitTable({ team, isOwner }: { team: string; isOwner: boo
 export function limitText(limits: MemberLimits): string {
   const parts = MEMBER_FIELDS.flatMap((field) => (limits[field.name] == null ? [] : [`${field.label} ${typedLimit(limits[field.name], field)}`]));
   if (limits.highest_priority != null) parts.push(`priority up to ${limits.highest_priority}`);
-  return parts.length === 0 ? "as the team" : parts.join(", ");
+  return parts.length === 0 ? "same as the team" : parts.join(", ");
 }
 
 function usedText({ hours }: MemberLimitUse): string {

@@ -1,4 +1,4 @@
-/** The fields of the forms of limits: what they are called, and how they are typed. */
+/** The fields of the limit forms: their labels, and how their values are typed. */
 import type { MemberLimits, TeamLimits } from "@/api/types";
 
 type NumberField<Limits> = Extract<{ [Name in keyof Limits]-?: NonNullable<Limits[Name]> extends number ? Name : never }[keyof Limits], string>;
@@ -6,7 +6,7 @@ type NumberField<Limits> = Extract<{ [Name in keyof Limits]-?: NonNullable<Limit
 export interface LimitField<Name extends string> {
   name: Name;
   label: string;
-  /** What one unit of what people type is in the API's unit. */
+  /** How many of the API's units one typed unit is. */
   unit?: number;
   /** Whether fractions have no meaning. */
   isCount?: true;
@@ -17,7 +17,7 @@ const GIB = 2 ** 30;
 export const TEAM_FIELDS: readonly LimitField<NumberField<TeamLimits>>[] = [
   { name: "gpu_hours_per_month", label: "GPU-hours a month" },
   { name: "cpu_hours_per_month", label: "CPU slot-hours a month" },
-  { name: "storage_bytes", label: "Storage in total, GiB", unit: GIB },
+  { name: "storage_bytes", label: "Total storage, GiB", unit: GIB },
   { name: "concurrent_runs", label: "Runs at once", isCount: true },
   { name: "queued_runs", label: "Queued runs", isCount: true },
 ];

@@ -2,7 +2,7 @@ import { queryOptions } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
 import type { MemberLimits, TeamLimits } from "@/api/types";
 
-/** The team's limits besides its slots, and what is used of them. */
+/** The team's limits besides its slots, and how much of them is used. */
 export function limitsQuery(team: string) {
   return queryOptions({
     queryKey: ["team", team, "limits"],

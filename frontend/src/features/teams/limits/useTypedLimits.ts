@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { parseLimit, typedLimit, type LimitField } from "@/features/teams/limits/limitFields";
 
-/** What a person types into the fields of limits, starting with the current ones. */
+/** The text in the fields of limits, at first the current ones. */
 export function useTypedLimits<Name extends string>(fields: readonly LimitField<Name>[], current: Readonly<Partial<Record<Name, number | null>>>) {
   const [typed, setTyped] = useState(
     () => Object.fromEntries(fields.map((field) => [field.name, typedLimit(current[field.name], field)])) as Record<Name, string>,

@@ -19,7 +19,7 @@ export function TeamName({ team, name, onChanged }: Props) {
   return (
     <RenameForm
       label="Team name"
-      help={`Addresses and scripts contain the short name ${team}, which stays.`}
+      help={`Addresses and scripts contain the short name ${team}, which does not change.`}
       name={name}
       busy={rename.isPending}
       error={rename.error}

@@ -9,15 +9,15 @@ interface Props {
   days: number;
 }
 
-/** Storage used by checkpoints; no meter, because it has no limit. */
+/** Storage used by checkpoints, without a meter, because the limit of files does not include it. */
 export function CheckpointStorage({ team, days }: Props) {
   const { data, error } = useQuery({ ...usageQuery(team, days), placeholderData: keepPreviousData });
   return (
     <p className="mt-2 min-h-5 text-soft">
       {data !== undefined && (
         <>
-          Checkpoints and exports: <span className="text-text">{bytes(data.team_checkpoint_bytes)}</span>, in addition to the files. The limit above applies to uploaded files only; the one of storage in
-          total counts both.
+          Checkpoints and exports: <span className="text-text">{bytes(data.team_checkpoint_bytes)}</span>, in addition to the files. The limit above applies to uploaded files only; the limit of total
+          storage applies to both.
         </>
       )}
       {data === undefined && error !== null && <>Checkpoint storage is unknown: {errorMessage(error)}</>}

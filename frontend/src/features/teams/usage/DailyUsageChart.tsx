@@ -9,7 +9,7 @@ import { hoursText } from "@/lib/format";
 interface Props {
   device: string;
   days: readonly DayHours[];
-  /** Who used them, the most first. */
+  /** The people who used them, highest use first. */
   people: readonly PersonHours[];
 }
 

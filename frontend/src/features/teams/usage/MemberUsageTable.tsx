@@ -6,7 +6,7 @@ import { Th } from "@/components/Th";
 import { DEVICE_LABELS, personName } from "@/features/teams/usage/usageView";
 import { hoursText } from "@/lib/format";
 
-/** Everybody with usage, also those who have left the team, because their usage stays with them. */
+/** Everybody with usage, including those who have left the team, because their usage still counts. */
 export function MemberUsageTable({ members }: { members: readonly MemberUsage[] }) {
   return (
     <Table

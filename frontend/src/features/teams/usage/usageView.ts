@@ -68,7 +68,7 @@ export interface PersonHours {
 /** Number of colours for people; the last person may stand for several. */
 export const PERSON_COLORS = ["bg-series-1", "bg-series-2", "bg-series-3", "bg-series-4", "bg-series-5", "bg-series-6", "bg-series-7", "bg-series-8"] as const;
 
-/** The people who used most of a device, the most first; from the eighth on they are combined. */
+/** The people who used most of a device, highest use first; from the eighth on they are combined. */
 export function hoursByPerson(used: readonly DailyMemberUsage[], device: string, days: readonly string[]): PersonHours[] {
   const people = new Map<string, PersonHours>();
   for (const item of used) {

@@ -4,13 +4,13 @@ import type { components } from "@/api/schema";
 
 export type WebhookEvent = components["schemas"]["WebhookEvent"];
 
-/** What can be told, in the order of the form. */
+/** The events to choose from, in the order of the form. */
 export const EVENT_LABELS: Record<Exclude<WebhookEvent, "test">, string> = {
   "run.ended": "A run succeeded or was cancelled",
   "run.failed": "A run failed",
   "run.paused_by_limit": "A run was paused at a limit",
   "limit.reached": "80 or 100 % of a limit is used",
-  "node.quarantined": "A node that ran something of the team went into quarantine",
+  "node.quarantined": "A node that the team's runs used went into quarantine",
 };
 
 /** For owners. */

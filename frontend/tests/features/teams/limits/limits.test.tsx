@@ -43,7 +43,7 @@ it("shows the month's hours with a forecast above the limit, what storage consis
   expect(screen.getByText("forecast for the end of the month: 610, more than the limit")).toBeDefined();
   expect(screen.queryByText(/CPU slot-hours/)).toBeNull();
   expect(screen.getByText("7 GiB of 10 GiB")).toBeDefined();
-  expect(screen.getByText(/prepared data 2 GiB, checkpoints and exports 4 GiB; 1 GiB are kept/)).toBeDefined();
+  expect(screen.getByText(/prepared data 2 GiB, checkpoints and exports 4 GiB; 1 GiB reserved/)).toBeDefined();
   expect(screen.getByText("3 of 4")).toBeDefined();
   expect(screen.getByText("2, no limit")).toBeDefined();
 });
@@ -62,7 +62,7 @@ it("replaces the team's limits, with storage in GiB and numbers of runs whole, a
       <TeamLimitsForm team="lab" />
     </Boundary>,
   );
-  const storage = await screen.findByLabelText<HTMLInputElement>("Storage in total, GiB");
+  const storage = await screen.findByLabelText<HTMLInputElement>("Total storage, GiB");
   expect(storage.value).toBe("10");
   const save = screen.getByRole<HTMLButtonElement>("button", { name: "Save limits" });
   await userEvent.type(screen.getByLabelText("GPU-hours a month"), "many");
@@ -119,7 +119,7 @@ it("shows members their limits without a way to change them", async () => {
       <MemberLimitTable team="lab" isOwner={false} />
     </Boundary>,
   );
-  expect(await screen.findByText("as the team")).toBeDefined();
+  expect(await screen.findByText("same as the team")).toBeDefined();
   expect(screen.queryByRole("button")).toBeNull();
 });
 
