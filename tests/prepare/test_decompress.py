@@ -78,7 +78,7 @@ def test_bytes_after_the_end_and_bad_checksums_are_errors(store: Store, compress
 def test_a_gzip_bomb_is_stopped_at_the_ratio(store: Store) -> None:
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join(packer.compress(bytes(2**20)) for _ in range(300)) + packer.flush()
-    with pytest.raises(UnusableDataError, match="beyond 200 to 1"):
+    with pytest.raises(UnusableDataError, match="more than 200 to 1"):
         _whole(store, bomb, Compression.GZIP)
 
 
@@ -100,7 +100,7 @@ def rle_frame(blocks: int, window_log: int = 17) -> bytes:
 
 def test_a_zstandard_bomb_is_stopped_at_the_ratio(store: Store) -> None:
     assert _whole(store, rle_frame(8), Compression.ZSTANDARD) == b"x" * 2**20
-    with pytest.raises(UnusableDataError, match="beyond 200 to 1"):
+    with pytest.raises(UnusableDataError, match="more than 200 to 1"):
         _whole(store, rle_frame(2**20), Compression.ZSTANDARD)
 
 
@@ -112,7 +112,7 @@ def test_the_number_of_empty_members_is_limited(store: Store, monkeypatch: pytes
     for compression, member in empty.items():
         sound = member * 20 + full[compression] * 30
         assert _whole(store, sound, compression) == b"text" * 30
-        with pytest.raises(UnusableDataError, match="members without content"):
+        with pytest.raises(UnusableDataError, match=r"empty \w+ members"):
             _whole(store, sound + member, compression)
 
 
