@@ -125,9 +125,12 @@ def live_agent(live: Live, data: Path, name: str, cpu_slots: int = 2) -> Iterato
 
 
 def store_cpu_peak(data: Path, cpu_slots: int) -> None:
-    """Write a CPU's peak that no test reaches to an agent's folder. Measuring it takes many seconds of all cores."""
+    """Write a CPU peak to an agent's folder, because measuring it takes many seconds of all cores.
+
+    No test's training reaches it, and every CPU does, so the self-test of a node in quarantine passes.
+    """
     data.mkdir(exist_ok=True, mode=0o700)
-    peak = CpuPeak(fp32=1e13, bf16=1e13, fp8=1e13)
+    peak = CpuPeak(fp32=2e10, bf16=2e10, fp8=2e10)
     cores = len(os.sched_getaffinity(0))
     record = PeakRecord(cpu_name=cpu_name(), cpu_slots=cpu_slots, cores=cores, method=METHOD, peak=peak)
     save_record(data, record.model_copy(update={"is_calm": True}))

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from trainwright.contracts.curation import CurationSpec, FilterRules, ReadSpec
 from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.token_shards import ShardManifest, ShardSplit
-from trainwright.prepare import chunks, shards
+from trainwright.prepare import chunks, token_shards
 from trainwright.prepare.documents import Source, UnusableDataError, is_validation
 from trainwright.prepare.encode import make_encoder
 from trainwright.prepare.sniff import sniff
@@ -128,7 +128,7 @@ def written(tmp_path: Path, source: Source) -> Chunks:
 def test_a_killed_or_cancelled_chunk_leaves_nothing_and_a_repetition_gives_the_same_bytes(
     tmp_path: Path, written: Chunks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "BATCH_CHARACTERS", 500)
+    monkeypatch.setattr(token_shards, "BATCH_CHARACTERS", 500)
     whole = written.tokenize(1, tmp_path / "whole")
     content = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
     again = tmp_path / "again"
@@ -147,7 +147,7 @@ def test_a_killed_or_cancelled_chunk_leaves_nothing_and_a_repetition_gives_the_s
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(shards, "is_validation", killed)
+        patch.setattr(token_shards, "is_validation", killed)
         written.tokenize(1, again)
     assert not list(again.iterdir())
     assert written.tokenize(1, again) == whole
@@ -208,9 +208,9 @@ def _made(folder: Path, sizes: list[list[int]], fraction: float) -> ShardManifes
     results = []
     for number, documents in enumerate(sizes):
         with (
-            shards.ShardWriter(folder / f"train-{number:05d}.bin", shards.TokenType.UINT16, 256) as train,
-            shards.ShardWriter(
-                folder / f"validation-{number:05d}.bin", shards.TokenType.UINT16, 256
+            token_shards.ShardWriter(folder / f"train-{number:05d}.bin", token_shards.TokenType.UINT16, 256) as train,
+            token_shards.ShardWriter(
+                folder / f"validation-{number:05d}.bin", token_shards.TokenType.UINT16, 256
             ) as validation,
         ):
             for size in documents:
@@ -245,8 +245,8 @@ def test_the_sample_is_bounded_reproducible_and_of_kept_training_texts(
     kept = [document.text for path, mask in given for document in chunks.read_chunk(path, mask)]
     training = [text for text in kept if not is_validation(text, 0.2)]
     assert list(sample_texts(given, 0.2)) == training, "all texts if they are few"
-    monkeypatch.setattr(shards, "SAMPLE_BYTES", 4_000)
-    monkeypatch.setattr(shards, "SAMPLE_CHUNKS", 3)
+    monkeypatch.setattr(token_shards, "SAMPLE_BYTES", 4_000)
+    monkeypatch.setattr(token_shards, "SAMPLE_CHUNKS", 3)
     sample = list(sample_texts(given, 0.2))
     assert 1_500 < sum(len(text.encode()) for text in sample) <= 4_000
     assert set(sample) < set(training)

@@ -11,6 +11,7 @@ from httpx import ASGITransport, AsyncClient, Response
 
 from trainwright_backend import openapi
 from trainwright_backend.api import body_limits
+from trainwright_backend.core.message_queue import Enqueuer
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.teams import one_time_links
 
@@ -22,6 +23,17 @@ def database_url(sqlite_url: str) -> str:
 
 def test_health_answers_with_the_version(anonymous: TestClient) -> None:
     assert anonymous.get("/api/v1/health").json()["status"] == "ok"
+
+
+def test_health_names_a_broker_that_does_not_respond(
+    app: FastAPI, anonymous: TestClient, tmp_path: Path
+) -> None:
+    gone = f"redis+socket://{tmp_path}/none.sock?virtual_host=0"
+    urls = {"tasks_url": gone, "hints_url": gone}
+    app.state.enqueuer = Enqueuer(app.state.settings.model_copy(update=urls))
+    health = anonymous.get("/api/v1/health").json()
+    assert (health["status"], [problem["part"] for problem in health["problems"]]) == ("degraded", ["broker"])
+    assert "New work starts some seconds late" in health["problems"][0]["message"]
 
 
 def test_the_spec_s_schema_has_descriptions(anonymous: TestClient) -> None:

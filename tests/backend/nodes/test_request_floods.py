@@ -5,13 +5,15 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from httpx import ASGITransport, AsyncClient
 
 from tests.backend.auth.test_sign_in import sign_in
 from tests.backend.scripted_agent import Scene
-from trainwright_backend.auth import passwords
+from trainwright.contracts.api.people import Me
+from trainwright_backend.auth import passwords, service
 
 MANY = 60
 """More requests than the event loop has threads (40)."""
@@ -42,6 +44,26 @@ def test_a_flood_of_sign_ins_is_refused_and_delays_no_node(
     assert {future.result() for future in waiting} == {401}
 
 
+def test_a_flood_of_slow_requests_of_people_delays_no_node(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = scene.start()
+    with ThreadPoolExecutor(MANY) as threads, slow_reads(monkeypatch) as running:
+        flood = [threads.submit(read_me, scene) for _ in range(MANY)]
+        for _ in range(20):  # so many of people's requests run at once
+            assert running.acquire(timeout=30)
+        scene.agent.heartbeat()
+        assert work.order("starting") == "go"
+        assert not any(future.done() for future in flood), "it was answered while they still waited"
+        assert not running.acquire(blocking=False)
+    assert {future.result() for future in flood} == {200}
+
+
+def read_me(scene: Scene) -> int:
+    headers = {"Authorization": scene.site.admin.headers["Authorization"]}
+    return scene.site.anonymous().get("/api/v1/me", headers=headers).status_code
+
+
 def test_many_concurrent_requests_are_all_answered(scene: Scene) -> None:
     """Requests that hold a connection while they wait for a thread would exhaust both, and wait for each other."""
 
@@ -52,6 +74,23 @@ def test_many_concurrent_requests_are_all_answered(scene: Scene) -> None:
             return [answer.status_code for answer in await asyncio.gather(*reads)]
 
     assert scene.site.app.state.portal.call(read_all) == [200] * 2 * MANY
+
+
+@contextmanager
+def slow_reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Semaphore]:
+    """During the block, no request for one's own account ends. The semaphore counts those that run."""
+    released, running, read = threading.Event(), threading.Semaphore(0), service.me
+
+    def wait_and_read(*given: Any) -> Me:
+        running.release()
+        assert released.wait(60)
+        return read(*given)
+
+    monkeypatch.setattr(service, "me", wait_and_read)
+    try:
+        yield running
+    finally:
+        released.set()
 
 
 @contextmanager
