@@ -208,7 +208,9 @@ def _made(folder: Path, sizes: list[list[int]], fraction: float) -> ShardManifes
     results = []
     for number, documents in enumerate(sizes):
         with (
-            token_shards.ShardWriter(folder / f"train-{number:05d}.bin", token_shards.TokenType.UINT16, 256) as train,
+            token_shards.ShardWriter(
+                folder / f"train-{number:05d}.bin", token_shards.TokenType.UINT16, 256
+            ) as train,
             token_shards.ShardWriter(
                 folder / f"validation-{number:05d}.bin", token_shards.TokenType.UINT16, 256
             ) as validation,
