@@ -7,16 +7,16 @@ interface Props<Value extends string> {
   onChange: (value: Value) => void;
 }
 
-/** A choice between a few short options, all visible. */
+/** A choice between a few short options, all visible, in several rows where they need them. */
 export function Segmented<Value extends string>({ label, value, options, onChange }: Props<Value>) {
   // A page may have several groups with the same label; each needs its own name to be exclusive.
   const group = useId();
   return (
-    <div role="radiogroup" aria-label={label} className="control inline-flex overflow-hidden">
+    <div role="radiogroup" aria-label={label} className="control inline-flex flex-wrap overflow-hidden">
       {options.map((option) => (
         <label
           key={option}
-          className="cursor-pointer px-2 text-small leading-6 text-soft not-first:border-l hover:text-text has-checked:bg-raised has-checked:text-text has-focus-visible:outline-2 has-focus-visible:-outline-offset-2 has-focus-visible:outline-accent max-tablet:leading-10"
+          className="-mt-px -ml-px cursor-pointer border-t border-l px-2 text-small leading-6 text-soft hover:text-text has-checked:bg-raised has-checked:text-text has-focus-visible:outline-2 has-focus-visible:-outline-offset-2 has-focus-visible:outline-accent max-tablet:leading-10"
         >
           <input
             type="radio"

@@ -1,5 +1,6 @@
-import { useId } from "react";
+import { useId, useState } from "react";
 import type { SpecInfo } from "@/api/types";
+import { Segmented } from "@/components/Segmented";
 import { presetOf, presetsByFamily, valuesOfPreset } from "@/features/runs/form/presets";
 import type { SpecField, SpecValues } from "@/features/runs/spec/specFields";
 import { count, short } from "@/lib/format";
@@ -11,28 +12,44 @@ interface Props {
   onChange: (changed: SpecValues) => void;
 }
 
-/** Model sizes to choose from, by family; a choice fills in the model's fields. */
+/** Model sizes to choose from, one family at a time; a choice fills in the model's fields. */
 export function PresetCards({ info, fields, values, onChange }: Props) {
   const current = presetOf(info.presets, values, fields);
-  const choose = (name: string) => {
-    onChange(valuesOfPreset(info.presets, name, fields));
-  };
+  // The family that a person looks at, until another preset is chosen.
+  const [visited, setVisited] = useState<{ family: string; preset: string | undefined } | null>(null);
   const families = presetsByFamily(info);
+  const own = families.find(([, names]) => current !== undefined && names.includes(current)) ?? families[0];
+  const [family, names] = (visited?.preset === current ? families.find(([name]) => name === visited?.family) : undefined) ?? own ?? ["", []];
   const radios = useId();
   return (
-    <div role="radiogroup" aria-label="Preset" className="flex flex-col gap-3">
-      {families.map(([family, names]) => (
-        <div key={family} className="flex flex-col gap-1">
-          {families.length > 1 && <p className="text-small text-soft">{family}</p>}
-          <FamilyCards info={info} names={names} group={radios} current={current} onChoose={choose} />
-        </div>
-      ))}
-      {current === undefined && (
-        <p className="flex max-w-48 flex-col justify-center rounded-box border border-accent bg-raised px-3 py-2">
-          <span className="font-medium">Custom</span>
-          <span className="text-small text-soft">from the model settings</span>
-        </p>
+    <div className="flex flex-col items-start gap-3">
+      {families.length > 1 && (
+        <Segmented
+          label="Family of models"
+          value={family}
+          options={families.map(([name]) => name)}
+          onChange={(family) => {
+            setVisited({ family, preset: current });
+          }}
+        />
       )}
+      <div role="radiogroup" aria-label="Preset" className="flex w-full flex-col gap-3">
+        <FamilyCards
+          info={info}
+          names={names}
+          group={radios}
+          current={current}
+          onChoose={(name) => {
+            onChange(valuesOfPreset(info.presets, name, fields));
+          }}
+        />
+        {current === undefined && (
+          <p className="flex max-w-48 flex-col justify-center rounded-box border border-accent bg-raised px-3 py-2">
+            <span className="font-medium">Custom</span>
+            <span className="text-small text-soft">from the model settings</span>
+          </p>
+        )}
+      </div>
     </div>
   );
 }
