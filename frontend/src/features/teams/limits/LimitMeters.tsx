@@ -1,6 +1,6 @@
 import { useSuspenseQuery } from "@tanstack/react-query";
 import type { MonthlyHours, TotalStorage } from "@/api/types";
-import { Meter } from "@/components/Meter";
+import { MeterRow } from "@/components/MeterRow";
 import { limitsQuery } from "@/features/teams/limits/limitQueries";
 import { bytes, count, hoursText } from "@/lib/format";
 
@@ -13,15 +13,23 @@ export function LimitMeters({ team }: { team: string }) {
   const month = new Intl.DateTimeFormat("en-GB", { month: "long", year: "numeric", timeZone: "UTC" }).format(new Date(data.month));
   return (
     <>
-      <dl className="panel divide-y">
+      <dl className="panel @container divide-y">
         {data.hours
           .filter(({ limit, used }) => limit != null || used > 0)
           .map((hours) => (
-            <Row key={hours.device} label={`${HOURS_LABELS[hours.device] ?? hours.device} in ${month}`} used={hours.used} limit={hours.limit} text={hoursOf(hours)} note={forecastOf(hours)} />
+            <MeterRow key={hours.device} label={`${HOURS_LABELS[hours.device] ?? hours.device} in ${month}`} fraction={fractionOf(hours.used, hours.limit)} note={forecastOf(hours)}>
+              {hoursOf(hours)}
+            </MeterRow>
           ))}
-        <Row label="Total storage" used={usedBytes(storage)} limit={storage.limit_bytes} text={storageOf(storage)} note={partsOf(storage)} />
-        <Row label="Runs at once" used={data.running} limit={limits.concurrent_runs} text={runsOf(data.running, limits.concurrent_runs)} />
-        <Row label="Queued runs" used={data.queued} limit={limits.queued_runs} text={runsOf(data.queued, limits.queued_runs)} />
+        <MeterRow label="Total storage" fraction={fractionOf(usedBytes(storage), storage.limit_bytes)} note={partsOf(storage)}>
+          {storageOf(storage)}
+        </MeterRow>
+        <MeterRow label="Runs at once" fraction={fractionOf(data.running, limits.concurrent_runs)}>
+          {runsOf(data.running, limits.concurrent_runs)}
+        </MeterRow>
+        <MeterRow label="Queued runs" fraction={fractionOf(data.queued, limits.queued_runs)}>
+          {runsOf(data.queued, limits.queued_runs)}
+        </MeterRow>
       </dl>
       <p className="mt-2 text-small text-soft">
         Months begin on the first day at 00:00 UTC. The forecast continues with the mean of the last seven days.
@@ -30,27 +38,9 @@ export function LimitMeters({ team }: { team: string }) {
   );
 }
 
-interface RowProps {
-  label: string;
-  used: number;
-  limit: number | null | undefined;
-  text: string;
-  note?: string;
-}
-
-function Row({ label, used, limit, text, note }: RowProps) {
-  return (
-    <div className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
-      <dt className="w-56 max-tablet:w-full">{label}</dt>
-      <dd className="flex flex-1 items-center gap-4">
-        {limit != null && <Meter fraction={limit === 0 ? 1 : used / limit} label={label} className="max-w-48 min-w-16 flex-1" />}
-        <span>
-          {text}
-          {note !== undefined && <span className="block text-small text-soft">{note}</span>}
-        </span>
-      </dd>
-    </div>
-  );
+function fractionOf(used: number, limit: number | null | undefined): number | undefined {
+  if (limit == null) return undefined;
+  return limit === 0 ? 1 : used / limit;
 }
 
 function hoursOf({ used, limit }: MonthlyHours): string {

@@ -1,5 +1,5 @@
 import { useSuspenseQuery } from "@tanstack/react-query";
-import { Meter } from "@/components/Meter";
+import { MeterRow } from "@/components/MeterRow";
 import { teamQuery } from "@/features/teams/queries";
 import { DEVICE_LABELS, shownQuota } from "@/features/teams/usage/usageView";
 import { bytes, count } from "@/lib/format";
@@ -10,7 +10,7 @@ export function QuotaMeters({ team }: { team: string }) {
   const { storage } = data;
   const devices = shownQuota(data.quota);
   return (
-    <dl className="panel divide-y">
+    <dl className="panel @container divide-y">
       {data.quota.length === 0 && (
         <div className="px-4 py-2">
           <dt>Slots</dt>
@@ -23,27 +23,18 @@ export function QuotaMeters({ team }: { team: string }) {
           <dd className="text-soft">No node has joined yet, so runs wait.</dd>
         </div>
       )}
-      {devices.map(({ device, used, limit, joined }) => (
-        <div key={device} className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
-          <dt className="w-24">{DEVICE_LABELS[device]?.slots ?? device}</dt>
-          <dd className="flex flex-1 items-center gap-4">
-            <Meter fraction={limit === 0 ? 0 : used / limit} label={`${DEVICE_LABELS[device]?.slots ?? device} in use`} className="max-w-48 min-w-16 flex-1" />
-            <span className="whitespace-nowrap">
-              {count(used)} <span className="text-soft">of {count(limit)} in use</span>
-              {joined != null && joined < limit && <span className="block text-small text-soft">{count(joined)} on the nodes</span>}
-            </span>
-          </dd>
-        </div>
-      ))}
-      <div className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
-        <dt className="w-24">Files</dt>
-        <dd className="flex flex-1 items-center gap-4">
-          <Meter fraction={storage.limit_bytes === 0 ? 1 : storage.used_bytes / storage.limit_bytes} label="Files stored" className="max-w-48 min-w-16 flex-1" />
-          <span className="whitespace-nowrap">
-            {bytes(storage.used_bytes)} <span className="text-soft">of {bytes(storage.limit_bytes)} stored</span>
-          </span>
-        </dd>
-      </div>
+      {devices.map(({ device, used, limit, joined }) => {
+        const slots = DEVICE_LABELS[device]?.slots ?? device;
+        const note = joined != null && joined < limit ? `${count(joined)} on the nodes` : undefined;
+        return (
+          <MeterRow key={device} label={slots} meterLabel={`${slots} in use`} fraction={limit === 0 ? 0 : used / limit} note={note}>
+            {count(used)} <span className="text-soft">of {count(limit)} in use</span>
+          </MeterRow>
+        );
+      })}
+      <MeterRow label="Files" meterLabel="Files stored" fraction={storage.limit_bytes === 0 ? 1 : storage.used_bytes / storage.limit_bytes}>
+        {bytes(storage.used_bytes)} <span className="text-soft">of {bytes(storage.limit_bytes)} stored</span>
+      </MeterRow>
     </dl>
   );
 }
