@@ -42,14 +42,15 @@ export function SettingsPage() {
   return (
     <>
       <TitleRow title="Settings" />
-      <nav aria-label="Settings" className="mb-6 flex flex-wrap gap-x-4 gap-y-1">
-        {SECTIONS.filter(({ ownerOnly }) => ownerOnly !== true || membership?.role === "owner").map(({ id, title }) => (
-          <a key={id} href={`#${id}`} className="text-accent underline-offset-2 hover:underline max-tablet:leading-10">
-            {title}
-          </a>
-        ))}
-      </nav>
-      <div className="flex max-w-4xl flex-col gap-10">
+      <div className="gap-10 desk:grid desk:grid-cols-[10rem_minmax(0,56rem)]">
+        <nav aria-label="Settings" className="mb-6 flex flex-wrap gap-x-4 gap-y-1 desk:sticky desk:top-6 desk:flex-col desk:self-start">
+          {SECTIONS.filter(({ ownerOnly }) => ownerOnly !== true || membership?.role === "owner").map(({ id, title }) => (
+            <a key={id} href={`#${id}`} className="text-accent underline-offset-2 hover:underline max-tablet:leading-10">
+              {title}
+            </a>
+          ))}
+        </nav>
+        <div className="flex min-w-0 flex-col gap-10">
         <Section id="you">
           <Profile me={me} />
         </Section>
@@ -157,6 +158,7 @@ export function SettingsPage() {
           </div>
         </Section>
         <PlatformVersion />
+        </div>
       </div>
     </>
   );

@@ -28,7 +28,7 @@ export function InvitationTable({ team }: { team: string }) {
         head={
           <>
             <Th>email</Th>
-            <Th>role</Th>
+            <Th className="max-tablet:hidden">role</Th>
             <Th>expires</Th>
             <Th>
               <span className="sr-only">actions</span>
@@ -38,8 +38,11 @@ export function InvitationTable({ team }: { team: string }) {
       >
         {invitations.map((invitation) => (
           <tr key={invitation.id} className={rowClass}>
-            <Td className="font-medium">{invitation.email}</Td>
-            <Td className="text-soft">{invitation.role}</Td>
+            <Td className="font-medium break-all">
+              {invitation.email}
+              <span className="block text-small font-normal text-soft tablet:hidden">{invitation.role}</span>
+            </Td>
+            <Td className="text-soft max-tablet:hidden">{invitation.role}</Td>
             <Td>
               <Time at={invitation.expires} />
             </Td>

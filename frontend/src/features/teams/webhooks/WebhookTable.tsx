@@ -28,7 +28,7 @@ export function WebhookTable({ team }: { team: string }) {
         head={
           <>
             <Th>address</Th>
-            <Th>newest messages</Th>
+            <Th className="max-tablet:hidden">newest messages</Th>
             <Th>
               <span className="sr-only">actions</span>
             </Th>
@@ -39,17 +39,15 @@ export function WebhookTable({ team }: { team: string }) {
           <tr key={id} className={`${rowClass} align-top`}>
             <Td className="break-all">
               {url}
-              <span className="block text-small text-soft">{events.join(", ")}</span>
+              <span className="block text-small break-normal text-soft">{events.join(", ")}</span>
+              <span className="mt-1 block text-small break-normal text-soft tablet:hidden">
+                <Deliveries deliveries={deliveries} />
+              </span>
             </Td>
-            <Td className="text-soft">
-              {deliveries.length === 0 && "none yet"}
-              {deliveries.slice(0, 3).map((delivery) => (
-                <span key={delivery.id} className="block">
-                  {delivery.event} <Time at={delivery.created} />, <span className={delivery.error === "" ? "" : "text-bad"}>{deliveryText(delivery)}</span>
-                </span>
-              ))}
+            <Td className="text-soft max-tablet:hidden">
+              <Deliveries deliveries={deliveries} />
             </Td>
-            <Td className="text-right whitespace-nowrap">
+            <Td className="text-right whitespace-nowrap max-tablet:w-24 max-tablet:whitespace-normal">
               <Button
                 variant="quiet"
                 aria-label={`Send a test to ${url}`}
@@ -76,9 +74,19 @@ export function WebhookTable({ team }: { team: string }) {
   );
 }
 
+/** How the newest messages went. */
+function Deliveries({ deliveries }: { deliveries: readonly Delivery[] }) {
+  if (deliveries.length === 0) return "no messages yet";
+  return deliveries.slice(0, 3).map((delivery) => (
+    <span key={delivery.id} className="block">
+      {delivery.event} <Time at={delivery.created} />, <span className={delivery.error === "" ? "" : "text-bad"}>{deliveryText(delivery)}</span>
+    </span>
+  ));
+}
+
 /** "delivered", "waiting", or why not, and whether it is tried again. */
 export function deliveryText({ delivered, attempts, error, next_attempt: next }: Delivery): string {
   if (delivered != null) return "delivered";
   if (attempts === 0) return "waiting";
-  return `${error} ${next == null ? `Given up after ${plural(attempts, "attempt")}.` : "It will be tried again."}`;
+  return `${error.replace(/[^.]$/, "$&.")} ${next == null ? `Given up after ${plural(attempts, "attempt")}.` : "It will be tried again."}`;
 }
