@@ -27,6 +27,7 @@ export const RunTabs = memo(function RunTabs({ team, runId, current, hidden }: P
       {RUN_TABS.filter((tab) => tab === current || !hidden.includes(tab)).map((tab) => (
         <Link
           key={tab}
+          ref={tab === current ? centerTab : undefined}
           to="/$team/runs/$runId/$tab"
           params={{ team, runId, tab }}
           search={(search) => search}
@@ -40,3 +41,9 @@ export const RunTabs = memo(function RunTabs({ team, runId, current, hidden }: P
     </nav>
   );
 });
+
+/** Where the tabs are wider than the screen, scrolls them to the current one. */
+function centerTab(tab: HTMLElement | null): void {
+  const tabs = tab?.parentElement;
+  if (tabs) tabs.scrollLeft = tab.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
+}
