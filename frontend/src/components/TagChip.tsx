@@ -9,7 +9,7 @@ interface Props {
 
 /** A tag. */
 export function TagChip({ name, action, onPress, suffix }: Props) {
-  const className = "inline-flex h-5 max-w-32 shrink-0 items-center gap-1 rounded-box border border-line bg-raised px-1.5 text-small text-soft";
+  const className = "inline-flex h-5 max-w-32 min-w-10 items-center gap-1 rounded-box border border-line bg-raised px-1.5 text-small text-soft";
   const label = <span className="truncate">{name}</span>;
   if (onPress === undefined) {
     return (

@@ -34,7 +34,7 @@ const ITEMS: readonly RailItem[] = [
 const ITEM_CLASS =
   "flex h-8 items-center gap-2 rounded-box px-2 text-soft hover:text-text data-[status=active]:bg-raised data-[status=active]:font-medium data-[status=active]:text-text max-desk:h-12 max-desk:flex-col max-desk:justify-center max-desk:gap-0.5 max-desk:text-small max-tablet:flex-1 max-tablet:px-1";
 
-/** Navigation: a rail on the left, icons with labels on smaller screens, a bar at the bottom on phones. */
+/** Navigation: a rail on the left, icons above their labels on smaller screens, a bar at the bottom on phones. */
 export function Rail({ team, me }: Props) {
   const navigate = useNavigate();
   const pages = ITEMS.filter(({ adminOnly }) => adminOnly !== true || me.site_admin);
@@ -54,7 +54,7 @@ export function Rail({ team, me }: Props) {
             activeOptions={{ exact: to === "/$team", includeSearch: false }}
             className={`${ITEM_CLASS} ${more === true ? "max-tablet:hidden" : ""}`}
           >
-            <Icon aria-hidden size={16} className="hidden max-desk:block" />
+            <Icon aria-hidden size={16} />
             {label}
           </Link>
         ))}

@@ -17,7 +17,7 @@ export function GroupMenu({ grouping, onChange }: Props) {
       trigger={
         <Button>
           {grouping === undefined ? "Group by" : `Grouped by ${GROUPING_LABELS[grouping]}`}
-          <ChevronDown aria-hidden size={14} className="text-soft" />
+          <ChevronDown aria-hidden size={14} className="text-soft max-tablet:hidden" />
         </Button>
       }
     >

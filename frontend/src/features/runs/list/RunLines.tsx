@@ -31,7 +31,7 @@ export function RunLines({ team, label, runs, now, actions }: Props) {
             </Link>
           </div>
           <span className="text-right text-small whitespace-nowrap text-soft">{timeOf(run, now)}</span>
-          <div className="col-span-2 col-start-2 flex flex-wrap gap-x-4 text-small max-tablet:col-start-1">
+          <div className="col-span-2 col-start-2 flex flex-wrap items-baseline gap-x-4 text-small max-tablet:col-start-1">
             <p className="min-w-0 break-words text-soft first-letter:uppercase">{run.sentence}</p>
             {actions?.(run)}
           </div>

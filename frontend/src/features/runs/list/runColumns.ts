@@ -48,14 +48,14 @@ const lastMetric = (name: string, format: (value: number) => string) => (run: Ru
 };
 
 export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
-  tags: { label: "tags", widthPx: 120 },
+  tags: { label: "tags", widthPx: 112 },
   dataset: { label: "dataset", widthPx: 104 },
-  mfu: { label: "MFU", widthPx: 76, alignRight: true, isMetric: true, sort: "mfu", text: lastMetric("mfu", (value) => `${percent(value)} %`) },
-  loss: { label: "loss", widthPx: 76, alignRight: true, isMetric: true, sort: "loss", text: lastMetric("loss", decimal) },
+  mfu: { label: "MFU", widthPx: 72, alignRight: true, isMetric: true, sort: "mfu", text: lastMetric("mfu", (value) => `${percent(value)} %`) },
+  loss: { label: "loss", widthPx: 72, alignRight: true, isMetric: true, sort: "loss", text: lastMetric("loss", decimal) },
   spark: { label: "", menuLabel: "loss so far", widthPx: 96, isMetric: true },
   tokens_per_second: {
     label: "tokens/s",
-    widthPx: 92,
+    widthPx: 88,
     alignRight: true,
     isMetric: true,
     sort: "tokens_per_second",
@@ -71,8 +71,8 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
     text: lastMetric("validation_loss", decimal),
   },
   grad_norm: { label: "grad norm", widthPx: 96, alignRight: true, isMetric: true, text: lastMetric("grad_norm", decimal) },
-  time: { label: "time", widthPx: 144, alignRight: true },
-  by: { label: "by", widthPx: 124, text: ({ created_by }) => created_by ?? "–" },
+  time: { label: "time", widthPx: 136, alignRight: true },
+  by: { label: "by", widthPx: 92, text: ({ created_by }) => created_by ?? "–" },
   created: { label: "created", widthPx: 116, sort: "created" },
   nodes: { label: "nodes", widthPx: 120, text: ({ nodes }) => nodes.join(", ") || "–" },
   learning_rate: {
@@ -83,7 +83,7 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
     text: ({ spec }) => String(spec.optimizer.learning_rate),
   },
   batch: { label: "batch", menuLabel: "batch, sequences a step", widthPx: 76, alignRight: true, text: ({ spec }) => count(spec.batch.global_sequences) },
-  model: { label: "model", menuLabel: "model, layers × width", widthPx: 92, text: ({ spec }) => `${spec.model.layers} × ${short(spec.model.width)}` },
+  model: { label: "model", menuLabel: "model, layers × width", widthPx: 84, text: ({ spec }) => `${spec.model.layers} × ${short(spec.model.width)}` },
   precision: { label: "precision", widthPx: 80, text: ({ spec }) => spec.precision.kind },
   slots: {
     label: "slots",

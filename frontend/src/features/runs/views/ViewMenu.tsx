@@ -40,7 +40,7 @@ export function ViewMenu({ team, view, onChoose }: Props) {
         trigger={
           <Button>
             <span className="max-w-48 truncate">{current === undefined ? "Views" : `View ${current.name}`}</span>
-            <ChevronDown aria-hidden size={14} className="text-soft" />
+            <ChevronDown aria-hidden size={14} className="text-soft max-tablet:hidden" />
           </Button>
         }
       >
