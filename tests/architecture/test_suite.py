@@ -73,6 +73,13 @@ def test_the_sources_of_slow_targets_exist(repository: Path) -> None:
                 assert (repository / source).exists(), line
 
 
+def test_the_tests_that_the_page_on_injected_faults_names_exist(repository: Path) -> None:
+    named = re.findall(r"`(tests/\S+\.py)::(\w+)`", (repository / "docs" / "injected_faults.md").read_text())
+    assert named
+    for file, test in named:
+        assert f"\ndef {test}(" in (repository / file).read_text(), f"{file} has no {test}"
+
+
 @pytest.fixture
 def project(repository: Path, tmp_path: Path) -> Path:
     """A repository with our CI, two slow targets, and a Makefile whose targets print a closing line each."""
