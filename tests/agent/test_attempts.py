@@ -332,7 +332,7 @@ def test_busy_slots_are_those_of_marked_processes(api: ScriptedApi, machine: Mac
     wait_for(lambda: api.heartbeats[-1]["busy_slots"] == {}, "free slots")
 
 
-def test_the_node_token_stays_with_agent_and_supervisor(api: ScriptedApi, machine: Machine) -> None:
+def test_only_agent_and_supervisor_have_the_node_token(api: ScriptedApi, machine: Machine) -> None:
     api.place(steps=10_000)
     machine.start_agent()  # with a canary in its environment, like an operator's settings
     pids = [*machine.rank_pids(), machine.launcher_pid()]

@@ -90,7 +90,7 @@ def test_requests_to_a_busy_server_are_retried(server: type[Scripted]) -> None:
     assert len(server.asked) == 2
 
 
-def test_a_refusal_is_not_repeated_and_keeps_its_code(server: type[Scripted]) -> None:
+def test_a_refusal_is_not_retried_and_raises_its_code(server: type[Scripted]) -> None:
     server.answers["/api/v1/me"] = [problem(401, "unauthorized")]
     with Client(server.url) as client, pytest.raises(ApiError) as refused:
         client.me()

@@ -195,7 +195,7 @@ def test_one_test_runs_at_a_time(node: Node) -> None:
     assert (node.started, node.tester.is_running) == (1, False)
 
 
-def test_a_passed_test_is_reported_until_the_platform_no_longer_asks(node: Node) -> None:
+def test_a_passed_test_is_reported_until_the_platform_no_longer_requests_it(node: Node) -> None:
     node.ask("1")
     node.finish()
     node.seconds += 2 * REPEAT_SECONDS

@@ -72,7 +72,7 @@ def link_out(folder: Path) -> None:
         (lambda folder: (folder / "manifest.json").write_text("{}"), "manifest is invalid"),
     ],
 )
-@pytest.mark.parametrize("beside_store", [False, True])
+@pytest.mark.parametrize("uses_store", [False, True])
 def test_a_damaged_checkpoint_is_not_committed(
     api: ScriptedApi,
     run: ScriptedRun,
@@ -80,13 +80,13 @@ def test_a_damaged_checkpoint_is_not_committed(
     tmp_path: Path,
     damage: Callable[[Path], object],
     words: str,
-    beside_store: bool,
+    uses_store: bool,
 ) -> None:
     folder = attempt.path.joinpath(*NAMES)
     save(folder, "state", 5)
     damage(folder)
     (tmp_path / "store").mkdir()
-    sending = uploader(api, tmp_path / "store" if beside_store else None)
+    sending = uploader(api, tmp_path / "store" if uses_store else None)
     with pytest.raises(DamagedCheckpointError, match=words):
         sending.upload(UPLOAD, Part.ALL, attempt.path, *NAMES)
     assert not run.commits

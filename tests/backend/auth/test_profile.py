@@ -103,7 +103,7 @@ def test_guesses_of_the_current_password_are_limited_like_those_at_sign_in(site:
 def test_only_one_of_two_concurrent_changes_succeeds(site: Site) -> None:
     browsers = [signed_in(site), signed_in(site)]
     for browser in browsers:
-        browser.portal = None  # each with its own event loop, so that they run at once
+        browser.portal = None  # each with its own event loop, so that they run concurrently
     news = ["what only Ada knows", "what only Bob knows"]
     with ThreadPoolExecutor(2) as pool:
         done = list(pool.map(change, browsers, [PASSWORD] * 2, news))

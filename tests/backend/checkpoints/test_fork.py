@@ -100,7 +100,7 @@ def test_a_fork_over_the_same_data_has_its_parent_s_shards(scene: Scene, parent:
         assert set(session.scalars(select(Preparation.id))) == before, "no other preparation was started"
 
 
-def test_the_newest_valid_state_is_forked_when_none_is_named(scene: Scene, parent: Work) -> None:
+def test_a_fork_without_a_checkpoint_uses_the_newest_valid_state(scene: Scene, parent: Work) -> None:
     made = fork(scene, parent.run_id, **LONGER)
     assert made.json()["forked_from"]["step"] == 10
     assert refusal(fork(scene, parent.run_id))[0] == "schedule.steps"

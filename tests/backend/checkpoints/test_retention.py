@@ -109,7 +109,7 @@ def test_pinned_and_downloading_checkpoints_survive_pruning(scene: Scene) -> Non
     assert kept == [5, 4, 2, 1]
 
 
-def test_a_dry_run_predicts_what_is_freed_and_needed_checkpoints_stay(scene: Scene) -> None:
+def test_a_dry_run_predicts_what_is_freed_and_needed_checkpoints_are_kept(scene: Scene) -> None:
     rng = random.Random(9)
     work = scene.start()
     work.finish(10)
@@ -218,7 +218,7 @@ def test_a_deleted_run_frees_what_its_dry_run_predicts_and_a_pin_prevents_it(
     assert not list(scene.site.app.state.store.root.rglob("step-4/manifest.json"))
 
 
-def test_bytes_of_a_deleted_checkpoint_stay_while_links_to_it_are_valid(scene: Scene, ended: Work) -> None:
+def test_bytes_of_a_deleted_checkpoint_remain_while_links_to_it_are_valid(scene: Scene, ended: Work) -> None:
     path = address(scene, ended.run_id, 4)
     files = scene.site.admin.get(f"{path}/files").json()
     bytes_before = sum(file["bytes"] for file in files)
@@ -313,7 +313,7 @@ def test_retention_keeps_a_checkpoint_that_is_pinned_concurrently(scene: Scene, 
     assert left == [10, 10, 4]
 
 
-def test_the_checkpoint_of_a_claim_stays_while_the_node_fetches_it(scene: Scene) -> None:
+def test_the_checkpoint_of_a_claim_is_kept_while_the_node_fetches_it(scene: Scene) -> None:
     work = scene.running(last_step=3, checkpoint={"keep": 10})
     for step in (1, 2, 3):
         work.save(step)

@@ -155,7 +155,7 @@ def test_an_unexpected_table_definition_is_left_unchanged_and_reported(of_0003: 
     assert (after, writable) == (before, 0)
 
 
-def test_a_forbidden_edit_is_reported_and_definitions_stay_protected(
+def test_a_forbidden_edit_is_reported_and_definitions_remain_protected(
     of_0003: Database,
 ) -> None:
     def forbid(action: int, table: str | None, *_: object) -> int:

@@ -54,7 +54,7 @@ def test_a_large_version_is_counted_by_a_sample_and_reports_it(
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "expected"),
+    ("requested", "code", "expected"),
     [
         ({}, "invalid", "dataset"),
         ({"dataset": "{waiting}"}, "version_not_ready", "Wait"),
@@ -69,7 +69,7 @@ def test_a_large_version_is_counted_by_a_sample_and_reports_it(
     ],
 )
 def test_an_impossible_count_is_refused_with_its_reason(
-    editor: DatasetEditor, asked: Json, code: str, expected: str
+    editor: DatasetEditor, requested: Json, code: str, expected: str
 ) -> None:
     ready = editor.make("ready", **{"a.jsonl": letters()})
     names: dict[str, Any] = {
@@ -78,7 +78,7 @@ def test_an_impossible_count_is_refused_with_its_reason(
         "{waiting}": editor.make("waiting", ready=False, **{"a.jsonl": lines("new")})["id"],
     }
     body = {"curation": {}} | {
-        key: names.get(value, value) if isinstance(value, str) else value for key, value in asked.items()
+        key: names.get(value, value) if isinstance(value, str) else value for key, value in requested.items()
     }
     answer = editor.post("datasets/count", body)
     assert answer.json()["code"] == code and expected in answer.json()["detail"]

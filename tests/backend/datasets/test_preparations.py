@@ -419,7 +419,7 @@ def test_cancelling_stops_the_current_job_and_a_later_request_continues(
             pass
     dispatch.run_job(
         site.app.state.database, site.app.state.store, step
-    )  # stops at once, or had finished already
+    )  # stops immediately, or had finished already
     assert not run_one_job(site, preparation)
     assert editor.post(f"{path}/{shown['id']}/cancel").json()["state"] == "cancelled"
     assert resend(site) == 0

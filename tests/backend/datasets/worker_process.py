@@ -3,7 +3,7 @@
     python worker_process.py <database url> <object folder>
 
 Leases are short and chunks small. The parent has imported what a worker needs and opened nothing, so workers
-start at once. It prints each worker's process id, and exits at the end of its input.
+start immediately. It prints each worker's process id, and exits at the end of its input.
 """
 
 import os

@@ -70,7 +70,7 @@ def other_process(database_url: str, folder: Path) -> Iterator[tuple[str, int]]:
 def test_a_point_posted_to_one_process_reaches_a_stream_of_the_other(
     scene: Scene, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stream polls only once a minute, so whatever comes sooner was notified."""
+    """The stream polls only once a minute, so anything that arrives sooner was notified."""
     work = scene.running(last_step=1, steps=100)
     monkeypatch.setattr(sse, "POLL_SECONDS", 60.0)
     lags = []

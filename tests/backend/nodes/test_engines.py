@@ -13,7 +13,7 @@ OFFLOAD = {"parallelism": {"engine": "deepspeed", "zero_stage": 1, "offload": "o
 DEEPSPEED = {"parallelism": {"engine": "deepspeed", "zero_stage": 1}}
 
 
-def tell(agent: Agent, deepspeed: bool | None, **more: Any) -> None:
+def report_engines(agent: Agent, deepspeed: bool | None, **more: Any) -> None:
     agent.heartbeat(inventory=inventory() | {"deepspeed": deepspeed} | more)
 
 
@@ -30,7 +30,7 @@ def problem(answer: Any) -> dict[str, Any]:
 
 
 def test_an_engine_that_no_node_has_is_refused_at_its_field(scene: Scene) -> None:
-    tell(scene.agent, False)
+    report_engines(scene.agent, False)
     Agent.join(scene.site, "node-g", cpu_slots=1)  # has not reported its engines, and is too small
     spec = scene.spec(2, **DEEPSPEED)
     for path in (scene.runs, f"{scene.runs}/plan", f"{scene.runs}/estimate"):
@@ -42,17 +42,17 @@ def test_an_engine_that_no_node_has_is_refused_at_its_field(scene: Scene) -> Non
     spec_check = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
     assert [item["field"] for item in spec_check["problems"]] == ["parallelism.engine"]
     assert scene.site.admin.post(scene.runs, json=scene.spec(1, **DEEPSPEED)).status_code == 201
-    tell(scene.agent, None)  # an older agent
+    report_engines(scene.agent, None)  # an older agent
     assert scene.site.admin.post(scene.runs, json=spec).status_code == 201
 
 
 def test_a_layout_of_an_engine_that_no_node_has_is_refused_at_its_field(scene: Scene) -> None:
     work = scene.running(2)
-    tell(scene.agent, False)
+    report_engines(scene.agent, False)
     found = problem(scene.site.admin.put(f"{scene.runs}/{work.run_id}/layout", json=DEEPSPEED))
     assert found["field"] == "parallelism.engine" and "node-a" in found["message"]
     assert scene.show(work.run_id)["spec"]["parallelism"]["engine"] == "native"
-    tell(scene.agent, True)
+    report_engines(scene.agent, True)
     answer = scene.site.admin.put(f"{scene.runs}/{work.run_id}/layout", json=DEEPSPEED)
     assert answer.status_code == 200
     scene.cancel(work.run_id)
@@ -61,7 +61,7 @@ def test_a_layout_of_an_engine_that_no_node_has_is_refused_at_its_field(scene: S
 
 def test_a_run_is_placed_on_the_node_that_has_its_engine(scene: Scene) -> None:
     run_id = scene.submit(2, **DEEPSPEED)
-    tell(scene.agent, False)
+    report_engines(scene.agent, False)
     scene.control.sweep()
     assert scene.agent.heartbeat() == []
     sentence = scene.show(run_id)["sentence"]
@@ -70,7 +70,7 @@ def test_a_run_is_placed_on_the_node_that_has_its_engine(scene: Scene) -> None:
     scene.control.sweep()
     assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [other]
     able = Agent.join(scene.site, "node-b")
-    tell(able, True)
+    report_engines(able, True)
     scene.control.sweep()
     assert [placed["run_id"] for placed in able.heartbeat()] == [run_id]
     assert able.claim(run_id).finish(10) == "succeeded"
@@ -79,8 +79,8 @@ def test_a_run_is_placed_on_the_node_that_has_its_engine(scene: Scene) -> None:
 def test_offload_prefers_a_node_with_memory_for_it_and_waits_for_that(scene: Scene) -> None:
     small, large = (Agent.join(scene.site, name, gpus=2) for name in ("node-b", "node-c"))
     gpus = {"resources": {"device": "cuda", "slots_per_node": 2}}
-    tell(small, True, **inventory(gpus=2) | {"memory_bytes": 1 << 20})
-    tell(large, True, **inventory(gpus=2))
+    report_engines(small, True, **inventory(gpus=2) | {"memory_bytes": 1 << 20})
+    report_engines(large, True, **inventory(gpus=2))
     first, second = (scene.submit(**OFFLOAD | gpus) for _ in range(2))
     plain = scene.submit(**gpus)
     scene.control.sweep()
@@ -94,7 +94,7 @@ def test_offload_prefers_a_node_with_memory_for_it_and_waits_for_that(scene: Sce
     assert small.heartbeat() == [], "a node with the memory will be available again"
     assert scene.show(second)["sentence"] == "needs 2 slots; node-c is drained"
     drain(scene, "node-c", False)
-    tell(large, True, **inventory(gpus=2) | {"memory_bytes": 1 << 20})
+    report_engines(large, True, **inventory(gpus=2) | {"memory_bytes": 1 << 20})
     scene.control.sweep()
     assert [placed["run_id"] for placed in small.heartbeat()] == [second], (
         "no node has the memory: memory is ignored"
@@ -126,6 +126,6 @@ def test_plans_and_estimates_include_the_host_memory_of_offload(
 
 def test_nodes_report_whether_they_have_deepspeed(scene: Scene) -> None:
     for reported in (None, False, True):
-        tell(scene.agent, reported)
+        report_engines(scene.agent, reported)
         [node] = scene.site.admin.get("/api/v1/nodes").json()
         assert node["inventory"]["deepspeed"] is reported

@@ -29,7 +29,7 @@ CASES: dict[str, tuple[list[Occupant], Queue, list[float | None]]] = {
     "one after the other": ([Occupant(A, 8, 10.0)], [(A, 8, 5.0), (A, 8, 5.0)], [10, 15]),
     "a team's limit holds": ([Occupant(B, 2, 30.0)], [(B, 1, None), (A, 4, None)], [30, 0]),
     "more than the limit never starts": ([], [(B, 3, None)], [None]),
-    "nobody overtakes a run that waits for nodes": (
+    "no run overtakes one that waits for nodes": (
         [Occupant(A, 6, 40.0)],
         [(A, 8, 5.0), (B, 2, 5.0)],
         [40, 45],

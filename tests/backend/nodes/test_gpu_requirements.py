@@ -123,7 +123,7 @@ def test_gpus_that_no_node_has_are_refused_at_their_field(
     assert words in error["message"]
 
 
-def test_a_cpu_run_that_asks_for_gpus_is_refused(scene: Scene) -> None:
+def test_a_cpu_run_that_requests_gpus_is_refused(scene: Scene) -> None:
     for device, words in (("cpu", "is for GPUs, but device is cpu"), ("auto", "No joined node has a GPU")):
         resources = {"device": device, "slots_per_node": 1, "gpu_model": "H100"}
         answer = scene.site.admin.post(scene.runs, json=scene.spec(resources=resources))

@@ -119,7 +119,7 @@ def test_a_repeated_claim_gets_the_same_answer_and_another_is_refused(scene: Sce
     other = Agent.join(scene.site, "node-b")
     assert other.try_claim(run_id, "c" * 32).json()["code"] == "claim_refused"
     unknown = other.try_claim("run_" + "a" * 26)
-    assert unknown.status_code == 409, "a node cannot tell other runs from ones that do not exist"
+    assert unknown.status_code == 409, "a node cannot distinguish other runs from ones that do not exist"
     assert unknown.json()["detail"] == other.try_claim(run_id).json()["detail"]
 
 

@@ -91,7 +91,7 @@ def test_a_node_whose_memory_shrank_after_the_plan_gets_no_run(scene: Scene) -> 
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_check_and_submit_say_that_a_run_will_wait(
+def test_check_and_submit_report_that_a_run_will_wait(
     scene: Scene, served: Served, tmp_path: Path, device: str
 ) -> None:
     Agent.join(scene.site, "node-g", gpus=2).heartbeat(inventory=inventory(gpus=2))

@@ -198,7 +198,7 @@ MISTAKES = {
         TWO_ALIVE,
         rules=Rules(supervisor_fences=False, has_guard=False, watchdog=True),
     ),
-    "a repeated claim that starts a trainer at once": Mistake(
+    "a repeated claim that starts a trainer immediately": Mistake(
         1, frozenset({Fault.LAPSE}), 2, TWO_ALIVE, rules=Rules(renewal_first=False)
     ),
     "a run that settles at the first closed placement": Mistake(

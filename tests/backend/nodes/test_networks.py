@@ -66,7 +66,7 @@ def test_a_run_reports_that_nodes_have_no_address(scene: Scene, mixed: dict[str,
     assert "reported no address for other nodes" in sentence and "engine" not in sentence
 
 
-def test_a_run_whose_spec_this_version_cannot_read_does_not_keep_others_waiting(scene: Scene) -> None:
+def test_a_run_with_an_unreadable_spec_does_not_block_others(scene: Scene) -> None:
     """After an upgrade, new rules may refuse the spec of a queued run."""
     old, other = scene.submit(slots=1), scene.submit(slots=1)
     spec = scene.show(old)["spec"]

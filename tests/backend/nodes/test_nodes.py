@@ -32,7 +32,7 @@ def test_a_join_token_works_once_for_its_name_and_for_15_minutes(scene: Scene) -
     assert try_join(old["token"], "node-d") == 403
 
 
-def test_a_token_for_the_name_of_an_online_node_says_what_happens_to_that_node(scene: Scene) -> None:
+def test_a_token_for_the_name_of_an_online_node_warns_what_happens_to_it(scene: Scene) -> None:
     def warning(name: str) -> str:
         answer = scene.site.admin.post("/api/v1/join-tokens", json={"name": name})
         assert answer.status_code == 201

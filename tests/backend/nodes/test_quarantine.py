@@ -170,7 +170,7 @@ def test_a_site_admin_releases_a_node(scene: Scene) -> None:
     assert scene.again(run_id).order("starting") == "go"
 
 
-def test_a_run_that_is_placed_but_not_claimed_goes_elsewhere(scene: Scene) -> None:
+def test_an_unclaimed_run_is_placed_elsewhere(scene: Scene) -> None:
     run_id = scene.submit()
     scene.control.sweep()
     assert [placed["run_id"] for placed in scene.agent.heartbeat()] == [run_id]

@@ -197,7 +197,7 @@ def test_viewers_cannot_and_another_team_does_not_see_the_run(scene: Scene) -> N
 
 
 @pytest.mark.both_databases
-def test_a_concurrent_claim_gets_the_layout_that_the_events_tell(scene: Scene) -> None:
+def test_a_concurrent_claim_gets_the_layout_recorded_in_the_events(scene: Scene) -> None:
     for _ in range(6):
         run_id = scene.submit(2, **TENSOR)
         scene.control.sweep()

@@ -1,4 +1,4 @@
-"""The storage quota of a team: announced bytes count at once, and concurrent uploads cannot exceed the limit."""
+"""The storage quota of a team: announced bytes count immediately, and concurrent uploads cannot exceed the limit."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor

@@ -49,7 +49,7 @@ class Server:
         self._listening.close()
 
     def kill(self) -> None:
-        """Send SIGKILL, and start another process at once."""
+        """Send SIGKILL, and start another process immediately."""
         self._process.kill()
         self._process.join()
         self._process = self._start()

@@ -104,7 +104,7 @@ def misplace(client: Tus, url: str, offset: int, choose: random.Random) -> None:
 
 
 def double(client: Tus, url: str, offset: int, content: bytes) -> None:
-    """Let two requests write at once. Each may be refused, and the stored bytes are correct."""
+    """Let two requests write concurrently. Each may be refused, and the stored bytes are correct."""
 
     def send(end: int) -> int:
         with suppress(httpx.TransportError):

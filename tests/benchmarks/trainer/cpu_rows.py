@@ -30,7 +30,7 @@ TRAINER_ROWS: dict[str, Row] = {
     "optimizer": lambda given: arithmetic.optimizer(given.toy),
     "overhead": lambda given: step_time.overhead(given.toy, given.folder),
     "overhead-100ms": lambda given: step_time.overhead_of_long_steps(given.toy, given.folder),
-    "overhead-hf-trainer": lambda given: step_time.overhead_beside_hf_trainer(given.toy, given.folder),
+    "overhead-hf-trainer": lambda given: step_time.overhead_of_hf_trainer(given.toy, given.folder),
     "compile": lambda given: step_time.compiled(given.toy, given.folder),
     "loader": lambda given: data_loading.loader(given.toy, given.folder),
     "checkpoint-stall": lambda given: checkpointing.stall(given.toy, given.folder),

@@ -398,28 +398,36 @@ ROWS: tuple[Row, ...] = (
     Row("capped-bf16", "7B in bfloat16 under a cap at which it must recompute", capped_bf16),
     Row(
         "capped-fp8",
-        "7B in FP8 (O2) under the same cap, nothing recomputed, beside the recorded `capped-bf16`",
+        "7B in FP8 (O2) under the same cap, nothing recomputed, compared with the recorded `capped-bf16`",
         capped_fp8,
         (Mark("ratio", 1.64),),
     ),
     Row(
         "offload-3b",
-        "3B in FP8 (O2) beside bfloat16 with its states on the host (DeepSpeed, ZeRO-2), in turn",
+        "3B in FP8 (O2) compared with bfloat16 and its states on the host (DeepSpeed, ZeRO-2), alternately",
         offload_3b,
         (Mark("ratio", 1.0),),
     ),
     Row(
         "degree-1",
-        "a layout of one rank, said in full, against a spec that names none (1.3B, bfloat16)",
+        "a layout of one rank, given in full, compared with a spec without a layout (1.3B, bfloat16)",
         degree_1,
         tuple(Mark(f"zero_{stage}_ratio", 1.01, at_most=True) for stage in range(4)),
     ),
     _peer_row(
-        "torchtitan", "bf16", "FP8 (O2) beside torchtitan 0.2.2 in bfloat16, compiled", Mark("ratio", 1.15)
+        "torchtitan",
+        "bf16",
+        "FP8 (O2) compared with torchtitan 0.2.2 in bfloat16, compiled",
+        Mark("ratio", 1.15),
     ),
     _peer_row(
-        "torchtitan-fp8", "fp8", "FP8 (O2) beside torchtitan 0.2.2 with tensorwise FP8", Mark("ratio", 1.1)
+        "torchtitan-fp8",
+        "fp8",
+        "FP8 (O2) compared with torchtitan 0.2.2 and tensorwise FP8",
+        Mark("ratio", 1.1),
     ),
-    _peer_row("hf-trainer", "bf16", "FP8 (O2) beside Hugging Face's Trainer in bfloat16", Mark("ratio", 1.3)),
-    _peer_row("torchao", "fp8", "FP8 (O2) beside torchao's tensorwise float8 on the same model"),
+    _peer_row(
+        "hf-trainer", "bf16", "FP8 (O2) compared with Hugging Face's Trainer in bfloat16", Mark("ratio", 1.3)
+    ),
+    _peer_row("torchao", "fp8", "FP8 (O2) compared with torchao's tensorwise float8 on the same model"),
 )

@@ -60,7 +60,7 @@ def overhead(toy: bool, folder: Path) -> dict[str, Entry]:
     return {"overhead": _milliseconds(spent, "bare", bound, bound)}
 
 
-def overhead_beside_hf_trainer(toy: bool, folder: Path) -> dict[str, Entry]:
+def overhead_of_hf_trainer(toy: bool, folder: Path) -> dict[str, Entry]:
     """The same compared with Hugging Face's Trainer and the same network.
 
     Raises:

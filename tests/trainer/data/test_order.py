@@ -92,7 +92,7 @@ def test_sequences_cross_shards_and_overlap_by_one_token(tmp_path: Path) -> None
     assert stream.read([7, 3]).tolist() == [expected[7], expected[3]]
 
 
-def test_a_step_has_the_same_batch_whatever_was_read_before(data: Path) -> None:
+def test_the_batch_of_a_step_does_not_depend_on_earlier_reads(data: Path) -> None:
     """Steps on both sides of the end of a group whose order is computed together, requested in any order."""
     manifest = read_manifest(data)
     stream = TokenStream(data, manifest.train, manifest.token_type, 32)

@@ -146,7 +146,7 @@ def test_all_ranks_split_the_world_in_the_same_order_and_each_into_all_ranks() -
 
 
 def _create_a_group_late(mesh: Mesh) -> str:
-    """Rank 0 alone asks for another group after the start: on GPUs it would wait for the others in a split."""
+    """Only rank 0 requests another group after the start. On GPUs it would wait for the others in a split."""
     if mesh.rank:
         return ""
     try:

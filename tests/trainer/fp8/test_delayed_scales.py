@@ -165,7 +165,7 @@ def complaints(results: list[RankResult], whole: RankResult, same_bits: bool) ->
     Args:
         same_bits: whether ranks compute each micro batch as one process does, so that before the first update
             the amaxes are equal bit for bit. Otherwise products are rounded in parts: by at most 1 of 8 bits
-            in each of the few that follow one another in a layer, and their sum again.
+            in each of the few in sequence in a layer, and their sum again.
     """
     found = []
     first = results[0]

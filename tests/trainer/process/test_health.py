@@ -70,7 +70,7 @@ def test_products_with_the_same_error_each_time_are_found(monkeypatch: pytest.Mo
     assert health.check_products(CPU) == "a product was wrong by 3"
 
 
-def test_data_that_comes_back_changed_names_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transfer_that_changes_data_is_reported_with_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert health.check_exchanges(CPU, [CPU, CPU]) == ""
     monkeypatch.setattr(torch, "equal", lambda *_: False)
     assert health.check_exchanges(CPU, [CPU]) == "cpu: the data came back changed"

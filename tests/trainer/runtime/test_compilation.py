@@ -1,4 +1,4 @@
-"""Compilation changes only speed, serves all blocks at once, and is refused where it is impossible."""
+"""Compilation changes only speed, happens once for all blocks, and is refused where it is impossible."""
 
 import shutil
 from collections.abc import Callable

@@ -1,5 +1,4 @@
-"""A run resumes in another layout: whatever layout saved it, the same state is restored and the same losses
-follow.
+"""A run resumes in another layout: the same state is restored from any layout, and the same losses follow.
 
 For a pair of layouts A and B, a run in B is saved halfway and continues. A resumes from that state, saves it
 at once and continues too; B resumes from what A saved. Nothing was computed in between, so B must repeat bit for bit

@@ -147,7 +147,7 @@ def test_a_stored_gradient_is_removed_from_its_handle() -> None:
     assert stage.gradients.codes.nbytes < 1.1 * sum(torch.Size(shape).numel() for shape in SHAPES.values())
 
 
-def test_clipping_changes_what_is_read() -> None:
+def test_clipping_scales_the_gradients_that_are_read() -> None:
     stage = Stage(single_rank_mesh(torch.device("cpu")))
     norm = stage.step(draw_gradients(1))
     before = stage.held()

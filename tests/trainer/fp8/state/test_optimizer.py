@@ -364,7 +364,7 @@ def test_stochastic_rounding_depends_on_seed_step_weight_and_element_only() -> N
 
 @pytest.mark.parametrize("dtype", [torch.float16, E4M3])
 @pytest.mark.parametrize("value", [1.0 + 2**-12, -3.3, 1e-5, 2.0**-20 * 1.37, 400.3, 0.0])
-def test_rounding_is_unbiased_and_goes_to_a_neighbour(value: float, dtype: torch.dtype) -> None:
+def test_rounding_is_unbiased_and_gives_a_neighboring_value(value: float, dtype: torch.dtype) -> None:
     count = 2**13
     every_draw = torch.arange(count, dtype=torch.float32) / count
     rounded = stochastic_round(every_draw, torch.full((count,), value), dtype).float()

@@ -1,5 +1,5 @@
-"""A model split into stages learns what an unsplit one does, whatever the schedule:
-same losses, gradients and weights."""
+"""A model split into stages learns what an unsplit one does under every schedule: same losses, gradients and
+weights."""
 
 from __future__ import annotations
 

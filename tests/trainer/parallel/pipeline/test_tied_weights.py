@@ -1,5 +1,5 @@
 """The two replicas of a tied weight, in the first and the last stage,
-stay equal whatever other weights the stages have."""
+remain equal, regardless of the other weights of the stages."""
 
 from __future__ import annotations
 

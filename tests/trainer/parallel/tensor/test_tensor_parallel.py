@@ -53,7 +53,7 @@ BASE: dict[str, Any] = {
     "checkpoint": {"every_steps": 2},
 }
 
-# In the model's backward pass about ten products follow one another in each of two layers, and each sums at
+# In the model's backward pass about ten products are computed in sequence in each of two layers, and each sums at
 # most the 512 tokens of the batch, so another order of summation changes at most 512 · 2⁻²⁴ of the sum of
 # magnitudes.
 GRADIENT_BOUND = 20 * 512 * 2.0**-24
