@@ -8,7 +8,7 @@ afterEach(() => {
 });
 
 it("scrolls to the current tab where not all tabs fit", async () => {
-  vi.spyOn(HTMLElement.prototype, "clientWidth", "get").mockReturnValue(300);
+  vi.spyOn(Element.prototype, "clientWidth", "get").mockReturnValue(300);
   vi.spyOn(HTMLElement.prototype, "offsetWidth", "get").mockReturnValue(100);
   vi.spyOn(HTMLElement.prototype, "offsetLeft", "get").mockReturnValue(500);
   renderRoute(<RunTabs team="lab" runId="run_1" current="configuration" hidden={[]} />);
