@@ -18,9 +18,10 @@ and fields.
 
 from __future__ import annotations
 
+from datetime import datetime
 from urllib.parse import quote
 
-from trainwright.calls.audit import AuditCalls
+from trainwright.calls.audit import AuditCalls, read_audit
 from trainwright.calls.checkpoints import CheckpointCalls
 from trainwright.calls.datasets import DatasetCalls
 from trainwright.calls.limits import LimitCalls
@@ -31,7 +32,8 @@ from trainwright.calls.queue import QueueCalls
 from trainwright.calls.runs import RunCalls
 from trainwright.calls.webhooks import WebhookCalls
 from trainwright.contracts.api.actions import AllowedSlots
-from trainwright.contracts.api.envelopes import Health, SpecInfo
+from trainwright.contracts.api.audit import AuditEntry
+from trainwright.contracts.api.envelopes import Health, Page, SpecInfo
 from trainwright.contracts.api.nodes import JoinToken, Node
 from trainwright.contracts.api.people import (
     ApiKey,
@@ -127,6 +129,20 @@ class Client(Connection):
     def end_session(self, session_id: str) -> None:
         """Sign one of your browsers out."""
         self.delete(f"/me/sessions/{session_id}")
+
+    def audit(
+        self,
+        words: str = "",
+        limit: int = 100,
+        cursor: str | None = None,
+        *,
+        actor: str = "",
+        action: str = "",
+        since: datetime | None = None,
+    ) -> Page[AuditEntry]:
+        """As `TeamClient.audit`, of changes outside of teams: accounts, keys, sign-ins, nodes, new and deleted teams. For site
+        admins."""
+        return read_audit(self, "/audit", words, limit, cursor, actor, action, since)
 
     def create_join_token(self, node_name: str) -> JoinToken:
         """Create a one-time token for the node of that name to join with."""

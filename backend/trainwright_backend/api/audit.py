@@ -1,33 +1,57 @@
 """The audit logs of a team and of the installation."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
+from pydantic import AwareDatetime
 
 from trainwright.contracts.api.audit import AuditEntry
 from trainwright.contracts.api.envelopes import Page
 from trainwright_backend.api.dependencies import CurrentDatabase, ReadSession
 from trainwright_backend.auth import audit
 from trainwright_backend.auth.policies import Owner, SiteAdmin
+from trainwright_backend.core.db import storable
 from trainwright_backend.core.policy import GuardedRoute
 
 router = APIRouter(tags=["audit"], route_class=GuardedRoute)
 
-Words = Annotated[
-    str, Query(max_length=200, description="Words that the name, action, path, address or details contain.")
-]
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+"""Some times of the first and the last year of Python's calendar are outside of it in UTC."""
+
 Limit = Annotated[int, Query(ge=1, le=1_000)]
 Cursor = Annotated[str | None, Query(max_length=200)]
 
 
+def searched(
+    q: Annotated[
+        str,
+        Query(max_length=200, description="Words that the name, action, path, address or details contain."),
+    ] = "",
+    actor: Annotated[
+        str, Query(max_length=200, description="Name or id (`user_…`) of who made the change.")
+    ] = "",
+    action: Annotated[
+        str, Query(max_length=80, description="Name of the operation, such as `submit_run`.")
+    ] = "",
+    since: Annotated[AwareDatetime | None, Query(description="Only entries from this time on.")] = None,
+) -> audit.Search:
+    if since is not None:
+        since = min(max(since, EARLIEST), LATEST)
+    return audit.Search(storable(q), storable(actor), storable(action), since)
+
+
+Searched = Annotated[audit.Search, Depends(searched)]
+
+
 @router.get("/teams/{team}/audit")
 def list_audit(
-    access: Owner, session: ReadSession, q: Words = "", limit: Limit = 100, cursor: Cursor = None
+    access: Owner, session: ReadSession, search: Searched, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[AuditEntry]:
     """Who changed what in the team, newest first. For owners."""
-    return audit.list_entries(session, access.team_id, q, limit, cursor)
+    return audit.list_entries(session, access.team_id, search, limit, cursor)
 
 
 @router.get("/teams/{team}/audit/export", response_class=StreamingResponse)
@@ -38,10 +62,10 @@ def export_audit(access: Owner, database: CurrentDatabase) -> StreamingResponse:
 
 @router.get("/audit")
 def list_site_audit(
-    admin: SiteAdmin, session: ReadSession, q: Words = "", limit: Limit = 100, cursor: Cursor = None
+    admin: SiteAdmin, session: ReadSession, search: Searched, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[AuditEntry]:
-    """Changes outside of teams: accounts, keys, sign-ins and failed ones, nodes and new teams, newest first. For site admins."""
-    return audit.list_entries(session, audit.NO_TEAM, q, limit, cursor)
+    """Changes outside of teams: accounts, keys, sign-ins and failed ones, nodes, new and deleted teams, newest first. For site admins."""
+    return audit.list_entries(session, audit.NO_TEAM, search, limit, cursor)
 
 
 def _as_file(lines: Iterator[str], name: str) -> StreamingResponse:

@@ -12,6 +12,7 @@ from trainwright_backend.core.db import Database, Read, Write
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
+from trainwright_backend.teams.team_locks import hold_team
 from trainwright_backend.uploads.receiver import Receiver
 
 
@@ -59,6 +60,15 @@ def read_session(request: Request) -> Iterator[Read]:
 
 def write_session(request: Request) -> Iterator[Write]:
     with request.app.state.database.write() as session:
+        team_id = request.scope.get(audit.TEAM_KEY)
+        if team_id is not None:
+            hold_team(session, team_id)
+        yield session
+        audit.record(session, request)
+
+
+def deletion_session(request: Request) -> Iterator[Write]:
+    with request.app.state.database.write() as session:
         yield session
         audit.record(session, request)
 
@@ -85,7 +95,11 @@ ReadSession = Annotated[Read, Depends(read_session, scope="function")]
 """A route's snapshot."""
 
 WriteSession = Annotated[Write, Depends(write_session, scope="function")]
-"""A route's transaction, which also records the change in the audit log. ``scope="function"``: by default FastAPI would commit after sending the response."""
+"""A route's transaction, which also records the change in the audit log. Nobody deletes the team of the address until it ends.
+``scope="function"``: by default FastAPI would commit after sending the response."""
+
+TeamDeletion = Annotated[Write, Depends(deletion_session, scope="function")]
+"""The transaction of the route that deletes a team, which must not hold it (`lock_to_delete`)."""
 
 IdempotencyKey = Annotated[str | None, Header()]
 LastEventId = Annotated[str | None, Header()]

@@ -20,7 +20,13 @@ from trainwright.contracts.api.people import (
     Team,
     TeamChange,
 )
-from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, RequestedAddress, WriteSession
+from trainwright_backend.api.dependencies import (
+    CurrentSettings,
+    ReadSession,
+    RequestedAddress,
+    TeamDeletion,
+    WriteSession,
+)
 from trainwright_backend.api.lists import Paged, page_of
 from trainwright_backend.auth.policies import Leaver, Owner, SignedIn, SiteAdmin, Viewer
 from trainwright_backend.checkpoints import team_deletion
@@ -63,11 +69,11 @@ def rename_team(change: TeamChange, access: Owner, session: WriteSession) -> Tea
 @router.delete("/{team}", status_code=204)
 def delete_team(
     access: Owner,
-    session: WriteSession,
+    session: TeamDeletion,
     confirm: Annotated[str, Query(max_length=80, description="The team's slug.")],
 ) -> None:
     """Delete the team with everything it has: runs, checkpoints, datasets, uploads and usage. For owners, and only once all its runs
-    have ended. Nothing of it can be restored."""
+    have ended. Nothing of it can be restored; the log of site admins says who deleted it."""
     team_deletion.delete_team(session, access.team_id, access.user_id, access.team_slug, confirm)
 
 

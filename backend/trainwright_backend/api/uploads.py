@@ -24,6 +24,7 @@ from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.core.policy import GuardedRoute, public
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.datasets import previews
+from trainwright_backend.teams.team_locks import hold_team
 from trainwright_backend.uploads import service, tus
 from trainwright_backend.uploads.receiver import UploadProgress
 from trainwright_backend.uploads.request_body import UploadRequest
@@ -155,6 +156,7 @@ router.include_router(tus_router)
 
 def _create(database: Database, access: Access, name: str, announced: int) -> tuple[UUID, UploadProgress]:
     with database.write() as session:
+        hold_team(session, access.team_id)
         check_upload(session, access.team_id, announced)
         row = service.create_upload(session, access.team_id, access.user_id, name, announced)
         return row.id, UploadProgress(row.offset, row.expires)
@@ -162,6 +164,7 @@ def _create(database: Database, access: Access, name: str, announced: int) -> tu
 
 def _drop(database: Database, store: ObjectStore, team_id: UUID, upload_id: UUID) -> None:
     with database.write() as session:
+        hold_team(session, team_id)
         service.delete_upload(session, team_id, upload_id)
     store.drop_partial(upload_id)
 

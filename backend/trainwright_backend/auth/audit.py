@@ -8,8 +8,10 @@ Heartbeats and other messages of nodes are not in it, nor are the chunks of an u
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -24,17 +26,23 @@ from trainwright_backend.auth.service import account_by_email
 from trainwright_backend.auth.tables import Account, AuditEntry, AuditHead, Team
 from trainwright_backend.core.db import Database, Read, Write, now, storable
 from trainwright_backend.core.errors import SECRET_FIELDS, Invalid, request_id_of
-from trainwright_backend.core.ids import public_id
+from trainwright_backend.core.ids import parse_id, public_id
 from trainwright_backend.core.policy import BODY_KEY
 from trainwright_backend.core.security import keyed_hash
 
 NO_TEAM = UUID(int=0)
 CALLER_KEY = "trainwright.caller"
 TEAM_KEY = "trainwright.team"
-"""The team that a policy found, which the request may delete."""
+"""The team that a policy found."""
 MOST_DETAILS = 2_000
+HIDDEN = "..."
+"""Instead of a secret, in ASCII, as all details are."""
+ADDRESS_FIELD = "url"
+ADDRESS_PATH = re.compile(r"(?<=[^/:])[/?#].+$", re.DOTALL)
+"""Path, query and fragment of an address, which may contain a token."""
 BROWSER = "browser"
 FAILED_SIGN_IN = "failed_sign_in"
+USER_PREFIX = "user_"
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,18 @@ class Caller:
     name: str
     via: str
     """`browser`, or the prefix of the API key."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which entries of a chain to list. Empty: all."""
+
+    words: str = ""
+    """Each is in the name, action, path, address or details."""
+    actor: str = ""
+    """Name, or public id, of the account."""
+    action: str = ""
+    since: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -111,14 +131,15 @@ def append(session: Write, secret: SecretStr, entry: AuditEntry) -> None:
 
 
 def list_entries(
-    session: Read, chain: UUID, words: str, limit: int, cursor: str | None
+    session: Read, chain: UUID, search: Search, limit: int, cursor: str | None
 ) -> Page[AuditEntryOut]:
-    """A page of a chain, newest first. Each of ``words`` is in the name, action, path, address or details of an entry.
+    """A page of the entries of a chain that match, newest first.
 
     Raises:
         Invalid: the cursor is no sequence number.
+        NotFound: the actor begins as an id, but is none.
     """
-    found = _search(chain, words).order_by(AuditEntry.sequence.desc()).limit(limit + 1)
+    found = _matching(chain, search).order_by(AuditEntry.sequence.desc()).limit(limit + 1)
     if cursor is not None:
         if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
             raise Invalid.at(
@@ -135,7 +156,7 @@ def list_entries(
 def export_lines(database: Database, chain: UUID) -> Iterator[str]:
     """All entries of a chain, oldest first, as JSON lines."""
     with database.read() as session:
-        rows = _search(chain, "").order_by(AuditEntry.sequence).execution_options(yield_per=500)
+        rows = _matching(chain, Search()).order_by(AuditEntry.sequence).execution_options(yield_per=500)
         for row in session.scalars(rows):
             yield f"{show_entry(row).model_dump_json()}\n"
 
@@ -183,7 +204,7 @@ def _verify(session: Read, secret: SecretStr, chain: UUID, head: AuditHead | Non
     return None
 
 
-def _search(chain: UUID, words: str) -> Select[AuditEntry]:
+def _matching(chain: UUID, search: Search) -> Select[AuditEntry]:
     found = select(AuditEntry).where(AuditEntry.chain == chain)
     columns = (
         AuditEntry.user_name,
@@ -192,17 +213,25 @@ def _search(chain: UUID, words: str) -> Select[AuditEntry]:
         AuditEntry.address,
         AuditEntry.details,
     )
-    for word in words.lower().split():
+    for word in search.words.lower().split():
         found = found.where(or_(*(func.lower(column).contains(word, autoescape=True) for column in columns)))
-    return found
+    if search.actor.startswith(USER_PREFIX):
+        found = found.where(AuditEntry.user_id == parse_id("user", search.actor))
+    elif search.actor:
+        found = found.where(func.lower(AuditEntry.user_name) == func.lower(search.actor))
+    if search.action:
+        found = found.where(AuditEntry.action == search.action)
+    return found if search.since is None else found.where(AuditEntry.time >= search.since)
 
 
 def _chain_of(session: Read, request: Request) -> UUID:
+    """The team of the address. If the request has deleted it, nobody could read its chain, so the entry is for site admins."""
     known: UUID | None = request.scope.get(TEAM_KEY)
     slug = request.path_params.get("team")
-    if known is not None or slug is None:
-        return known or NO_TEAM
-    return session.scalar(select(Team.id).where(Team.slug == slug)) or NO_TEAM
+    if known is None and slug is None:
+        return NO_TEAM
+    team = Team.slug == slug if known is None else Team.id == known
+    return session.scalar(select(Team.id).where(team)) or NO_TEAM
 
 
 def _details(request: Request) -> str:
@@ -220,8 +249,16 @@ def _details(request: Request) -> str:
 
 def _without_secrets(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: "…" if key in SECRET_FIELDS else _without_secrets(item) for key, item in value.items()}
+        return {key: _shown(key, item) for key, item in value.items()}
     return [_without_secrets(item) for item in value] if isinstance(value, list) else value
+
+
+def _shown(key: str, value: Any) -> Any:
+    if key in SECRET_FIELDS:
+        return HIDDEN
+    if key == ADDRESS_FIELD and isinstance(value, str):
+        return ADDRESS_PATH.sub(f"/{HIDDEN}", value)
+    return _without_secrets(value)
 
 
 def _hash(secret: SecretStr, before: str, entry: AuditEntry) -> str:

@@ -24,6 +24,7 @@ from trainwright_backend.datasets.tables import (
 )
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.teams.members import lock_for_owner
+from trainwright_backend.teams.team_locks import lock_to_delete
 from trainwright_backend.uploads.tables import StoredFile, Upload
 
 NAMED_RUNS = 3
@@ -36,11 +37,13 @@ def delete_team(session: Write, team_id: UUID, caller_id: UUID, slug: str, confi
         Conflict: ``runs_not_final``: some of its runs have not ended.
         Forbidden: the caller is no longer an owner.
         Invalid: ``confirm`` is not the slug.
+        NotFound: somebody else has deleted the team.
     """
     if confirm != slug:
         raise Invalid.at(
             "confirm", f"Repeat the team's slug, {slug}, to delete it with everything it has.", confirm
         )
+    lock_to_delete(session, team_id)
     lock_for_owner(session, team_id, caller_id)
     _refuse_live_runs(session, team_id)
     links_until = _links_until(session, team_id)

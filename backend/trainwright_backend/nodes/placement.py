@@ -29,8 +29,8 @@ from trainwright_backend.runs.notify import notify_run
 from trainwright_backend.runs.state_text import end_text
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
 from trainwright_backend.runs.transitions import lock_run, move, release_slots
-from trainwright_backend.teams.limits import lock_team
 from trainwright_backend.teams.slot_quota import hold
+from trainwright_backend.teams.team_locks import lock_team
 
 HINT_SECONDS = 15.0
 """Time before a hint is repeated (at the standard lease)."""

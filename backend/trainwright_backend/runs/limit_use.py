@@ -21,13 +21,13 @@ from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
 from trainwright_backend.teams.limits import (
     all_member_limits,
     all_team_limits,
-    lock_team,
     member_limits,
     team_limits,
     why_never_fits_member,
 )
 from trainwright_backend.teams.slot_quota import DEVICES, why_never_fits
 from trainwright_backend.teams.tables import SlotTime
+from trainwright_backend.teams.team_locks import lock_team
 from trainwright_backend.teams.usage import SECONDS_AN_HOUR
 
 HOUR_NOUNS = {"cuda": "GPU-hours", "cpu": "CPU slot-hours"}

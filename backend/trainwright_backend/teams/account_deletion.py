@@ -11,8 +11,8 @@ from trainwright.contracts.api.people import Role
 from trainwright_backend.auth.tables import Account, Membership, Team
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict
-from trainwright_backend.teams.limits import lock_team
 from trainwright_backend.teams.members import leave
+from trainwright_backend.teams.team_locks import lock_team
 
 
 def delete_account(session: Write, user_id: UUID) -> None:

@@ -14,9 +14,9 @@ from trainwright.contracts.api.limits import NOTICE_PERCENTS, LimitedResource
 from trainwright.contracts.api.limits import LimitNotice as LimitNoticeOut
 from trainwright_backend.auth.tables import Account
 from trainwright_backend.core.db import Read, Write
-from trainwright_backend.teams.limits import lock_team
 from trainwright_backend.teams.storage_quota import format_bytes
 from trainwright_backend.teams.tables import LimitNotice
+from trainwright_backend.teams.team_locks import lock_team
 
 MOST_NOTICES = 100
 NOUNS = {LimitedResource.GPU_HOURS: "GPU-hours", LimitedResource.CPU_HOURS: "CPU slot-hours"}

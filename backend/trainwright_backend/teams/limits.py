@@ -1,6 +1,6 @@
 """Limits of a team and of its members: reading and changing them. `runs.limit_use` measures what they limit.
 
-A change that counts the team's runs against a limit locks the team first (`lock_team`), so that two of them cannot both take the
+A change that counts the team's runs against a limit locks the team first (`team_locks`), so that two of them cannot both take the
 last place.
 """
 
@@ -12,7 +12,7 @@ from sqlalchemy import delete, select
 from trainwright.contracts.api.limits import MemberLimits, TeamLimits
 from trainwright.contracts.api.people import Role
 from trainwright.contracts.api.queue import HIGHEST_PRIORITY, Priority
-from trainwright_backend.auth.tables import Account, Membership, Team
+from trainwright_backend.auth.tables import Account, Membership
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Forbidden
 from trainwright_backend.core.ids import parse_id, unknown
@@ -128,11 +128,6 @@ def why_never_fits_member(session: Read, team_id: UUID, user_id: UUID, device: s
         f"This run needs {count_slots(device, slots)}; you may use {count_slots(device, limit)} at once. Request fewer, or ask "
         "an owner of the team to raise your limit."
     )
-
-
-def lock_team(session: Write, team_id: UUID) -> None:
-    """Let nobody else count the team's runs or change its members until this transaction ends."""
-    session.execute(select(Team.id).where(Team.id == team_id).with_for_update(key_share=True)).one()
 
 
 def _team_contract(row: tables.TeamLimits | None) -> TeamLimits:

@@ -18,7 +18,7 @@ from trainwright_backend.auth.tables import Account, Membership, OneTimeLink
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict, Forbidden
 from trainwright_backend.core.ids import parse_id, public_id, unknown
-from trainwright_backend.teams.limits import lock_team
+from trainwright_backend.teams.team_locks import lock_team
 
 
 def list_members(session: Read, team_id: UUID) -> list[Member]:

@@ -15,6 +15,7 @@ from trainwright_backend.teams.reserved_slugs import RESERVED_SLUGS
 from trainwright_backend.teams.slot_quota import DEVICES, get_quota
 from trainwright_backend.teams.storage_quota import set_storage_limit, storage_use
 from trainwright_backend.teams.tables import Quota, StorageQuota
+from trainwright_backend.teams.team_locks import hold_team
 
 
 def create_team(
@@ -79,8 +80,8 @@ def set_storage(session: Write, slug: str, limit_bytes: int) -> StorageUse:
     return storage_use(session, team_id)
 
 
-def team_id_of(session: Read, slug: str) -> UUID:
-    """The id of a team, by its slug, for site admins.
+def team_id_of(session: Write, slug: str) -> UUID:
+    """The id of a team, by its slug, for site admins. Nobody deletes it until this transaction ends.
 
     Raises:
         NotFound: there is no such team.
@@ -88,4 +89,5 @@ def team_id_of(session: Read, slug: str) -> UUID:
     team_id = session.scalar(select(Team.id).where(Team.slug == slug))
     if team_id is None:
         raise NotFound(f"There is no team {slug[:40]!r}.")
+    hold_team(session, team_id)
     return team_id

@@ -21,8 +21,8 @@ from trainwright.contracts.api.webhooks import WebhookDelivery as WebhookDeliver
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id, unknown
-from trainwright_backend.teams.limits import lock_team
 from trainwright_backend.teams.tables import Webhook, WebhookDelivery
+from trainwright_backend.teams.team_locks import lock_team
 
 MOST_WEBHOOKS = 20
 SHOWN_DELIVERIES = 10

@@ -1,23 +1,61 @@
-"""Calls about the audit log of a team."""
+"""Calls about the audit logs of a team and of the installation."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from trainwright.calls.team import TeamCalls
 from trainwright.contracts.api.audit import AuditEntry
 from trainwright.contracts.api.envelopes import Page
+from trainwright.transport.connection import Connection
 
 
 class AuditCalls(TeamCalls):
     """Who changed what in the team. For owners."""
 
-    def audit(self, words: str = "", limit: int = 100, cursor: str | None = None) -> Page[AuditEntry]:
-        """A page of the entries with all ``words`` in name, action, path, address or details, newest first."""
-        query = {"q": words, "limit": limit} | ({"cursor": cursor} if cursor is not None else {})
-        return self._client.get(f"{self._path}/audit", Page[AuditEntry], query)
+    def audit(
+        self,
+        words: str = "",
+        limit: int = 100,
+        cursor: str | None = None,
+        *,
+        actor: str = "",
+        action: str = "",
+        since: datetime | None = None,
+    ) -> Page[AuditEntry]:
+        """A page of the entries that match, newest first.
+
+        Args:
+            words: each is in the name, action, path, address or details of the entries.
+            limit: entries of a page, at most 1,000.
+            cursor: `next_cursor` of the previous page.
+            actor: name or id of who made the change.
+            action: name of the operation, such as `submit_run`.
+            since: the earliest time, with its time zone.
+        """
+        return read_audit(self._client, f"{self._path}/audit", words, limit, cursor, actor, action, since)
 
     def export_audit(self, file: Path) -> Path:
         """Write all entries, oldest first, to a file of JSON lines. It is replaced if it exists."""
         self._client.save_as(f"{self._path}/audit/export", {}, file)
         return file
+
+
+def read_audit(
+    connection: Connection,
+    path: str,
+    words: str,
+    limit: int,
+    cursor: str | None,
+    actor: str,
+    action: str,
+    since: datetime | None,
+) -> Page[AuditEntry]:
+    """A page of an audit log."""
+    given: dict[str, Any] = {"q": words, "actor": actor, "action": action, "cursor": cursor}
+    if since is not None:
+        given["since"] = since.isoformat()
+    query = {name: value for name, value in given.items() if value}
+    return connection.get(path, Page[AuditEntry], {"limit": limit} | query)

@@ -1,19 +1,45 @@
-"""Commands about the audit log of a team."""
+"""Commands about the audit logs of a team and of the installation."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, open_team, out, printable
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    Key,
+    Server,
+    TeamSlug,
+    open_client,
+    open_team,
+    out,
+    printable,
+)
+from trainwright.contracts.api.audit import AuditEntry
+from trainwright.contracts.api.envelopes import Page
 
-app = typer.Typer(no_args_is_help=True, help="Show who changed what in the team. For owners.")
+app = typer.Typer(no_args_is_help=True, help="Show who changed what.")
 
 SHOWN_CHARACTERS = 80
 """Characters of an entry's details in a table."""
+
+Words = Annotated[str, typer.Option("--search", help="Words that an entry must contain.")]
+Actor = Annotated[str, typer.Option("--actor", help="Name or id of who made the change.")]
+Operation = Annotated[str, typer.Option("--action", help="Name of the operation, such as submit_run.")]
+Since = Annotated[
+    datetime | None,
+    typer.Option(
+        "--since",
+        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z"],
+        help="The earliest time; without a time zone, in that of this machine.",
+    ),
+]
+Limit = Annotated[int, typer.Option(min=1, max=1_000, help="Number of entries.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
@@ -21,28 +47,54 @@ def list_audit(
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
-    words: Annotated[str, typer.Option("--search", help="Words that an entry must contain.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Number of entries.")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    words: Words = "",
+    actor: Actor = "",
+    action: Operation = "",
+    since: Since = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
 ) -> None:
-    """List the newest entries. Long details are truncated; --json prints them in full."""
+    """List the newest changes in a team. For its owners. Long details are truncated; --json prints them in full."""
     with open_team(server, key, team) as api:
-        page = api.audit(words, limit)
-        if as_json:
-            typer.echo(page.model_dump_json(indent=2))
-            return
-        table = Table("time", "who", "via", "from", "action", "path", "details", box=None)
-        for item in page.items:
-            time, who = f"{item.time.astimezone():%Y-%m-%d %H:%M:%S}", printable(item.name)
-            details = printable(item.details)
-            if len(details) > SHOWN_CHARACTERS:
-                details = details[:SHOWN_CHARACTERS] + "…"
-            table.add_row(time, who, item.via, item.address, item.action, printable(item.path), details)
-        out.print(table)
+        _print(api.audit(words, limit, actor=actor, action=action, since=_aware(since)), as_json)
+
+
+@app.command("site")
+def list_site_audit(
+    key: Key,
+    server: Server = LOCAL_SERVER,
+    words: Words = "",
+    actor: Actor = "",
+    action: Operation = "",
+    since: Since = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List the newest changes outside of teams: accounts, keys, sign-ins, nodes, new and deleted teams. For site admins."""
+    with open_client(server, key) as api:
+        _print(api.audit(words, limit, actor=actor, action=action, since=_aware(since)), as_json)
 
 
 @app.command("export")
 def export(file: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Write all entries, oldest first, to FILE as JSON lines."""
+    """Write all entries of a team, oldest first, to FILE as JSON lines. For its owners."""
     with open_team(server, key, team) as api:
         typer.echo(f"{api.export_audit(file)}")
+
+
+def _aware(time: datetime | None) -> datetime | None:
+    return None if time is None else time.astimezone()
+
+
+def _print(page: Page[AuditEntry], as_json: bool) -> None:
+    if as_json:
+        typer.echo(page.model_dump_json(indent=2))
+        return
+    table = Table("time", "who", "via", "from", "action", "path", "details", box=None)
+    for item in page.items:
+        time, who = f"{item.time.astimezone():%Y-%m-%d %H:%M:%S}", printable(item.name)
+        details = printable(item.details)
+        if len(details) > SHOWN_CHARACTERS:
+            details = details[:SHOWN_CHARACTERS] + "…"
+        table.add_row(time, who, item.via, item.address, item.action, printable(item.path), details)
+    out.print(table)

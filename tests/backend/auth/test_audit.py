@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
 from tests.backend.conftest import PASSWORD, Site
-from trainwright_backend.api.dependencies import record_change, write_session
+from trainwright_backend.api.dependencies import deletion_session, record_change, write_session
 from trainwright_backend.auth import audit
 from trainwright_backend.core.policy import AgentRoute
 
@@ -109,6 +109,45 @@ def test_a_failed_sign_in_of_an_account_is_in_the_log_of_the_installation(site: 
     assert entries(site) == [] and broken(site) == []
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://example.org:8443/T0/s3cret?token=abc#x", "https://example.org:8443/..."),
+        ("https://example.org?token=abc", "https://example.org/..."),
+        ("https://example.org/", "https://example.org/"),
+    ],
+)
+def test_of_the_address_of_a_webhook_only_its_host_is_in_the_log(site: Site, url: str, shown: str) -> None:
+    assert site.admin.post(f"{site.path}/webhooks", json={"url": url}).status_code == 201
+    [entry] = entries(site, "create_webhook")
+    assert json.loads(entry["details"]) == {"url": shown}
+
+
+@pytest.mark.both_databases
+def test_entries_are_found_by_actor_action_and_time(site: Site) -> None:
+    owner = site.member("owner")
+    user = owner.get("/api/v1/me").json()["id"]
+    owner.patch(site.path, json={"name": "Lab"})
+    site.admin.patch(site.path, json={"name": "Laboratory"})
+
+    def found(**query: str) -> list[str]:
+        answer = site.admin.get(f"{site.path}/audit", params=query)
+        assert answer.status_code == 200, answer.text
+        return [json.loads(item["details"])["name"] for item in answer.json()["items"]]
+
+    rename = {"action": "rename_team"}
+    assert found(**rename) == ["Laboratory", "Lab"]
+    assert found(**rename, actor="ada") == ["Laboratory"]
+    assert found(actor=user) == ["Lab"]
+    assert found(actor="Ada\0 L") == found(action="rename") == found(actor=site.team) == []
+    newest = entries(site)[0]["time"]
+    assert found(since=newest) == ["Laboratory"]
+    assert found(since="9999-12-31T23:59:59-12:00") == []
+    assert found(**rename, since="0001-01-01T00:00:00+12:00") == ["Laboratory", "Lab"]
+    for wrong, status in (({"since": "2026-01-01T00:00:00"}, 422), ({"actor": "user_x"}, 404)):
+        assert site.admin.get(f"{site.path}/audit", params=wrong).status_code == status
+
+
 def test_lines_of_the_export_cannot_be_forged(site: Site) -> None:
     forged = 'x"}\n{"sequence": 99}'
     assert site.admin.post(f"{site.path}/views", json={"name": forged, "view": {}}).status_code in (201, 422)
@@ -176,7 +215,7 @@ def test_every_route_by_which_a_person_changes_something_is_recorded(site: Site)
         for route in iter_route_contexts(site.app.routes)
         for method in route.methods or ()
         if method not in ("GET", "HEAD", "OPTIONS") and not isinstance(route.original_route, AgentRoute)
-        if not _takes(route.dependant, write_session) and not _takes(route.dependant, record_change)
+        if not any(_takes(route.dependant, call) for call in (write_session, deletion_session, record_change))
     }
     assert unrecorded == NOT_RECORDED | RECORDED_BY_THEMSELVES
 

@@ -243,6 +243,22 @@ ACTIONS: dict[str, Action] = {
         least="owner",
     ),
     "webhooks": Action(f"GET {T}/webhooks", None, lambda t, *_: t.webhooks(), "webhooks list", least="owner"),
+    "audit log": Action(
+        f"GET {T}/audit",
+        None,
+        lambda t, *_: t.audit("a", 5, actor="Ada", action="delete_run"),
+        "audit list --search a --limit 5 --actor Ada --action delete_run",
+        {"q": "a", "limit": "5", "actor": "Ada", "action": "delete_run"},
+        least="owner",
+    ),
+    "audit log of the site": Action(
+        "GET /api/v1/audit",
+        None,
+        lambda _, c, __: c.audit(limit=5, actor="Ada", action="delete_team"),
+        "audit site --limit 5 --actor Ada --action delete_team",
+        {"limit": "5", "actor": "Ada", "action": "delete_team"},
+        least="site admin",
+    ),
     "export of the audit log": Action(
         f"GET {T}/audit/export",
         None,
@@ -406,6 +422,20 @@ def test_an_owner_manages_invitations_by_command(scene: Scene, served: Served) -
     assert "bob@example.org" not in served.command(key, "invitations list").output
     again = served.command(key, f"invitations revoke {invitation}")
     assert again.exit_code == 1 and "no invitation" in " ".join(again.output.split())
+
+
+def test_owners_and_site_admins_read_the_audit_logs_by_command(scene: Scene, served: Served) -> None:
+    key = _key_of(scene.site.admin)
+    scene.site.admin.patch(scene.site.path, json={"name": "Lab"})
+    scene.site.other_team("globex")
+    listed = served.command(key, "audit list --actor ada --action rename_team --since 2026-01-01").output
+    assert "rename_team" in listed and '{"name": "Lab"}' in listed and len(listed.splitlines()) == 2
+    assert "rename_team" not in served.command(key, "audit list --since 9000-01-01T10:00").output
+    site = served.command(key, "audit site --action create_team --limit 1 --json")
+    [entry] = json.loads(site.output)["items"]
+    assert (entry["name"], entry["path"]) == ("Ada", "/api/v1/teams") and "globex" in entry["details"]
+    wrong = served.command(key, "audit site --since yesterday")
+    assert wrong.exit_code == 2 and "--since" in wrong.output
 
 
 def test_a_person_lists_their_browsers_and_signs_one_out_by_command(scene: Scene, served: Served) -> None:

@@ -1,6 +1,13 @@
 """Deleting teams and accounts, and what happens to the runs of people who are removed."""
 
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pkgutil import resolve_name
+from threading import Thread
+
 import pytest
+from httpx import Response
 from sqlalchemy import func, select
 
 from tests.backend.conftest import PASSWORD, Site, send_file, upload_letters
@@ -13,6 +20,9 @@ from trainwright_backend.runs.tables import Run
 from trainwright_backend.uploads.tables import StoredFile
 
 __all__ = ["scene", "settings"]
+
+BLOCKED_SECONDS = 0.5
+"""A request that is not blocked by a lock takes less; one that takes longer only makes the test weaker."""
 
 
 @pytest.mark.both_databases
@@ -40,6 +50,52 @@ def test_a_team_is_deleted_with_everything_it_has_once_its_runs_have_ended(scene
     assert other.get("/api/v1/teams/globex").status_code == 200
     again = site.admin.post("/api/v1/teams", json={"slug": "acme", "name": "Acme again"})
     assert again.status_code == 201
+    [deletion] = site.admin.get("/api/v1/audit", params={"action": "delete_team"}).json()["items"]
+    assert (deletion["name"], deletion["path"]) == ("Owner", site.path)
+
+
+@pytest.mark.both_databases
+def test_a_submission_and_the_deletion_of_its_team_wait_for_each_other(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each begins while the other is in its transaction. Both give an answer that says what happened."""
+    submit = partial(scene.site.admin.post, scene.runs, json=scene.spec())
+    delete = partial(scene.site.admin.delete, scene.site.path, params={"confirm": scene.site.team})
+
+    def during(patch: pytest.MonkeyPatch, place: str, begin: Callable[[], Response]) -> "Future[Response]":
+        """Begin a request when another has come to ``place``, and let it run as far as it can."""
+        original, answer = resolve_name(place), Future[Response]()
+
+        def interrupted(*args: object) -> object:
+            thread = Thread(target=lambda: answer.set_result(begin()))
+            thread.start()
+            thread.join(BLOCKED_SECONDS)
+            return original(*args)
+
+        patch.setattr(place, interrupted)
+        return answer
+
+    with monkeypatch.context() as patch:
+        deletion = during(patch, "trainwright_backend.runs.submission.choose_precision", delete)
+        submission = submit()
+        refused = deletion.result()
+    assert submission.status_code == 201, submission.text
+    assert (refused.status_code, refused.json()["code"]) == (409, "runs_not_final")
+    assert scene.cancel(submission.json()["id"]).status_code == 202
+    with monkeypatch.context() as patch:
+        late = during(patch, "trainwright_backend.checkpoints.team_deletion.latest_link_expiry", submit)
+        assert delete().status_code == 204
+        assert (late.result().status_code, late.result().json()["code"]) == (404, "not_found")
+
+
+@pytest.mark.both_databases
+def test_of_two_deletions_of_a_team_one_finds_it_deleted(scene: Scene) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        answers = pool.map(
+            lambda _: scene.site.admin.delete(scene.site.path, params={"confirm": "acme"}).status_code,
+            range(2),
+        )
+        assert sorted(answers) == [204, 404]
 
 
 @pytest.mark.both_databases

@@ -31,7 +31,7 @@ class AuditEntry(Envelope):
     """Path of the request, with the ids of what was changed."""
 
     details: str
-    """The request's JSON without passwords and tokens, shortened."""
+    """The request's JSON, shortened, without passwords and tokens, and addresses without their paths."""
 
     request_id: str
     hash: str
