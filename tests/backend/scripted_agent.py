@@ -405,6 +405,10 @@ class Scene:
 
 @pytest.fixture
 def patient_settings(settings: Settings) -> Settings:
+    return patient(settings)
+
+
+def patient(settings: Settings) -> Settings:
     """A slow test machine must not make nodes look offline."""
     timers = settings.timers.model_copy(update={"heartbeat_seconds": 100.0})
     return settings.model_copy(update={"timers": timers})

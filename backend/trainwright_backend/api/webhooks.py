@@ -23,7 +23,7 @@ def create_webhook(
 ) -> CreatedWebhook:
     """Have messages about the team posted to an address, in the Standard Webhooks format. The secret that checks their signatures is
     shown only in this answer."""
-    return webhooks.create_webhook(session, settings.secret_key, access.team_id, new, access.user_name)
+    return webhooks.create_webhook(session, settings, access.team_id, new, access.user_name)
 
 
 @router.delete("/{webhook}", status_code=204)

@@ -11,12 +11,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
 from urllib.parse import urlsplit
 
 TIMEOUT_SECONDS = 10.0
 """For each step of a request: the connection, the handshake of TLS, and the status and headers of the answer."""
 
 Network = IPv4Network | IPv6Network
+ResolvedAddress = tuple[int, int, int, str, tuple[Any, ...]]
+"""An entry of `socket.getaddrinfo`."""
 NAT64 = ip_network("64:ff9b::/96")
 """IPv6 addresses that gateways translate to the IPv4 address in their last 32 bits (RFC 6052, section 2.1)."""
 
@@ -77,6 +80,16 @@ def is_reachable(address: str, allowed: Sequence[Network]) -> bool:
     return public or any(found in network for network in allowed)
 
 
+def is_refused_literal(url: str, allowed: Sequence[Network]) -> bool:
+    """Whether the host of ``url`` is an IP address, in any notation, that `post` would refuse. Names are not resolved."""
+    host = urlsplit(url).hostname or ""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except OSError:  # a name
+        return False
+    return not _permitted(found, allowed)
+
+
 def _embedded(address: IPv6Address) -> IPv4Address | None:
     """The IPv4 address that packets to an IPv6 address reach in the end, if it is one of those."""
     translated = IPv4Address(int(address) & 0xFFFFFFFF) if address in NAT64 else None
@@ -84,16 +97,18 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
 
 
 def _connect(host: str, port: int, allowed: Sequence[Network]) -> socket.socket:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [str(entry[4][0]) for entry in found]
-    permitted = [address for address in addresses if is_reachable(address, allowed)]
+    permitted = _permitted(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), allowed)
     if not permitted:
         raise RefusedAddressError(f"{host} has no public address")
     return socket.create_connection((permitted[0], port), timeout=TIMEOUT_SECONDS)
+
+
+def _permitted(found: Sequence[ResolvedAddress], allowed: Sequence[Network]) -> list[str]:
+    return [address for entry in found if is_reachable(address := str(entry[4][0]), allowed)]
 
 
 def _encrypted(plain: socket.socket, host: str) -> ssl.SSLSocket:
     return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
 
 
-__all__ = ["HTTPException", "RefusedAddressError", "is_reachable", "post"]
+__all__ = ["HTTPException", "RefusedAddressError", "is_reachable", "is_refused_literal", "post"]

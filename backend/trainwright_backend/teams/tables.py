@@ -149,7 +149,7 @@ class WebhookDelivery(Base):
     webhook_id: Mapped[UUID] = mapped_column(ForeignKey("webhook.id", ondelete="CASCADE"), index=True)
     event: Mapped[str] = mapped_column(String(32))
     body: Mapped[str]
-    created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    created: Mapped[datetime] = mapped_column(UtcDateTime, default=now, index=True)
     attempts: Mapped[int] = mapped_column(default=0)
     next_attempt: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
     """Empty once it was delivered or given up."""

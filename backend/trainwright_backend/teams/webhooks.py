@@ -19,8 +19,10 @@ from trainwright.contracts.api.webhooks import CreatedWebhook, NewWebhook, Webho
 from trainwright.contracts.api.webhooks import Webhook as WebhookOut
 from trainwright.contracts.api.webhooks import WebhookDelivery as WebhookDeliveryOut
 from trainwright_backend.core.db import Read, Write, now
-from trainwright_backend.core.errors import Conflict
+from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.core.ids import parse_id, public_id, unknown
+from trainwright_backend.core.public_http import is_refused_literal
+from trainwright_backend.core.settings import Settings
 from trainwright_backend.teams.tables import Webhook, WebhookDelivery
 from trainwright_backend.teams.team_locks import lock_team
 
@@ -29,13 +31,20 @@ SHOWN_DELIVERIES = 10
 
 
 def create_webhook(
-    session: Write, secret_key: SecretStr, team_id: UUID, new: NewWebhook, by: str
+    session: Write, settings: Settings, team_id: UUID, new: NewWebhook, by: str
 ) -> CreatedWebhook:
     """Create a webhook. Its secret is only in the response.
 
     Raises:
         Conflict: ``too_many_webhooks``.
+        Invalid: its host is an IP address to which nothing would be sent. A name is checked when something is sent.
     """
+    if is_refused_literal(new.url, settings.allowed_webhook_networks):
+        rule = (
+            "This is not a public address, so nothing would be sent to it. Use the address of a host in the internet, or ask an "
+            "operator to allow its network (TRAINWRIGHT_WEBHOOK_NETWORKS)."
+        )
+        raise Invalid.at("url", rule, new.url)
     lock_team(session, team_id)
     if (session.scalar(select(func.count()).where(Webhook.team_id == team_id)) or 0) >= MOST_WEBHOOKS:
         raise Conflict("too_many_webhooks", f"The team has {MOST_WEBHOOKS} webhooks. Delete one first.")
@@ -43,7 +52,7 @@ def create_webhook(
     row = Webhook(team_id=team_id, url=new.url, events=events, created_by_name=by)
     session.add(row)
     session.flush()
-    secret = f"whsec_{base64.b64encode(signing_key(secret_key, row.id)).decode()}"
+    secret = f"whsec_{base64.b64encode(signing_key(settings.secret_key, row.id)).decode()}"
     return CreatedWebhook(**_show(session, row).model_dump(), secret=secret)
 
 

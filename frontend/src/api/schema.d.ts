@@ -683,7 +683,7 @@ export interface paths {
         /**
          * Delete Team
          * @description Delete the team with everything it has: runs, checkpoints, datasets, uploads and usage. For owners, and only once all its runs
-         *     have ended. Nothing of it can be restored.
+         *     have ended. Nothing of it can be restored; the log of site admins says who deleted it.
          */
         delete: operations["delete_team"];
         options?: never;
@@ -2284,7 +2284,7 @@ export interface components {
             address: string;
             /**
              * Details
-             * @description The request's JSON without passwords and tokens, shortened.
+             * @description The request's JSON, shortened, without passwords and tokens, and addresses without their paths.
              */
             details: string;
             /**
@@ -7578,10 +7578,16 @@ export interface operations {
     list_site_audit: {
         parameters: {
             query?: {
-                /** @description Words that the name, action, path, address or details contain. */
-                q?: string;
                 limit?: number;
                 cursor?: string | null;
+                /** @description Words that the name, action, path, address or details contain. */
+                q?: string;
+                /** @description Name or id (`user_…`) of who made the change. */
+                actor?: string;
+                /** @description Name of the operation, such as `submit_run`. */
+                action?: string;
+                /** @description Only entries from this time on. */
+                since?: string | null;
             };
             header?: never;
             path?: never;
@@ -8473,10 +8479,16 @@ export interface operations {
     list_audit: {
         parameters: {
             query?: {
-                /** @description Words that the name, action, path, address or details contain. */
-                q?: string;
                 limit?: number;
                 cursor?: string | null;
+                /** @description Words that the name, action, path, address or details contain. */
+                q?: string;
+                /** @description Name or id (`user_…`) of who made the change. */
+                actor?: string;
+                /** @description Name of the operation, such as `submit_run`. */
+                action?: string;
+                /** @description Only entries from this time on. */
+                since?: string | null;
             };
             header?: never;
             path: {

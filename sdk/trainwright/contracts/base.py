@@ -107,6 +107,7 @@ PLAIN = {
 
 EMAIL_PATTERN = r"^[^@\s]+@[^@\s]+$"
 SLUG_PATTERN = r"^[a-z][a-z0-9-]{1,38}[a-z0-9]$"
+WEB_ADDRESS_PATTERN = r"^https?://[^\s@]+$"
 NAME_PATTERN = r"\S"
 NODE_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 CAPABILITY_PATTERN = r"^\d{1,2}\.\d$"
@@ -115,6 +116,7 @@ PATTERNS = {
     EMAIL_PATTERN: "Write an e-mail address, such as ana@example.org",
     SLUG_PATTERN: "Write 3 to 40 lowercase letters, digits and hyphens, such as my-team. Start with a letter, and"
     " do not end with a hyphen",
+    WEB_ADDRESS_PATTERN: "Write an http or https address without a user name, such as https://example.org/hook",
     CAPABILITY_PATTERN: "Write a compute capability, such as 8.0",
     LAYERS_PATTERN: "Write layers and ranges of layers, such as 0-3,12",
     NAME_PATTERN: "Write a name: it cannot consist of spaces only",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from urllib.parse import urlsplit
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, field_validator
 
-from trainwright.contracts.base import Envelope, Strict
+from trainwright.contracts.base import WEB_ADDRESS_PATTERN, Envelope, Strict
 
 
 class WebhookEvent(StrEnum):
@@ -27,10 +28,25 @@ SUBSCRIBABLE = tuple(event for event in WebhookEvent if event is not WebhookEven
 
 
 class NewWebhook(Strict):
-    url: str = Field(min_length=9, max_length=500, pattern=r"^https?://[^\s@]+$")
+    url: str = Field(max_length=500, pattern=WEB_ADDRESS_PATTERN)
     """Where messages are posted. Its host must have a public address, unless the operator allows others."""
 
     events: tuple[WebhookEvent, ...] = Field(default=SUBSCRIBABLE, min_length=1, max_length=10)
+
+    @field_validator("url")
+    @classmethod
+    def _has_host(cls, url: str) -> str:
+        """As a request needs it: `urlsplit` and the encoding of a name in the DNS raise `ValueError` otherwise."""
+        try:
+            parts = urlsplit(url)
+            valid = (parts.hostname or "").encode("idna") and parts.port != 0
+        except ValueError:
+            valid = False
+        if not valid:
+            raise ValueError(
+                "This address has no valid host and port: write, for example, https://example.org/hook"
+            )
+        return url
 
 
 class WebhookDelivery(Envelope):
