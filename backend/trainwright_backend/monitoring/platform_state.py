@@ -117,11 +117,10 @@ def read_platform_state(session: Read, timers: Timers) -> PlatformState:
         count = int(number or 0)
         match series:
             case "runs":
-                state.runs[first] += count
-                if first == RunState.QUEUED:
-                    state.queue[first, second, waiting_class(third)] += count
-                elif first == RunState.RETRY_WAIT:
-                    state.queue[first, second, third] += count
+                state.runs[first] = count
+            case "queue":
+                reason = waiting_class(third) if first == RunState.QUEUED else third
+                state.queue[first, second, reason] += count
             case "team":
                 state.teams[first] = TeamTraining(count, total or 0.0, mean)
             case "slot":
@@ -172,6 +171,7 @@ def _counts(at: datetime) -> CompoundSelect[Any]:
     """Rows of a series, three labels, a count, a sum and a mean."""
     return union_all(
         _runs(),
+        _queue(),
         _teams(),
         _row(
             "slot",
@@ -204,17 +204,21 @@ def _row(
 
 
 def _runs() -> Select[Any]:
-    """All runs by state. A subquery, because PostgreSQL does not recognize an expression with parameters in GROUP BY."""
+    """All runs by state, which an index has: their rows are wide."""
+    state = type_coerce(Run.state, String)
+    return _row("runs", state, number=func.count()).group_by(state)
+
+
+def _queue() -> Select[Any]:
+    """Waiting runs. In a subquery, because PostgreSQL does not recognize an expression with parameters in GROUP BY."""
     waits_for = case(
         (Run.state == RunState.QUEUED, Run.waiting_reason),
-        (Run.state == RunState.RETRY_WAIT, func.coalesce(type_coerce(Run.reason, String), "")),
-        else_="",
+        else_=func.coalesce(type_coerce(Run.reason, String), ""),
     )
-    runs = select(
-        type_coerce(Run.state, String).label("state"), Run.device, waits_for.label("why")
-    ).subquery()
-    labels = (runs.c.state, runs.c.device, runs.c.why)
-    return _row("runs", *labels, number=func.count()).group_by(*labels)
+    columns = (type_coerce(Run.state, String).label("state"), Run.device, waits_for.label("why"))
+    waiting = select(*columns).where(Run.state.in_((RunState.QUEUED, RunState.RETRY_WAIT))).subquery()
+    labels = (waiting.c.state, waiting.c.device, waiting.c.why)
+    return _row("queue", *labels, number=func.count()).group_by(*labels)
 
 
 def _teams() -> Select[Any]:

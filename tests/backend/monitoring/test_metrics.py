@@ -56,7 +56,7 @@ def test_without_a_token_nobody_sees_metrics(scene: Scene, settings: Settings) -
 def test_a_short_token_is_refused_and_an_empty_one_is_none() -> None:
     with pytest.raises(ValidationError):
         Settings(secret_key=SECRET, metrics_token=SecretStr("guessed"))
-    assert Settings(secret_key=SECRET, metrics_token="").metrics_token is None  # type: ignore[arg-type]  # as Compose sets it
+    assert Settings(secret_key=SECRET, metrics_token="").metrics_token is None  # as Compose sets it
 
 
 @pytest.mark.both_databases
@@ -72,12 +72,13 @@ def test_the_state_of_the_platform_is_shown(scene: Scene, scrape: Scrape) -> Non
     gpus.heartbeat(hardware=HARDWARE)
     for name in ("drained", "quarantined", "offline"):
         Agent.join(scene.site, name, cpu_slots=1)
+    states: dict[str, dict[str, Any]] = {
+        "drained": {"draining": True},
+        "quarantined": {"quarantined": now()},
+        "offline": {"last_heartbeat": None},
+    }
     with scene.database.write() as session:
-        for name, values in {
-            "drained": {"draining": True},
-            "quarantined": {"quarantined": now()},
-            "offline": {"last_heartbeat": None},
-        }.items():
+        for name, values in states.items():
             session.execute(update(Node).where(Node.name == name).values(**values))
     scene.control.sweep()
 
