@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -41,6 +42,7 @@ from trainwright_backend.maintenance.backup import (
 )
 from trainwright_backend.maintenance.env_file import EnvFileError, write_env_file
 from trainwright_backend.maintenance.move_objects import NoBucketError, Place, move_objects
+from trainwright_backend.maintenance.support_bundle import write_support_bundle
 from trainwright_backend.migrations.run import is_migrated
 from trainwright_backend.migrations.run import migrate as migrate_database
 from trainwright_backend.nodes.service import create_join_token, online_name_warning
@@ -352,6 +354,34 @@ def verify(source: Annotated[str, typer.Argument(help=BACKUP_PLACE)]) -> None:
     if problems:
         _refuse("\n".join(problems))
     typer.echo("The backup is complete and undamaged.")
+
+
+@app.command("support-bundle")
+def support_bundle(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="File to write. The default has the time in its name.", show_default=False),
+    ] = None,
+    data: UpFolder = None,
+    lines: Annotated[int, typer.Option(min=1, help="Lines of the end of each log.")] = 2_000,
+    log: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A log besides those in the data folder, such as journalctl's output. Can be repeated."
+        ),
+    ] = None,
+) -> None:
+    """Collect what is needed to find a problem in one file, without secrets: version, settings, state, nodes, ends of logs."""
+    settings = _settings_of(data)
+    target = file or Path(f"trainwright-support-{datetime.now(UTC):%Y%m%d-%H%M%S}.tar.gz")
+    database = open_database(settings, {})
+    try:
+        write_support_bundle(settings, database, target, lines, log or ())
+    except OSError as error:
+        _refuse(f"{target}: {error.strerror}")
+    finally:
+        database.dispose()
+    typer.echo(f"{target} is written. Secrets are masked; look at it before you send it.")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from psycopg import sql
 from sqlalchemy import MetaData, inspect, make_url, text
 
 from trainwright.contracts.base import Envelope
-from trainwright_backend.core.db import Database
+from trainwright_backend.core.db import Database, Read
 from trainwright_backend.migrations.run import migrate, revision_of, upgrade_to
 
 SQLITE_NAME = "trainwright.sqlite3"
@@ -56,13 +56,13 @@ def dump_database(database: Database, folder: Path) -> DatabaseCopy:
         copied = Database(f"sqlite:///{path}")
         try:
             with copied.read() as session:
-                return _describe(copied, session.connection(), revision_of(session))
+                return describe_tables(session)
         finally:
             copied.dispose()
             for beside in folder.glob(f"{SQLITE_NAME}-*"):
                 beside.unlink()
     with database.read() as session:
-        described = _describe(database, session.connection(), revision_of(session))
+        described = describe_tables(session)
         with _cursor(session.connection()) as cursor:
             for table in described.tables:
                 with (
@@ -104,7 +104,7 @@ def load_database(database: Database, copied: DatabaseCopy, folder: Path) -> Non
                         while block := file.read(1 << 20):
                             copy_in.write(block)
     with database.read() as session:
-        found = _describe(database, session.connection(), revision_of(session))
+        found = describe_tables(session)
     if found.tables != copied.tables:
         raise RuntimeError("the restored tables do not have the rows of the backup")
     migrate(database)
@@ -115,7 +115,9 @@ def is_empty(database: Database) -> bool:
     return not inspect(database.engine).get_table_names()
 
 
-def _describe(database: Database, connection: Any, revision: str | None) -> DatabaseCopy:
+def describe_tables(session: Read) -> DatabaseCopy:
+    """The tables of a database, with their rows and columns."""
+    connection, revision = session.connection(), revision_of(session)
     assert revision is not None, "the database has tables"
     tables = MetaData()
     tables.reflect(connection)
@@ -128,7 +130,7 @@ def _describe(database: Database, connection: Any, revision: str | None) -> Data
         for table in tables.sorted_tables
         if table.name != VERSION_TABLE
     ]
-    return DatabaseCopy(engine=database.engine.dialect.name, revision=revision, tables=found)
+    return DatabaseCopy(engine=connection.dialect.name, revision=revision, tables=found)
 
 
 def _copy(table: TableCopy, direction: str) -> sql.Composed:

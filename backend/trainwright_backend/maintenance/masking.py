@@ -1,0 +1,129 @@
+"""Removing secrets from text that leaves the installation.
+
+Secrets that the configuration knows are replaced wherever they occur, also percent-encoded or escaped as in JSON. Others, such as
+keys, links and node tokens, of which only hashes are stored, are recognized by their shape. This rather replaces too much: a
+name that looks random goes too.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+
+from pydantic import SecretStr
+
+from trainwright_backend.core.settings import Settings
+
+MASK = "***"
+SHORTEST_VALUE = 4
+"""Shorter values occur by chance everywhere. In addresses they are replaced by their place."""
+
+SHORTEST_VARIABLE = 8
+"""Of a variable of the environment that only sounds like a secret."""
+
+_SECRET_NAME = re.compile(r"(SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIAL|PRIVATE|_KEY$)", re.IGNORECASE)
+
+_FIELD = (
+    r"(?i)((?:password|passwd|secret|token|api_?key|secret_?key|access_?key|authorization|cookie)"
+    r"\\?[\"']?\s*[:=]\s*)"
+)
+_SHAPES = (
+    # Credentials in an address, and parameters of one.
+    (re.compile(r"(://)[^/\s\"'@]*@"), rf"\1{MASK}@"),
+    (
+        re.compile(r"(?i)([?&](?:x-amz-[a-z-]+|[\w-]*(?:token|signature|secret|password|key))=)[^&\s\"']+"),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"(/(?:link|blobs)/)[^\s\"'/?#]+"), rf"\1{MASK}"),
+    # Headers and fields, quoted or not.
+    (re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/=-]{8,}"), rf"\1\2{MASK}"),
+    (re.compile(_FIELD + r"(\\?[\"'])(?:\\.|.)*?\2"), rf"\1\2{MASK}\2"),
+    (re.compile(_FIELD + r"(?!\*\*\*|bearer|basic)[^\s\"'\\,;&{\[]+"), rf"\1{MASK}"),
+    (re.compile(r"(__Host-[\w-]+=)[^;\s\"']+"), rf"\1{MASK}"),
+    # Signed content (JSON in base64url, then its signature), API keys, secrets of webhooks; 192 random bits or more in letters of both cases.
+    (re.compile(r"\beyJ[\w-]+(\.[\w-]+)+"), MASK),
+    (re.compile(r"\btw_[0-9a-f]{8}_[\w-]+"), f"tw_{MASK}"),
+    (re.compile(r"\bwhsec_[\w+/=-]+"), f"whsec_{MASK}"),
+    (re.compile(r"(?<![\w-])(?=[\w-]*[A-Z])(?=[\w-]*[a-z])[\w-]{32,}", re.ASCII), MASK),
+    # People.
+    (re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(\.[\w-]+)+"), f"{MASK}@{MASK}"),
+)
+
+
+class Masker:
+    """Replaces secrets in text.
+
+    Args:
+        secrets: values that must not remain.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        forms = {form for secret in secrets if len(secret) >= SHORTEST_VALUE for form in _forms(secret)}
+        longest_first = sorted(forms, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+
+    def text(self, text: str) -> str:
+        """``text`` without secrets."""
+        if self._known is not None:
+            text = self._known.sub(MASK, text)
+        for shape, mask in _SHAPES:
+            text = shape.sub(mask, text)
+        return text
+
+    def data(self, value: Any) -> Any:
+        """A value of JSON, whose keys and other texts are without secrets."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.text(str(name)): self.data(item) for name, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.data(item) for item in value]
+        return value
+
+
+def secret_values(settings: Settings, environment: Mapping[str, str] | None = None) -> set[str]:
+    """The secrets of the settings, the passwords in their addresses, and variables of the environment named like secrets.
+
+    Args:
+        environment: this process's when None.
+    """
+    found: set[str] = set()
+    for name in Settings.model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, SecretStr):
+            value = value.get_secret_value()
+            found.add(value)
+        if isinstance(value, str):
+            found.update(_credentials_of(value))
+    for name, value in (os.environ if environment is None else environment).items():
+        if _SECRET_NAME.search(name) and len(value) >= SHORTEST_VARIABLE:
+            found.add(value)
+    return found
+
+
+def without_credentials(address: str) -> str:
+    """Scheme, host, port and path of an address."""
+    scheme, _, rest = address.partition("://")
+    location, slash, path = rest.partition("/")
+    return f"{scheme}://{location.rpartition('@')[2]}{slash}{re.split('[?#]', path)[0]}"
+
+
+def _credentials_of(address: str) -> Iterator[str]:
+    """The password of an address, and secrets among its parameters."""
+    if "://" not in address:
+        return
+    before = address.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    if password := before.partition(":")[2]:
+        yield from (password, unquote(password))
+    for name, value in parse_qsl(urlsplit(address.replace("[", "").replace("]", "")).query):
+        if _SECRET_NAME.search(name):
+            yield value
+
+
+def _forms(secret: str) -> set[str]:
+    """A secret as texts write it: itself, percent-encoded, escaped in Python, in JSON, and in JSON in JSON."""
+    escaped = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+    twice = {json.dumps(form)[1:-1] for form in escaped}
+    return {secret, quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1], *escaped, *twice}
