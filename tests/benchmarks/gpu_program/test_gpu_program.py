@@ -33,6 +33,25 @@ def reading(self, batch):
 GradientAccumulation._loss = reading
 """
 
+READ_ONCE_MORE_IN_A_STEP = """
+from trainwright_trainer.training.engine import TorchEngine
+real = TorchEngine._sum_identical
+def reading(self, sums):
+    print(sums[0].item())
+    return real(self, sums)
+TorchEngine._sum_identical = reading
+"""
+
+BREAK_IN_A_BLOCK = """
+import torch
+from trainwright_trainer.model.feed_forward import FeedForward
+real = FeedForward.forward
+def breaking(self, x):
+    torch._dynamo.graph_break()
+    return real(self, x)
+FeedForward.forward = breaking
+"""
+
 READ_IN_A_BLOCK = """
 from trainwright_trainer.model.feed_forward import FeedForward
 real = FeedForward.forward
@@ -63,7 +82,7 @@ compilation.fuse_on_gpu = lambda function, device: function
 
 
 def traced(library: Path, precision: str, plant: str) -> dict[str, Any]:
-    return run_process("toy", [precision], library, plant=plant)[precision]
+    return run_process("toy", [precision], library, plant=BLOCKS_ALONE + plant)[precision]
 
 
 @dry_run
@@ -95,6 +114,7 @@ def test_the_functions_of_the_optimizer_compile_without_a_break(library: Path) -
 @dry_run
 def test_additional_casts_and_reads_are_counted(library: Path) -> None:
     assert traced(library, "bf16", READ_IN_EACH_MICRO_BATCH)["host_syncs"] == 10
+    assert traced(library, "bf16", READ_ONCE_MORE_IN_A_STEP)["host_syncs"] == 3
     assert traced(library, "fp8-tensor", LITERAL_NAN)["shared_input_casts"] == 5
     autograd = traced(library, "bf16", LEFT_TO_AUTOGRAD)
     assert (autograd["weight_casts"], autograd["summing_products"]) == (7, 0)
@@ -102,7 +122,12 @@ def test_additional_casts_and_reads_are_counted(library: Path) -> None:
 
 @dry_run
 @pytest.mark.parametrize(
-    ("plant", "says"), [(READ_IN_A_BLOCK, "data-dependent expression"), (OPERAND_BY_ROWS, "col_major")]
+    ("plant", "says"),
+    [
+        (READ_IN_A_BLOCK, "data-dependent expression"),
+        (BREAK_IN_A_BLOCK, "User-inserted graph break"),
+        (OPERAND_BY_ROWS, "col_major"),
+    ],
 )
 def test_a_step_that_would_fail_or_wait_on_a_gpu_is_detected(library: Path, plant: str, says: str) -> None:
     with pytest.raises(BadJobError, match=says):
