@@ -233,7 +233,7 @@ export interface paths {
         };
         /**
          * List Site Audit
-         * @description Changes outside of teams: accounts, keys, sign-ins and failed ones, nodes and new teams, newest first. For site admins.
+         * @description Changes outside of teams: accounts, keys, sign-ins and failed ones, nodes, new and deleted teams, newest first. For site admins.
          */
         get: operations["list_site_audit"];
         put?: never;
