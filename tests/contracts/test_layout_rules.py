@@ -176,6 +176,12 @@ BROKEN: dict[str, dict[str, Any]] = {
         "optimizer": {"kind": "lamb"},
         "parallelism": {"engine": "deepspeed"},
     },
+    "model.attention localized_filtering with an odd width ÷ heads": {
+        "model": {"attention": "localized_filtering", "width": 12, "heads": 4, "head_size": 4}
+    },
+    "model.attention localized_filtering with model.block parallel": {
+        "model": {"attention": "localized_filtering", "block": "parallel"}
+    },
     "model.attention localized_filtering with tensor_chunks > 1": {
         "model": {"attention": "localized_filtering"},
         "parallelism": {"tensor": 2, "tensor_chunks": 2},

@@ -4121,8 +4121,7 @@ export interface components {
             activation: "swiglu" | "geglu" | "gelu";
             /**
              * Attention
-             * @description What queries and keys are computed from: `full`, the input of the block; `localized_filtering` (Yuan 2.0), that input after
-             *     two convolutions, which mix each token with the two before it.
+             * @description What queries and keys are computed from: `full`, the input of the block; `localized_filtering` (Yuan 2.0), that input after two convolutions, which mix each token with the two before it.
              * @default full
              * @enum {string}
              */

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright.contracts.parallelism_spec import ParallelismSpec, ResourcesSpec
 from trainwright.contracts.precision_spec import PrecisionSpec
 from trainwright.contracts.training_spec import BatchSpec, MemorySpec
+
+if TYPE_CHECKING:  # ``model_spec`` imports ``attention_parts``, which declare combinations
+    from trainwright.contracts.model_spec import ModelSpec
 
 
 @dataclass(frozen=True)

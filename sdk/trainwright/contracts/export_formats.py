@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trainwright.contracts.block_parts import HuggingFace, attention_of, has_multipliers
+from trainwright.contracts.block_parts import attention_of
+from trainwright.contracts.hugging_face import HuggingFace, has_multipliers
 from trainwright.contracts.model_spec import ModelSpec
 
 PLAIN = HuggingFace("TrainwrightForCausalLM", "trainwright")
@@ -18,7 +19,6 @@ PLAIN_FILE = "model.py"
 """It needs torch and safetensors, and none of our packages."""
 
 _UNKNOWN_TO_TRANSFORMERS: tuple[tuple[Callable[[ModelSpec], bool], str], ...] = (
-    (lambda m: m.attention == "localized_filtering", "no class has localized filtering attention"),
     (lambda m: m.block == "parallel", "no class has parallel blocks like these"),
     (lambda m: m.norm != "rms", "no class has LayerNorm with rotary positions and these biases"),
     (lambda m: not m.is_gated, "no class has RMSNorm with GELU without a gate"),
@@ -39,22 +39,25 @@ _UNKNOWN_TO_TRANSFORMERS: tuple[tuple[Callable[[ModelSpec], bool], str], ...] = 
         "no class has biases together with sliding windows like these",
     ),
 )
-"""Models of which no class of `transformers` computes the same, and why."""
+"""Models of which no class of `transformers` computes the same, whatever their attention, and why."""
 
 
 def format_of(model: ModelSpec) -> HuggingFace:
     """The class that reads exports of ``model``, or ``PLAIN``."""
-    found = attention_of(model).hugging_face(model) if _why_plain(model) is None else None
-    return found or PLAIN
+    found = _class_or_reason(model)
+    return PLAIN if isinstance(found, str) else found
 
 
 def loaded_by(model: ModelSpec) -> str:
     """A sentence for people who choose the model."""
-    reason = _why_plain(model)
-    if reason is None:
-        return f"transformers loads the export as {format_of(model).architecture}."
-    return f"transformers cannot load the export ({reason}); the file {PLAIN_FILE} that comes with it can."
+    found = _class_or_reason(model)
+    if isinstance(found, str):
+        return f"transformers cannot load the export ({found}); the file {PLAIN_FILE} that comes with it can."
+    return f"transformers loads the export as {found.architecture}."
 
 
-def _why_plain(model: ModelSpec) -> str | None:
-    return next((reason for is_unknown, reason in _UNKNOWN_TO_TRANSFORMERS if is_unknown(model)), None)
+def _class_or_reason(model: ModelSpec) -> HuggingFace | str:
+    found = attention_of(model).hugging_face(model)
+    if isinstance(found, str):
+        return found
+    return next((reason for is_unknown, reason in _UNKNOWN_TO_TRANSFORMERS if is_unknown(model)), found)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
+from trainwright.contracts.attention_parts import ATTENTIONS
 from trainwright.contracts.base import field_error
-from trainwright.contracts.block_parts import ATTENTIONS
 from trainwright.contracts.combination import Combination, Sections
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.optimizer_spec import UPDATE_RULES, UpdateRule

@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from trainwright.contracts.attention_parts import AttentionKind
 from trainwright.contracts.base import Strict, field_error
 
 
@@ -24,9 +25,7 @@ class ModelSpec(Strict):
     kv_heads: int | None = Field(default=None, ge=1, le=1_024)
     """Number of key and value heads, shared by groups of query heads. Empty: as many as query heads."""
 
-    attention: Literal["full", "localized_filtering"] = "full"
-    """What queries and keys are computed from: `full`, the input of the block; `localized_filtering` (Yuan 2.0), that input after
-    two convolutions, which mix each token with the two before it."""
+    attention: AttentionKind = "full"
 
     qk_norm: bool = False
     """Queries and keys of each head pass an RMSNorm before they are rotated (Qwen3), which keeps their products from growing."""
@@ -91,16 +90,6 @@ class ModelSpec(Strict):
             raise field_error(
                 "head_size", self.features_per_head, "must be even: rotary positions rotate pairs of features"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _filter_fits(self) -> Self:
-        if self.attention == "localized_filtering" and self.width // self.heads % 2:
-            rule = f"÷ heads {self.heads} must be even: tensor ranks split half of it in the convolutions"
-            raise field_error("width", self.width, rule)
-        if self.attention == "localized_filtering" and self.block == "parallel":
-            rule = "needs one input for attention and feed-forward network, but localized filtering changes the input of attention: use serial"
-            raise field_error("block", self.block, rule)
         return self
 
     @model_validator(mode="after")

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from trainwright.contracts.base import Strict, field_error
+from trainwright.contracts.block_parts import attention_of
 from trainwright.contracts.combination import Sections
 from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.layout_rules import check_layout
@@ -167,10 +168,11 @@ def _check_fp8_shapes(model: ModelSpec, batch: BatchSpec, scaling: ScalingKind, 
         "batch.micro_sequences": "micro_sequences × sequence_tokens",
     }
     split = ("model.heads", "model.kv_heads", "model.feed_forward")
+    attention = attention_of(model)
     for field, size in sizes.items():
         step = tile * tensor if field in split else tile
-        if field == "model.width" and model.attention == "localized_filtering":
-            step = 2 * tile * tensor  # half of it lies between the two convolutions
+        if field == "model.width" and attention.width_divisor is not None:
+            step = attention.width_divisor * tile * tensor
         if size % step:
             product = what.get(field, field.partition(".")[2])
             parts = f" with tensor {tensor}" if step > tile else ""

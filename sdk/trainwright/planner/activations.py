@@ -28,12 +28,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trainwright.contracts.block_parts import (
-    BlockWeight,
     attention_of,
     attention_weights,
     feed_forward_weights,
     norm_count,
 )
+from trainwright.contracts.block_weight import BlockWeight
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.training_spec import RecomputeKind

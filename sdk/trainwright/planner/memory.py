@@ -30,7 +30,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
-from trainwright.contracts.block_parts import BlockWeight, block_weights, last_norm_size
+from trainwright.contracts.block_parts import block_weights, last_norm_size
+from trainwright.contracts.block_weight import BlockWeight
 from trainwright.contracts.parallelism_spec import Device, EngineKind, OffloadKind
 from trainwright.contracts.precision_spec import (
     AccumulationKind,

@@ -17,7 +17,10 @@ from tests.trainer.jobs import train_here, write_job
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import one_step, start
 from trainwright.contracts import block_parts
-from trainwright.contracts.block_parts import ATTENTIONS, BlockWeight, HuggingFace, block_weights
+from trainwright.contracts.attention_parts import ATTENTIONS
+from trainwright.contracts.block_parts import block_weights
+from trainwright.contracts.block_weight import BlockWeight
+from trainwright.contracts.hugging_face import HuggingFace
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright.planner.flops import count_parameters

@@ -6,8 +6,8 @@ attention, Ainslie et al. 2023).
 Attention is causal, over the entire sequence or a window of it (``masks``). A document packed into a sequence also
 attends to the documents before it, as in GPT-3, unless a run masks documents (``documents``).
 
-A variant is a subclass in a separate file, a line in ``attention_registry``, a name in ``contracts.model_spec`` and its
-declarations in ``contracts.block_parts``. It overrides ``mix``, or ``forward`` if it does more with its input than
+A variant is a subclass in a separate file, a line in ``attention_registry``, and what it declares in
+``contracts.attention_parts``. It overrides ``mix``, or ``forward`` if it does more with its input than
 project it. A variant that overrides ``forward`` cannot be chunked (`parallelism.tensor_chunks`). Its constructor gets
 the sizes of the entire model. Tensor parallelism shrinks weights afterwards and runs the same code on some of the
 heads, so the code takes the number of heads from the shapes of its tensors.

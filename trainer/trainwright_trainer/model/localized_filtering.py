@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.linear.bias import Bias
 from trainwright_trainer.model.attention import Attention, AttentionTables
+from trainwright_trainer.model.partial_sum import PartialSum
 
 _EPSILON = 1e-6
 
@@ -46,6 +47,7 @@ class LocalFilter(nn.Module):
         self.first_bias = Bias(width // 2)
         self.second = nn.Linear(width, width, bias=False)
         self.second_bias = Bias(width)
+        self.sum = PartialSum()
         self.norm = nn.RMSNorm(width, eps=_EPSILON)
 
     def forward(self, x_BTD: Tensor, is_first_BT1: Tensor | None = None) -> Tensor:
@@ -65,13 +67,9 @@ class LocalFilter(nn.Module):
     def _mix(self, x_BTD: Tensor, h_BTE: Tensor, before_BTE: Tensor) -> Tensor:
         # Feature by feature, so that the columns of a tensor rank belong to the features that it has.
         pairs_BTD = torch.stack((before_BTE, h_BTE), dim=-1).flatten(2)
-        y_BTD = self._complete(self.second(pairs_BTD))
+        y_BTD = self.sum(self.second(pairs_BTD))
         filtered_BTD: Tensor = self.norm(x_BTD + self.second_bias(y_BTD).to(x_BTD.dtype))
         return filtered_BTD
-
-    def _complete(self, y_BTD: Tensor) -> Tensor:
-        """``y_BTD`` is complete, unless tensor ranks compute terms of its sum."""
-        return y_BTD
 
 
 def empty_state(x_BTD: Tensor) -> FilterState:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from trainwright.contracts.block_parts import BlockWeight, weight_in_block
+from trainwright.contracts.block_parts import weight_in_block
+from trainwright.contracts.block_weight import BlockWeight
 from trainwright.contracts.precision_spec import AccumulationKind, FP8Spec
 from trainwright_trainer.fp8.compute.bf16_layers import (
     BF16Bias,

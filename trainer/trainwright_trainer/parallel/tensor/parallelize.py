@@ -5,7 +5,6 @@ of the tokens.
             hidden features   rows of gate and up, columns of down
             vocabulary        rows of embedding and head (``vocab_parallel``)
             tokens            a part of the residual stream (``sequence_parallel``); norms work on it, and are replicated
-            filters           rows of the first convolution, columns of the second (localized filtering attention)
     moves   forward     twice per block: the normed part is all-gathered before the first matmuls, and the output of the
                         last, partial sums on each rank, is reduce-scattered
             backward    gathers and reduce-scatters swapped; the gradient of each norm's weight is all-reduced
@@ -37,7 +36,7 @@ from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.model.attention import Attention, AttentionTables
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.feed_forward import FeedForward
-from trainwright_trainer.model.localized_filtering import LocalFilter
+from trainwright_trainer.model.partial_sum import PartialSum
 from trainwright_trainer.model.transformer import ParallelBlock
 from trainwright_trainer.parallel.tensor.chunked_collectives import (
     Chunking,
@@ -108,7 +107,7 @@ def parallelize_modules(model: nn.Module, vocabulary: int, axis: Axis, chunks: i
         model,
         {
             **_parallel_attentions(chunking),
-            LocalFilter: partial(_parallel_filter, axis=axis),
+            PartialSum: partial(_sum_terms, axis=axis),
             FeedForward: partial(_parallel_feed_forward, chunking=chunking),
         },
         lambda path: path.rpartition(".")[0] not in one_input,
@@ -163,19 +162,19 @@ def _check_chunkable(attention: Attention) -> None:
         raise TypeError(f"{type(attention).__name__} overrides forward: its input cannot arrive in chunks")
 
 
-def _parallel_filter(local_filter: LocalFilter, axis: Axis) -> _ParallelFilter:
-    made = recreate(local_filter, _ParallelFilter)
+def _sum_terms(partial_sum: PartialSum, axis: Axis) -> _RanksSum:
+    made = recreate(partial_sum, _RanksSum)
     made.axis = axis
     return made
 
 
-class _ParallelFilter(LocalFilter):
-    """A filter of all tokens that computes some of the features between its convolutions."""
+class _RanksSum(PartialSum):
+    """The sum of the terms of all ranks, which all of them get."""
 
     axis: Axis
 
-    def _complete(self, y_BTD: Tensor) -> Tensor:
-        return all_reduce(y_BTD, self.axis)
+    def forward(self, terms: Tensor) -> Tensor:
+        return all_reduce(terms, self.axis)
 
 
 class _ParallelAttention(Attention):
