@@ -11,7 +11,7 @@ import pytest
 from tests.agent.folders import make_attempt
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import Outcome
-from trainwright_agent.daemon.attempts import end_lost_attempt
+from trainwright_agent.daemon.attempts import kill_and_end_lost_attempt
 from trainwright_agent.processes import MARKER_VARIABLE, boot_id
 from trainwright_agent.workspace import (
     AlreadyRunningError,
@@ -132,7 +132,7 @@ def test_the_end_of_a_lost_attempt_is_recorded_when_its_processes_are_gone(tmp_p
         [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={MARKER_VARIABLE: "run_2/x"}
     )
     try:
-        while not end_lost_attempt(folder, EndCode.SUPERVISOR_LOST):
+        while not kill_and_end_lost_attempt(folder, EndCode.SUPERVISOR_LOST):
             assert folder.exit() is None
         assert child.wait(5) == -9
         assert other.poll() is None

@@ -1,6 +1,6 @@
 """Killing a supervisor that missed its deadline, and everything that it started.
 
-The agent does it, and so does the supervisor's own guard (`supervisor.guard`), in case the agent is dead too. A
+The agent does it, and so does the supervisor's own guard (`supervisor.deadline_guard`), in case the agent is dead too. A
 deadline in the past does not prove that the supervisor hangs: after a suspend, all processes continue at the same time,
 and a healthy supervisor needs its grace period to end the attempt. So the watchdog counts from its first check after
 the deadline, and starts again after a late check.

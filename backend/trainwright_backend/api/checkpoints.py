@@ -18,11 +18,11 @@ from trainwright_backend.api.dependencies import (
     Store,
     WriteSession,
 )
-from trainwright_backend.api.lists import Paged, page_of
+from trainwright_backend.api.paging import Paged, page_of
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.checkpoints import deletion, downloads, service
 from trainwright_backend.core.policy import GuardedRoute
-from trainwright_backend.metrics.validation import retained_with_validation, with_validation
+from trainwright_backend.metrics.checkpoint_validation_loss import retained_with_validation, with_validation
 from trainwright_backend.runs.service import get_run
 
 router = APIRouter(prefix="/teams/{team}", tags=["checkpoints"], route_class=GuardedRoute)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.runs import RunEvent
 from trainwright_backend.api.dependencies import CurrentDatabase, CurrentTopics, LastEventId, ReadSession
-from trainwright_backend.api.lists import MOST_ITEMS, Paged, first_page, refused_cursor
+from trainwright_backend.api.paging import MOST_ITEMS, Paged, first_page, refused_cursor
 from trainwright_backend.auth.policies import Viewer, still_in_team
 from trainwright_backend.core.ids import LARGEST_INTEGER
 from trainwright_backend.core.policy import GuardedRoute

@@ -11,7 +11,13 @@ from trainwright_backend.auth.policies import Viewer, still_in_team
 from trainwright_backend.core.ids import LARGEST_NUMBER
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.sse import EventStream, stream_events
-from trainwright_backend.metrics.charts import MAX_POINTS, Window, compare_metrics, read_metrics, read_names
+from trainwright_backend.metrics.metric_queries import (
+    MAX_POINTS,
+    Window,
+    compare_metrics,
+    read_metrics,
+    read_names,
+)
 from trainwright_backend.metrics.metric_stream import MetricStreamReader
 from trainwright_backend.metrics.selection import Selection
 from trainwright_backend.metrics.writing import MAX_NAME_LENGTH

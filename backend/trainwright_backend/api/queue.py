@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.queue import QueuedRun, QueueOrder
 from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, WriteSession
-from trainwright_backend.api.lists import refused_cursor
+from trainwright_backend.api.paging import refused_cursor
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.nodes.forecast import forecast_starts

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Response
 from trainwright.contracts.api.actions import NewRecipe, Recipe
 from trainwright.contracts.api.envelopes import Page
 from trainwright_backend.api.dependencies import ReadSession, WriteSession
-from trainwright_backend.api.lists import Paged, page_of
+from trainwright_backend.api.paging import Paged, page_of
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.runs import recipes

@@ -48,7 +48,7 @@ from trainwright_backend.checkpoints import bulk_run_actions, deletion, fork, la
 from trainwright_backend.checkpoints.resume import resume_with_room
 from trainwright_backend.core.ids import LARGEST_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
-from trainwright_backend.nodes import estimate, moving
+from trainwright_backend.nodes import moving, run_estimate
 from trainwright_backend.runs import (
     clone,
     edits,
@@ -206,7 +206,7 @@ def estimate_run(
     access: Viewer, session: ReadSession, spec: RunSpec, begin_step: BeginStep = 0
 ) -> RunEstimate:
     """Estimate a run: FLOPs, memory, bytes, and the time if an equal workload was measured before."""
-    return estimate.estimate(session, access.team_id, spec, begin_step)
+    return run_estimate.estimate_run(session, access.team_id, spec, begin_step)
 
 
 @router.post("/what-if")
@@ -219,7 +219,7 @@ def plan_elsewhere(
 ) -> WhatIf:
     """Plan a run on `resources.nodes` × `resources.slots_per_node` GPUs of any known kind, joined or not: its memory, whether
     it fits, and an estimated time."""
-    return what_if.plan_elsewhere(session, access.team_id, spec, gpu, begin_step)
+    return what_if.estimate_on_gpu(session, access.team_id, spec, gpu, begin_step)
 
 
 @router.post("/bulk", dependencies=[Recorded])

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.runs import RunSamples
 from trainwright_backend.api.dependencies import ReadSession
-from trainwright_backend.api.lists import MOST_ITEMS, refused_cursor
+from trainwright_backend.api.paging import MOST_ITEMS, refused_cursor
 from trainwright_backend.auth.policies import Viewer
 from trainwright_backend.core.ids import LARGEST_NUMBER
 from trainwright_backend.core.policy import GuardedRoute

@@ -27,7 +27,7 @@ from trainwright_backend.api.dependencies import (
     TeamDeletion,
     WriteSession,
 )
-from trainwright_backend.api.lists import Paged, page_of
+from trainwright_backend.api.paging import Paged, page_of
 from trainwright_backend.auth.policies import Leaver, Owner, SignedIn, SiteAdmin, Viewer
 from trainwright_backend.checkpoints import team_deletion
 from trainwright_backend.core.ids import parse_id

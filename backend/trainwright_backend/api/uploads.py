@@ -15,7 +15,7 @@ from trainwright_backend.api.dependencies import (
     Store,
     Uploads,
 )
-from trainwright_backend.api.lists import MOST_ITEMS, Paged, first_page
+from trainwright_backend.api.paging import MOST_ITEMS, Paged, first_page
 from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.checkpoints.total_storage import check_upload
 from trainwright_backend.core.db import Database

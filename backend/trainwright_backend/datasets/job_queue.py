@@ -1,6 +1,6 @@
 """The queue of dataset jobs: parse a file, curate a version, prepare tokens.
 
-The rows are the queue: `due_rows` finds those with a job that no worker runs, and `jobs.turns` chooses among them. A
+The rows are the queue: `due_rows` finds those with a job that no worker runs, and `jobs.round_robin` chooses among them. A
 message only says that there is one. Messages may be lost, repeated or reordered: workers also check the rows regularly,
 and the control loop sends messages again for rows that make no progress (`resend_stale`).
 """

@@ -21,9 +21,9 @@ from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, now
-from trainwright_backend.nodes.estimate import find_measured
 from trainwright_backend.nodes.fair_share import FairOrder
 from trainwright_backend.nodes.limit_gate import LimitGate
+from trainwright_backend.nodes.run_estimate import find_measured
 from trainwright_backend.nodes.scheduling import waiting_heads
 from trainwright_backend.nodes.service import is_online, slots_of, takes_runs
 from trainwright_backend.nodes.tables import Node

@@ -26,7 +26,7 @@ ASSUMED_FP8_MFU = 0.25
 because only its matrix products are faster (docs/adr/0026)."""
 
 
-def plan_elsewhere(session: Read, team_id: UUID, spec: RunSpec, gpu: str, begin_step: int = 0) -> WhatIf:
+def estimate_on_gpu(session: Read, team_id: UUID, spec: RunSpec, gpu: str, begin_step: int = 0) -> WhatIf:
     """Plan ``spec`` from ``begin_step`` on, on as many GPUs named ``gpu`` as its resources request.
 
     Raises:

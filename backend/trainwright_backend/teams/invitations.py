@@ -13,8 +13,8 @@ from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.core.public_address import local_warning
 from trainwright_backend.core.settings import Settings
-from trainwright_backend.teams.link_rows import create_link, pending_in, revoke_invitations_of
 from trainwright_backend.teams.members import lock_for_owner
+from trainwright_backend.teams.one_time_link_rows import create_link, pending_in, revoke_invitations_of
 
 MAX_INVITATIONS = 200
 """Pending invitations that one team can have."""

@@ -13,7 +13,7 @@ from trainwright_backend.core.db import Database
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.mail import send_mail
 from trainwright_backend.core.settings import Settings
-from trainwright_backend.teams.link_rows import MAILED_LIFETIME
+from trainwright_backend.teams.one_time_link_rows import MAILED_LIFETIME
 from trainwright_backend.teams.one_time_links import sign_in_link
 
 MAILS_AT_ONCE = BoundedSemaphore(4)

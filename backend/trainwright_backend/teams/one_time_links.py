@@ -28,7 +28,7 @@ from trainwright_backend.auth.tables import Account, Membership, OneTimeLink, Te
 from trainwright_backend.core.db import Database, Read, Write
 from trainwright_backend.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthorized
 from trainwright_backend.core.settings import Settings
-from trainwright_backend.teams.link_rows import (
+from trainwright_backend.teams.one_time_link_rows import (
     LIFETIMES,
     NewLink,
     create_link,

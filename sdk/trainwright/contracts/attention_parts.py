@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from trainwright.contracts.block_weight import BlockWeight, bias_weight
-from trainwright.contracts.combination import Combination
 from trainwright.contracts.hugging_face import HuggingFace, llama_like
+from trainwright.contracts.refused_combination import RefusedCombination
 
 if TYPE_CHECKING:  # ``model_spec`` itself imports the names of ``ATTENTIONS``
     from trainwright.contracts.model_spec import ModelSpec
@@ -57,7 +57,7 @@ class AttentionPart:
     selective_values: Callable[[ModelSpec], int]
     """``saved_values`` if only results of matmuls and attention are saved (`memory.recompute` `selective`)."""
 
-    excludes: tuple[Combination, ...] = ()
+    excludes: tuple[RefusedCombination, ...] = ()
     """Choices that it excludes. ``choice`` completes "attention … with"."""
 
     unsharded_inputs: Callable[[ModelSpec], int] = lambda m: 0
@@ -136,14 +136,14 @@ _LOCALIZED_FILTERING = replace(
     unsharded_float32=lambda m: 2 * m.width + 1,  # of its norm
     width_divisor=2,
     excludes=(
-        Combination(
+        RefusedCombination(
             "an odd width ÷ heads",
             "model.width",
             lambda s: s.model.width // s.model.heads % 2 == 1,
             lambda s: s.model.width,
             "÷ heads must be even: tensor ranks split half of it in the convolutions",
         ),
-        Combination(
+        RefusedCombination(
             "model.block parallel",
             "model.block",
             lambda s: s.model.block == "parallel",
@@ -151,7 +151,7 @@ _LOCALIZED_FILTERING = replace(
             "needs one input for attention and feed-forward network, but localized filtering changes the input of "
             "attention: use serial",
         ),
-        Combination(
+        RefusedCombination(
             "tensor_chunks > 1",
             "parallelism.tensor_chunks",
             lambda s: s.parallelism.tensor_chunks > 1,

@@ -2,7 +2,7 @@
 
 All sections are checked together when a run is submitted, so that no node starts a run that cannot work. The message about
 a dim that is not divisible names the divisor and the nearest value that works. Choices that exclude each other are in one
-table, ``COMBINATIONS``, with the reason that users see.
+table, ``REFUSED_COMBINATIONS``, with the reason that users see.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import partial
 
 from trainwright.contracts.attention_parts import ATTENTIONS
 from trainwright.contracts.base import field_error
-from trainwright.contracts.combination import Combination, Sections
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.optimizer_spec import UPDATE_RULES, UpdateRule
 from trainwright.contracts.parallelism_spec import (
@@ -23,9 +22,9 @@ from trainwright.contracts.parallelism_spec import (
     ParallelismSpec,
     PipelineSchedule,
     StagesKind,
-    degrees_of,
     divisors,
     nearest,
+    resolve_degrees,
 )
 from trainwright.contracts.precision_spec import (
     CompileKind,
@@ -33,6 +32,7 @@ from trainwright.contracts.precision_spec import (
     PrecisionKind,
     ScalingKind,
 )
+from trainwright.contracts.refused_combination import RefusedCombination, Sections
 from trainwright.contracts.training_spec import RecomputeKind
 
 
@@ -42,10 +42,10 @@ def check_layout(sections: Sections) -> Degrees:
     Raises:
         PydanticCustomError: naming the field, its value and what to write instead.
     """
-    for rule in COMBINATIONS:
+    for rule in REFUSED_COMBINATIONS:
         if rule.broken(sections):
             raise field_error(rule.field, rule.value(sections), rule.reason)
-    degrees = degrees_of(sections.parallelism, sections.resources.ranks)
+    degrees = resolve_degrees(sections.parallelism, sections.resources.ranks)
     _check_recomputed(sections)
     _check_tensor(sections, degrees.tensor)
     _check_stages(sections.model, sections.parallelism)
@@ -73,106 +73,106 @@ def _optimizer_in_backward(sections: Sections) -> bool:
     return sections.precision.fp8 is not None and sections.precision.fp8.optimizer_in_backward
 
 
-_COMBINATIONS = (
-    Combination(
+_REFUSED_COMBINATIONS = (
+    RefusedCombination(
         "engine deepspeed with pipeline > 1",
         "parallelism.engine",
         lambda s: _deepspeed(s) and s.parallelism.pipeline > 1,
         lambda s: s.parallelism.engine.value,
         "supports data parallelism only, but pipeline is above 1: use pipeline 1, or engine native",
     ),
-    Combination(
+    RefusedCombination(
         "engine deepspeed with tensor > 1",
         "parallelism.engine",
         lambda s: _deepspeed(s) and s.parallelism.tensor > 1,
         lambda s: s.parallelism.engine.value,
         "supports data parallelism only, but tensor is above 1: use tensor 1, or engine native",
     ),
-    Combination(
+    RefusedCombination(
         "engine deepspeed with precision fp8",
         "parallelism.engine",
         lambda s: _deepspeed(s) and s.precision.kind is PrecisionKind.FP8,
         lambda s: s.parallelism.engine.value,
         "stores gradients and optimizer state in its own formats, not in FP8: use precision bf16, or engine native",
     ),
-    Combination(
+    RefusedCombination(
         "engine deepspeed at zero_stage 3 with precision.compile on",
         "precision.compile",
         lambda s: _deepspeed(s) and s.parallelism.zero_stage == 3 and s.precision.compile is CompileKind.ON,
         lambda s: s.precision.compile.value,
         "needs weights that stay in place, but DeepSpeed gathers and frees them within a block: use auto or off, or engine native",
     ),
-    Combination(
+    RefusedCombination(
         "engine deepspeed with shard below the data degree",
         "parallelism.shard",
         lambda s: _deepspeed(s) and s.parallelism.shard is not None,
         lambda s: s.parallelism.shard,
         "cannot be set with engine deepspeed, which shards over all data ranks: leave it empty",
     ),
-    Combination(
+    RefusedCombination(
         "offload with engine native",
         "parallelism.offload",
         lambda s: s.parallelism.offload is not OffloadKind.NONE and not _deepspeed(s),
         lambda s: s.parallelism.offload.value,
         "needs DeepSpeed: set parallelism.engine to deepspeed, or offload to none",
     ),
-    Combination(
+    RefusedCombination(
         "offload of parameters below zero_stage 3",
         "parallelism.offload",
         lambda s: s.parallelism.offload is OffloadKind.PARAMETERS and s.parallelism.zero_stage != 3,
         lambda s: s.parallelism.offload.value,
         "needs sharded weights: set zero_stage to 3, or offload to optimizer",
     ),
-    Combination(
+    RefusedCombination(
         "offload of optimizer states at zero_stage 0",
         "parallelism.offload",
         lambda s: s.parallelism.offload is OffloadKind.OPTIMIZER and s.parallelism.zero_stage == 0,
         lambda s: s.parallelism.offload.value,
         "needs sharded optimizer state: set zero_stage to 1, 2 or 3, or offload to none",
     ),
-    Combination(
+    RefusedCombination(
         "FP8 O1 or O2 with zero_stage > 0",
         "parallelism.zero_stage",
         lambda s: _fp8()(s) and not _fp8(FP8Level.O3)(s) and s.parallelism.zero_stage > 0,
         lambda s: s.parallelism.zero_stage,
         "shards what O1 and O2 replicate: use level O3, which shards by tensor, or zero_stage 0",
     ),
-    Combination(
+    RefusedCombination(
         "FP8 O3 with zero_stage",
         "parallelism.zero_stage",
         lambda s: _fp8(FP8Level.O3)(s) and s.parallelism.zero_stage > 0,
         lambda s: s.parallelism.zero_stage,
         "is already part of O3, which shards gradients and optimizer state by tensor: leave it at 0",
     ),
-    Combination(
+    RefusedCombination(
         "zero_stage 3 with pipeline > 1",
         "parallelism.zero_stage",
         lambda s: s.parallelism.zero_stage == 3 and s.parallelism.pipeline > 1,
         lambda s: s.parallelism.zero_stage,
         "would gather the weights of a stage twice for each micro batch: use zero_stage 2, or pipeline 1",
     ),
-    Combination(
+    RefusedCombination(
         "zero-bubble schedules with precision.compile on",
         "precision.compile",
         lambda s: _zero_bubble(s) and s.precision.compile is CompileKind.ON,
         lambda s: s.precision.compile.value,
         "has a single backward pass, but zero-bubble schedules split it in two: use auto or off, or schedule 1f1b",
     ),
-    Combination(
+    RefusedCombination(
         "zero-bubble schedules with recomputation",
         "memory.recompute",
         lambda s: _zero_bubble(s) and s.memory.recompute is not RecomputeKind.NONE,
         lambda s: s.memory.recompute.value,
         "would recompute a block for each half of the backward pass: use none, or schedule 1f1b",
     ),
-    Combination(
+    RefusedCombination(
         "optimizer in backward with a pipeline",
         "precision.fp8.optimizer_in_backward",
         lambda s: _optimizer_in_backward(s) and s.parallelism.pipeline > 1,
         lambda s: "true",
         "updates weights during the backward pass, while other micro batches in the pipeline still need them: use false",
     ),
-    Combination(
+    RefusedCombination(
         "FP8 scaling by row or block with tensor > 1",
         "precision.fp8.scaling",
         lambda s: (
@@ -183,14 +183,14 @@ _COMBINATIONS = (
         lambda s: s.precision.fp8.scaling.value if s.precision.fp8 else None,
         "does not work with tensor parallelism, whose ranks share one scale per tensor: use tensor, or parallelism.tensor 1",
     ),
-    Combination(
+    RefusedCombination(
         "tensor_chunks > 1 with precision.compile on",
         "precision.compile",
         lambda s: s.parallelism.tensor_chunks > 1 and s.precision.compile is CompileKind.ON,
         lambda s: s.precision.compile.value,
         "compiles each block into one graph, which cannot overlap chunks: use auto or off, or tensor_chunks 1",
     ),
-    Combination(
+    RefusedCombination(
         "a tensor group across nodes",
         "parallelism.tensor",
         lambda s: (
@@ -203,7 +203,7 @@ _COMBINATIONS = (
 )
 
 
-def _of_attentions() -> Iterator[Combination]:
+def _of_attentions() -> Iterator[RefusedCombination]:
     """The choices that each variant of attention excludes."""
     for kind, attention in ATTENTIONS.items():
         for rule in attention.excludes:
@@ -211,15 +211,15 @@ def _of_attentions() -> Iterator[Combination]:
             yield replace(rule, choice=choice, broken=partial(_broken_by, kind, rule))
 
 
-def _broken_by(kind: str, rule: Combination, sections: Sections) -> bool:
+def _broken_by(kind: str, rule: RefusedCombination, sections: Sections) -> bool:
     return sections.model.attention == kind and rule.broken(sections)
 
 
-def of_optimizers(rules: Mapping[str, UpdateRule]) -> Iterator[Combination]:
+def of_optimizers(rules: Mapping[str, UpdateRule]) -> Iterator[RefusedCombination]:
     """What each optimizer does not support."""
     for kind, rule in rules.items():
         if rule.fp8_states is None:
-            yield Combination(
+            yield RefusedCombination(
                 f"optimizer.kind {kind} with precision fp8",
                 "optimizer.kind",
                 partial(_optimizer_and, _fp8(), kind),
@@ -227,7 +227,7 @@ def of_optimizers(rules: Mapping[str, UpdateRule]) -> Iterator[Combination]:
                 "has no form whose states take 8 and 16 bits: use precision bf16, or another optimizer",
             )
         if not rule.on_deepspeed:
-            yield Combination(
+            yield RefusedCombination(
                 f"optimizer.kind {kind} with engine deepspeed",
                 "optimizer.kind",
                 partial(_optimizer_and, _deepspeed, kind),
@@ -240,7 +240,7 @@ def _optimizer_and(other: Callable[[Sections], bool], kind: str, sections: Secti
     return sections.optimizer.kind == kind and other(sections)
 
 
-COMBINATIONS = (*_COMBINATIONS, *_of_attentions(), *of_optimizers(UPDATE_RULES))
+REFUSED_COMBINATIONS = (*_REFUSED_COMBINATIONS, *_of_attentions(), *of_optimizers(UPDATE_RULES))
 """Choices that exclude each other. The first one that is violated is reported."""
 
 

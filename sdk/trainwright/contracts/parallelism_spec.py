@@ -228,7 +228,7 @@ class Coordinates:
     tensor: int
 
 
-def degrees_of(spec: ParallelismSpec, ranks: int) -> Degrees:
+def resolve_degrees(spec: ParallelismSpec, ranks: int) -> Degrees:
     """Degrees of a run on ``ranks`` ranks.
 
     Raises:

@@ -16,13 +16,13 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from trainwright.contracts.base import Strict, field_error
 from trainwright.contracts.block_parts import attention_of
-from trainwright.contracts.combination import Sections
 from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.layout_rules import check_layout
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.optimizer_spec import OptimizerSpec
-from trainwright.contracts.parallelism_spec import Degrees, ParallelismSpec, ResourcesSpec, degrees_of
+from trainwright.contracts.parallelism_spec import Degrees, ParallelismSpec, ResourcesSpec, resolve_degrees
 from trainwright.contracts.precision_spec import FP8Spec, PrecisionSpec, ScalingKind
+from trainwright.contracts.refused_combination import Sections
 from trainwright.contracts.spec_upgrade import SCHEMA_VERSION, upgrade_spec
 from trainwright.contracts.training_spec import (
     BatchSpec,
@@ -131,7 +131,7 @@ class RunSpec(Strict):
     @property
     def degrees(self) -> Degrees:
         """Sizes of the mesh axes."""
-        return degrees_of(self.parallelism, self.resources.ranks)
+        return resolve_degrees(self.parallelism, self.resources.ranks)
 
     @property
     def tokens_per_step(self) -> int:

@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from trainwright.contracts.layout_rules import COMBINATIONS
+from trainwright.contracts.layout_rules import REFUSED_COMBINATIONS
 
 BEGIN, END = "<!-- combinations: made by trainwright.reference.layouts -->", "<!-- end of combinations -->"
 
@@ -18,7 +18,7 @@ def combinations_table() -> str:
     """All excluded combinations, with the field of the error and the reason."""
     rows = [
         f"| {combination.choice} | `{combination.field}` | {combination.reason} |"
-        for combination in COMBINATIONS
+        for combination in REFUSED_COMBINATIONS
     ]
     return "\n".join(
         ["| rejected | field | why, and what to do instead: the value … |", "|---|---|---|", *rows]

@@ -14,7 +14,7 @@ from tests.agent.folders import make_attempt, step_line, write_events
 from tests.agent.machine import Machine, wait_for
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import Outcome
-from trainwright_agent.daemon.attempts import end_lost_attempt, start_supervisor
+from trainwright_agent.daemon.attempts import kill_and_end_lost_attempt, start_supervisor
 from trainwright_agent.processes import MARKER_VARIABLE, boot_id
 from trainwright_agent.workspace import AttemptFolder, ClaimRecord, SupervisorRecord, Workspace
 
@@ -114,9 +114,9 @@ def test_the_end_of_a_lost_attempt_is_written_under_its_lock(
 ) -> None:
     _, folder = abandoned
     with folder.lock():  # by a late supervisor
-        assert not end_lost_attempt(folder, EndCode.SUPERVISOR_LOST)
+        assert not kill_and_end_lost_attempt(folder, EndCode.SUPERVISOR_LOST)
         assert folder.exit() is None
-    assert end_lost_attempt(folder, EndCode.SUPERVISOR_LOST)
+    assert kill_and_end_lost_attempt(folder, EndCode.SUPERVISOR_LOST)
     assert folder.exit() is not None
 
 

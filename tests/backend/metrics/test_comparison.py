@@ -6,7 +6,7 @@ import pytest
 
 from tests.backend.scripted_agent import Scene
 from trainwright_backend.core.ids import new_id, public_id
-from trainwright_backend.metrics import charts
+from trainwright_backend.metrics import metric_queries
 
 
 def compared(scene: Scene, runs: list[str], **query: Any) -> list[dict[str, Any]]:
@@ -67,9 +67,9 @@ def test_more_series_than_an_answer_may_have_are_refused(
 ) -> None:
     runs = [scene.running(last_step=3).run_id for _ in range(2)]
     series = sum(len(item["series"]) for item in compared(scene, runs))
-    monkeypatch.setattr(charts, "MAX_COMPARED", series)
+    monkeypatch.setattr(metric_queries, "MAX_COMPARED", series)
     assert len(compared(scene, runs)) == 2
-    monkeypatch.setattr(charts, "MAX_COMPARED", series - 1)
+    monkeypatch.setattr(metric_queries, "MAX_COMPARED", series - 1)
     path = scene.runs.removesuffix("/runs") + "/metrics"
     refused = scene.site.admin.get(path, params={"runs": runs})
     assert refused.status_code == 422 and refused.json()["errors"][0]["field"] == "names"

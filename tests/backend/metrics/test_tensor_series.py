@@ -192,7 +192,7 @@ def test_their_chunks_are_short(scene: Scene) -> None:
 def test_the_point_limit_is_shared_by_all_series(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     work = scene.running(last_step=3, steps=1_000)
     work.send(work.batch(metrics=[losses(4, 400)]))
-    monkeypatch.setattr("trainwright_backend.metrics.charts.MAX_TOTAL_POINTS", 100)
+    monkeypatch.setattr("trainwright_backend.metrics.metric_queries.MAX_TOTAL_POINTS", 100)
     lengths = [len(series["steps"]) for series in get(scene, work, points=300)["series"]]
     assert all(40 < length <= 50 for length in lengths), lengths
 

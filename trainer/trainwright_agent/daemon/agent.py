@@ -32,7 +32,7 @@ from trainwright_agent.client import ApiError, ClaimRefusedError, Client, RunDel
 from trainwright_agent.daemon.attempts import (
     LOST,
     UNREADABLE,
-    end_lost_attempt,
+    kill_and_end_lost_attempt,
     start_supervisor,
 )
 from trainwright_agent.daemon.cpu_peak import is_machine_calm
@@ -227,7 +227,7 @@ class Agent:
             return  # the heartbeat loop claims and starts it
         if condition is Condition.SUPERVISED and self._watchdog.is_due(folder):
             kill_overdue(folder)
-        if condition in LOST and not end_lost_attempt(folder, LOST[condition]):
+        if condition in LOST and not kill_and_end_lost_attempt(folder, LOST[condition]):
             return
         shipper = self._shippers.get(folder.claim_id)
         if shipper is not None and shipper.is_done:

@@ -40,7 +40,7 @@ def start_supervisor(folder: AttemptFolder) -> subprocess.Popen[bytes]:
         )
 
 
-def end_lost_attempt(folder: AttemptFolder, code: EndCode) -> bool:
+def kill_and_end_lost_attempt(folder: AttemptFolder, code: EndCode) -> bool:
     """Record the end of an attempt whose supervisor died; returns False while processes of it are left.
 
     It takes the folder's lock, so that a supervisor that starts late cannot begin between the sweep and the end.
@@ -76,7 +76,7 @@ def _is_stopped(folder: AttemptFolder) -> bool:
             processes.send_signal(supervisor.pid, signal.SIGTERM, folder.is_locked)
         return False
     if condition in LOST:
-        return end_lost_attempt(folder, LOST[condition])
+        return kill_and_end_lost_attempt(folder, LOST[condition])
     return condition is Condition.ENDED or folder.granted_claim() is None or _end_unstarted(folder)
 
 

@@ -35,7 +35,7 @@ from trainwright_agent.daemon.cpu_peak import (
     save_record,
 )
 from trainwright_agent.identity import Settings
-from trainwright_agent.peers import address_towards, interface_of
+from trainwright_agent.network_addresses import address_towards, interface_of
 from trainwright_agent.processes import trainer_environment
 
 log = logging.getLogger(__name__)

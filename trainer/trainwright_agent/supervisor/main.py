@@ -53,11 +53,11 @@ from trainwright.durable_files import SHARED, sync_folder, write_durably
 from trainwright_agent import processes
 from trainwright_agent.client import Client, RefusedError, UnreachableError
 from trainwright_agent.identity import Settings, load_identity, load_settings
-from trainwright_agent.peers import address_towards, free_port, interface_of
+from trainwright_agent.network_addresses import address_towards, free_port, interface_of
 from trainwright_agent.processes import boottime
 from trainwright_agent.supervisor import outcomes
+from trainwright_agent.supervisor.deadline_guard import start_deadline_guard
 from trainwright_agent.supervisor.fetch import Fetcher, FetchError, check_downloads
-from trainwright_agent.supervisor.guard import start_guard
 from trainwright_agent.supervisor.lease import Lease, LeaseEnd
 from trainwright_agent.supervisor.stall_reporter import StallReporter
 from trainwright_agent.tail import FirstStepWatch
@@ -89,7 +89,7 @@ def main(folder: Path) -> None:
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     attempt = AttemptFolder(folder)
-    start_guard(attempt)
+    start_deadline_guard(attempt)
     try:
         with attempt.lock():
             if not attempt.is_untouched:

@@ -19,7 +19,7 @@ from trainwright_backend.datasets.job_queue import JobKind
 from trainwright_backend.datasets.jobs.dispatch import never, run_job
 from trainwright_backend.datasets.jobs.job import Job
 from trainwright_backend.datasets.jobs.outcomes import record_failure, release_job
-from trainwright_backend.datasets.jobs.turns import Slice, TakenJob, Turns
+from trainwright_backend.datasets.jobs.round_robin import RoundRobin, TakenJob, TimeSlice
 
 SWEEP_SECONDS = 5.0
 
@@ -30,7 +30,7 @@ class JobRunner:
     def __init__(self, database: Database, store: ObjectStore) -> None:
         self._database = database
         self._store = store
-        self._turns = Turns(database)
+        self._turns = RoundRobin(database)
         self._running = threading.Lock()
         self._stopping = threading.Event()
 
@@ -62,14 +62,14 @@ class JobRunner:
         """The job calls this between two chunks; the result says whether the job stops there."""
         others_wait = partial(self._turns.others_wait, taken.team_id)
         if taken.kind is not JobKind.CURATE:
-            return Slice(others_wait).is_over
-        current = Slice(others_wait)
+            return TimeSlice(others_wait).is_over
+        current = TimeSlice(others_wait)
 
         def run_one_of_others() -> bool:
             nonlocal current
             if current.is_over():
                 self._run_one_besides(taken)
-                current = Slice(others_wait)
+                current = TimeSlice(others_wait)
             return False
 
         return run_one_of_others
@@ -77,7 +77,7 @@ class JobRunner:
     def _run_one_besides(self, outer: TakenJob) -> None:
         inner = self._turns.take(not_of=outer.team_id, kinds=(JobKind.PARSE, JobKind.PREPARE))
         if inner is not None:
-            self._run(inner, Slice(lambda: True).is_over)
+            self._run(inner, TimeSlice(lambda: True).is_over)
 
 
 def run_and_record_failure(

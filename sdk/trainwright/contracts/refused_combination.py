@@ -29,7 +29,7 @@ class Sections:
 
 
 @dataclass(frozen=True)
-class Combination:
+class RefusedCombination:
     """Two choices that exclude each other."""
 
     choice: str

@@ -22,7 +22,7 @@ _LONGEST_TICK_SECONDS = 1.0
 _SHORTEST_TICK_SECONDS = 0.05
 
 
-def start_guard(attempt: AttemptFolder) -> None:
+def start_deadline_guard(attempt: AttemptFolder) -> None:
     """Fork the guard of this process, which is about to supervise ``attempt``.
 
     Call it before any thread is started and before the folder is locked: a fork keeps locks and loses threads.

@@ -56,7 +56,7 @@ class Kind:
     """Threads of a rank on CPUs; None on GPUs."""
 
 
-def estimate(session: Read, team_id: UUID, requested: RunSpec, begin_step: int = 0) -> RunEstimate:
+def estimate_run(session: Read, team_id: UUID, requested: RunSpec, begin_step: int = 0) -> RunEstimate:
     """Estimate a run for ``requested`` that continues from ``begin_step``, as a fork does.
 
     Raises:

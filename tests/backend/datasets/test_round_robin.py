@@ -16,9 +16,9 @@ from trainwright_backend.control.loop import ControlLoop
 from trainwright_backend.control.worker_watch import LONGEST_WAIT_SECONDS, WorkerWatch
 from trainwright_backend.core.db import now
 from trainwright_backend.datasets.job_queue import JobKind
-from trainwright_backend.datasets.jobs import dispatch, runner, turns
+from trainwright_backend.datasets.jobs import dispatch, round_robin, runner
+from trainwright_backend.datasets.jobs.round_robin import RoundRobin
 from trainwright_backend.datasets.jobs.runner import JobRunner, run_and_record_failure
-from trainwright_backend.datasets.jobs.turns import Turns
 from trainwright_backend.datasets.tables import DatasetVersion, FileChunk, ParsedFile
 
 
@@ -38,9 +38,9 @@ def job_runner(editor: DatasetEditor) -> JobRunner:
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of 20 documents, and slices that end after the first one."""
     monkeypatch.setattr(chunks, "CHUNK_DOCUMENTS", 20)
-    monkeypatch.setattr(turns, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(round_robin, "SLICE_SECONDS", 0.0)
     # Without the rule for compressed files, which depends on time.
-    monkeypatch.setattr(turns.Slice, "is_over", lambda self: self._others_wait())
+    monkeypatch.setattr(round_robin.TimeSlice, "is_over", lambda self: self._others_wait())
 
 
 def parsed(editor: DatasetEditor) -> list[tuple[str, int, bool]]:
@@ -67,7 +67,7 @@ def test_teams_take_turns_however_much_one_has_queued(editor: DatasetEditor, oth
         editor.make(f"many-{number}", ready=False, **{"a.jsonl": letters(3, first=10 * number)})
     dataset = other.make("one", ready=False, **{"a.jsonl": letters(3)})
     database, store = editor.site.app.state.database, editor.site.app.state.store
-    worker, teams = Turns(database), list[UUID]()
+    worker, teams = RoundRobin(database), list[UUID]()
     while state_of(other, dataset) != "ready":
         taken = worker.take()
         assert taken is not None
@@ -154,7 +154,7 @@ def test_a_curation_lets_other_teams_work_between_its_chunks(
         ).last_activity = now()
         job = dispatch.next_job(session, JobKind.CURATE, version)
     assert job is not None
-    taken = turns.TakenJob(job, JobKind.CURATE, version, editor.team_id)
+    taken = round_robin.TakenJob(job, JobKind.CURATE, version, editor.team_id)
     runner.run_and_record_failure(database, store, job, job_runner.give_way_of(taken))
     assert editor.show(made)["versions"][0]["state"] == "ready"
     assert [state for state, _, _ in parsed(other)] == ["ready"]
@@ -195,7 +195,7 @@ def test_health_reports_that_no_worker_takes_jobs(editor: DatasetEditor, job_run
     made = editor.make(ready=False, **{"a.jsonl": letters(3)})
     assert problems(1) == [] and problems(LONGEST_WAIT_SECONDS - 1) == []
     assert problems(1) == ["worker"]
-    taken = Turns(state.database).take()
+    taken = RoundRobin(state.database).take()
     assert taken is not None and problems(1) == [], "a worker has a lease"
     run_and_record_failure(state.database, state.store, taken.job)
     while job_runner.run_one():

@@ -33,7 +33,7 @@ class TakenJob(NamedTuple):
     team_id: UUID
 
 
-class Turns:
+class RoundRobin:
     """The turns of one worker."""
 
     def __init__(self, database: Database) -> None:
@@ -80,7 +80,7 @@ class Turns:
         )
 
 
-class Slice:
+class TimeSlice:
     """The time that a job may use while other teams wait.
 
     A compressed file is decompressed from its start again in each slice, so a slice is at least twice as long as the time
