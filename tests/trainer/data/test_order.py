@@ -156,3 +156,15 @@ def test_a_position_that_is_off_by_one_after_a_resume_is_detected(
 ) -> None:
     """Negative control of the test above, in the first step already."""
     assert LEFT.step + 1 in _differing_steps(data, 8, ranks, position)
+
+
+def test_a_run_that_is_resumed_twice_reads_the_sequences_that_follow(data: Path) -> None:
+    """The second attempt counts from where the first one was left."""
+    manifest = read_manifest(data)
+    stream = TokenStream(data, manifest.train, manifest.token_type, 32)
+    batch = BatchSpec(sequence_tokens=32, micro_sequences=8, global_sequences=8)
+    first = Loader(stream, batch, 5, 0, 1, LEFT)
+    second = Loader(stream, batch, 5, 0, 1, DataPosition(step=13, sequences=first.sequences_read(13)))
+    for step in (14, 15):
+        ((expected,), (found,)) = (list(loader.micro_batches(step)) for loader in (first, second))
+        assert torch.equal(found.sequences, expected.sequences)
