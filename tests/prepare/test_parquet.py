@@ -354,4 +354,4 @@ def test_a_file_that_crashes_its_reader_is_refused(store: Store) -> None:
     lost = subprocess.run([sys.executable, "-c", program], input=aborting, capture_output=True)
     if lost.returncode >= 0:
         pytest.fail("the library survives this file now: choose another one")
-    _refused(store, aborting, "it crashes its reader")
+    _refused(store, aborting, "it makes the reader crash")

@@ -20,12 +20,12 @@ from trainwright_backend.api import (
     recipes,
     runs,
     samples,
-    saved_views,
     site,
     teams,
     tokenizers,
     uploads,
     usage,
+    views,
     webhooks,
 )
 
@@ -48,7 +48,7 @@ RESOURCES = (
     usage,
     audit,
     webhooks,
-    saved_views,
+    views,
     nodes,
     agent,
     blobs,

@@ -105,7 +105,7 @@ def test_a_failed_sign_in_of_an_account_is_in_the_log_of_the_installation(site: 
     signed_in, failed = site.admin.get("/api/v1/audit", params={"q": "sign_in"}).json()["items"]
     assert [signed_in["action"], failed["action"]] == ["sign_in", "failed_sign_in"]
     assert (failed["name"], failed["user"], failed["address"]) == ("Ada", signed_in["user"], "testclient")
-    assert json.loads(failed["details"]) == {"email": ADA, "password": "…"}
+    assert json.loads(failed["details"]) == {"email": ADA, "password": "..."}
     assert entries(site) == [] and broken(site) == []
 
 
@@ -139,12 +139,16 @@ def test_entries_are_found_by_actor_action_and_time(site: Site) -> None:
     assert found(**rename) == ["Laboratory", "Lab"]
     assert found(**rename, actor="ada") == ["Laboratory"]
     assert found(actor=user) == ["Lab"]
-    assert found(actor="Ada\0 L") == found(action="rename") == found(actor=site.team) == []
+    assert found(action="rename") == found(actor=site.team) == []
     newest = entries(site)[0]["time"]
     assert found(since=newest) == ["Laboratory"]
     assert found(since="9999-12-31T23:59:59-12:00") == []
     assert found(**rename, since="0001-01-01T00:00:00+12:00") == ["Laboratory", "Lab"]
-    for wrong, status in (({"since": "2026-01-01T00:00:00"}, 422), ({"actor": "user_x"}, 404)):
+    for wrong, status in (
+        ({"since": "2026-01-01T00:00:00"}, 422),
+        ({"actor": "user_x"}, 404),
+        ({"actor": "A\0"}, 404),
+    ):
         assert site.admin.get(f"{site.path}/audit", params=wrong).status_code == status
 
 

@@ -57,6 +57,8 @@ def issued(scene: Scene, settings: Settings) -> set[str]:
     join_token = site.admin.post("/api/v1/join-tokens", json={"name": "node-b"}).json()["token"]
     browser = site.anonymous()
     browser.post("/api/v1/auth/sign-in", json={"email": "ada@acme.example", "password": PASSWORD})
+    # The other cookie admits nobody. It is a digest, which the masker leaves, as those of files help to find damage.
+    session_cookies = [value for name, value in browser.cookies.items() if not name.endswith("-browser")]
     with scene.database.write() as session:
         sign_in = one_time_links.sign_in_link(session, settings, "ada@acme.example").url
     found = {
@@ -67,7 +69,7 @@ def issued(scene: Scene, settings: Settings) -> set[str]:
         join_token,
         sign_in.rpartition("/")[2],
         store.sign("GET", "teams/one/content", 60).rpartition("/")[2],
-        *browser.cookies.values(),
+        *session_cookies,
     }
     assert len(found) == 8 and all(len(secret) >= 32 for secret in found)
     return found

@@ -183,7 +183,7 @@ def test_refused_sign_ins_failed_webhooks_and_store_errors_are_counted(
     guess = {"email": "ada@acme.example", "password": "not the password"}
     for _ in range(21):
         scene.site.anonymous().post("/api/v1/auth/sign-in", json=guess)
-    hook = {"url": "http://127.0.0.1:9/closed"}
+    hook = {"url": "http://localhost:9/closed"}
     assert scene.site.admin.post(f"{scene.site.path}/webhooks", json=hook).status_code == 201
     scene.running().ended("bad_job")
     assert deliver_due(scene.database, settings) == 1
