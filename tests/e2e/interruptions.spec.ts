@@ -65,7 +65,7 @@ test("a run is watched through a reload, a restart and a disconnect, and by a vi
 
 /** Actions of editors and owners, by the text of buttons, links and menu items. Everyone can save views. */
 const FORBIDDEN_ACTIONS =
-  /^(New run|Pause|Resume|Cancel|Fork|Name, tags|Delete|Remove(?! .+ from the comparison)|Edit|Tag|Pin|Clean up|Change layout|Mix datasets|New version|Create|Upload|Prepare|Choose files|Choose a folder|Start run|Drain|Rename|Save(?! this view)|Invite|Revoke|Add)/i;
+  /^(New run|Pause|Resume|Cancel|Fork|Name, tags|Delete|Remove(?! .+ from the comparison)|Edit|Tag|Pin|Clean up|Change layout|Mix datasets|New version|Create|Upload|Prepare|Choose files|Choose a folder|Start run|Drain|Rename|Save(?! this view)|Invite|Revoke|Add)/;
 
 async function viewer(browser: Browser, link: string): Promise<void> {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light", locale: "en-GB" });
