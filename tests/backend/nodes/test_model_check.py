@@ -218,6 +218,16 @@ MISTAKES = {
         TWO_ALIVE,
         rules=Rules(dies_with_supervisor=False),
     ),
+    "a start without a time limit": Mistake(
+        1, frozenset({Fault.HANG}), 1, "no repair ends the runs", rules=Rules(limits_start=False)
+    ),
+    "a hang that ends no attempt": Mistake(
+        1,
+        frozenset({Fault.HANG}),
+        1,
+        "no repair ends the runs",
+        plant=replaced(renewals, "note_stall", lambda *_: False),
+    ),
 }
 
 

@@ -10,7 +10,8 @@ def renewal(node: int, folder: Folder) -> Message:
     phases = {Progress.STEPPING: "running", Progress.EXPORTING: "completing"}
     ended = folder.stage is Stage.ENDED
     phase = "ended" if ended else phases.get(folder.progress, "starting")
-    stalled = folder.rank if folder.hung and not ended else -1
+    stalls = folder.hung and folder.progress is Progress.STEPPING and not ended
+    stalled = folder.rank if stalls else -1
     claim = claim_id(node, folder.claim)
     return ("renew", node, folder.run, claim, folder.fence, phase, stalled, folder.code)
 

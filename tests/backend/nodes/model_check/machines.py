@@ -284,6 +284,10 @@ class Machines:
             yield Move(
                 f"trainer {node} steps", changes.with_fields(world, node, folder, progress=Progress.STEPPING)
             )
+        waits_for_hung = folder.progress is Progress.STARTED and any(peer.hung for _, peer in peers)
+        if waits_for_hung and not folder.frozen and self._rules.limits_start:
+            timed_out = changes.ended(world, node, folder, "start_timeout")
+            yield Move(f"supervisor {node} ends a start that takes too long", timed_out)
         misses_another = len(peers) < nodes and folder.progress in (Progress.STARTED, Progress.STEPPING)
         if (
             misses_another
@@ -317,11 +321,11 @@ class Machines:
             yield self._disturbed(
                 f"a rank on node {node} crashes", changes.ended(world, node, folder, "crashed")
             )
-        if self._may(world, Fault.HANG) and folder.progress is Progress.STEPPING and not folder.hung:
+        starts_or_steps = folder.progress in (Progress.STARTED, Progress.STEPPING)
+        if self._may(world, Fault.HANG) and folder.trainer and starts_or_steps and not folder.hung:
             hung = world
             for at, peer in changes.peers(world, folder):
-                if peer.progress is Progress.STEPPING:
-                    hung = changes.with_fields(hung, at, peer, hung=True)
+                hung = changes.with_fields(hung, at, peer, hung=True)
             yield self._disturbed(f"run {folder.run} hangs", hung)
 
     def _killed(self, world: World, node: int, folder: Folder) -> World:

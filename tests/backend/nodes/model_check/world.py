@@ -65,6 +65,8 @@ class Folder(NamedTuple):
     """The age of the lease: see `Held`."""
     frozen: bool = False
     hung: bool = False
+    """A rank of the attempt hangs. The supervisor reports a stall only after the first step; before it, the start's time
+    limit ends the attempt."""
     saving: bool = False
     code: str = ""
 
@@ -126,6 +128,8 @@ class Rules:
     """A supervisor starts nothing before a renewal is answered with `go`."""
     dies_with_supervisor: bool = True
     """A supervisor's death ends its trainer."""
+    limits_start: bool = True
+    """A supervisor ends a start that takes too long."""
 
 
 ALL_RULES = Rules()
