@@ -155,8 +155,16 @@ class Machines:
         return any(placed.node == node for placed in self._platform.view(world.rows).placed)
 
     def _heartbeats(self, world: World, node: int, machine: Machine) -> Iterator[Move]:
-        """The answer lists a run that is not claimed: the agent creates a folder with a new claim id."""
-        for placed in self._platform.view(world.rows).placed:
+        """The answer lists a run that is not claimed: the agent creates a folder with a new claim id.
+
+        While the platform would refuse the claim, the agent would delete the folder and create the next one. These
+        claims change nothing, and have ever new ids, so they are left out.
+        """
+        view = self._platform.view(world.rows)
+        for placed in view.placed:
+            waits = view.runs[placed.run].state in (RunState.QUEUED, RunState.LEASED)
+            if placed.claim is None and (not waits or node in view.quarantined):
+                continue
             waiting = any(
                 folder.run == placed.run and folder.stage is Stage.UNCLAIMED for folder in machine.folders
             )
