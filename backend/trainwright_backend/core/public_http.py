@@ -62,13 +62,31 @@ def post(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Ne
         except (OSError, HTTPException) as error:
             if deadline.is_alive():
                 raise
-            raise TimeoutError(f"no complete answer within {TIMEOUT_SECONDS:g} s") from error
+            raise TimeoutError from error
         finally:
             deadline.cancel()
             deadline.join()
     finally:
         connection.close()
         plain.close()
+
+
+def failure_sentence(failure: Exception) -> str:
+    """Why `post` failed, for people."""
+    if isinstance(failure, socket.gaierror):
+        return "The host's name is unknown."
+    if isinstance(failure, ConnectionRefusedError):
+        return "The host refuses connections to this port."
+    if isinstance(failure, ssl.SSLCertVerificationError):
+        return f"The host's certificate is not valid: {failure.verify_message}."
+    if isinstance(failure, ssl.SSLError):
+        return "The host does not speak TLS on this port."
+    if isinstance(failure, TimeoutError):
+        return f"The host did not answer within {TIMEOUT_SECONDS:g} s."
+    if isinstance(failure, HTTPException):
+        return "The answer is not HTTP."
+    text = str(failure) or type(failure).__name__
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def is_reachable(address: str, allowed: Sequence[Network]) -> bool:
@@ -111,4 +129,11 @@ def _encrypted(plain: socket.socket, host: str) -> ssl.SSLSocket:
     return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
 
 
-__all__ = ["HTTPException", "RefusedAddressError", "is_reachable", "is_refused_literal", "post"]
+__all__ = [
+    "HTTPException",
+    "RefusedAddressError",
+    "failure_sentence",
+    "is_reachable",
+    "is_refused_literal",
+    "post",
+]

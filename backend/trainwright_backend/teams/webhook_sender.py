@@ -20,7 +20,7 @@ from trainwright_backend.core.counters import WEBHOOK_ATTEMPTS
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import public_id
-from trainwright_backend.core.public_http import HTTPException, Network, post
+from trainwright_backend.core.public_http import HTTPException, Network, failure_sentence, post
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.teams.tables import Webhook, WebhookDelivery
 from trainwright_backend.teams.webhooks import signature, signing_key
@@ -128,7 +128,7 @@ def _send(settings: Settings, message: Message, allowed: Sequence[Network]) -> t
         status = post(message.url, message.body.encode(), headers, allowed)
     except (OSError, HTTPException, ValueError) as failure:
         log.info("webhook not delivered", webhook=str(message.webhook_id), error=str(failure))
-        return None, f"{type(failure).__name__}: {failure}"[:300]
+        return None, failure_sentence(failure)[:300]
     if 300 <= status < 400:
         return (
             status,

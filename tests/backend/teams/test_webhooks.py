@@ -3,13 +3,14 @@ network."""
 
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.client import HTTPException
+from http.client import BadStatusLine, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
 from typing import Any
@@ -31,6 +32,7 @@ from trainwright_backend.nodes.quarantine import quarantine
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.limit_pause import pause_for
 from trainwright_backend.runs.transitions import lock_run
+from trainwright_backend.teams import webhook_sender
 from trainwright_backend.teams.tables import WebhookDelivery
 from trainwright_backend.teams.webhook_sender import PAUSES, deliver_due
 
@@ -215,6 +217,30 @@ def test_the_server_s_own_network_is_not_contacted(scene: Scene, receiver: Recei
 
 
 @pytest.mark.parametrize(
+    ("failure", "sentence"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), "The host's name is unknown."),
+        (ConnectionRefusedError(111, "Connection refused"), "The host refuses connections to this port."),
+        (ssl.SSLError(1, "WRONG_VERSION_NUMBER"), "The host does not speak TLS on this port."),
+        (TimeoutError(), "The host did not answer within 10 s."),
+        (BadStatusLine("x"), "The answer is not HTTP."),
+        (OSError("no route to host"), "No route to host."),
+    ],
+)
+def test_a_failure_is_a_sentence(
+    scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, failure: Exception, sentence: str
+) -> None:
+    def fail(*_: object) -> int:
+        raise failure
+
+    hook = create(scene, receiver.url)
+    scene.site.admin.post(f"{scene.site.path}/webhooks/{hook['id']}/test")
+    monkeypatch.setattr(webhook_sender, "post", fail)
+    deliver(scene)
+    assert last(scene)["error"] == sentence
+
+
+@pytest.mark.parametrize(
     "address",
     [
         "127.0.0.1",
@@ -325,10 +351,12 @@ def test_names_and_public_and_allowed_addresses_are_accepted_without_asking_a_na
 
 
 def test_old_messages_are_found_by_an_index(scene: Scene) -> None:
-    if not scene.database.is_sqlite:
-        pytest.skip("PostgreSQL reads a small table as a whole")
+    command = "EXPLAIN QUERY PLAN "
     with scene.database.read() as session:
-        plan = session.execute(text("EXPLAIN QUERY PLAN DELETE FROM webhook_delivery WHERE created < '2000'"))
+        if not scene.database.is_sqlite:
+            session.execute(text("SET LOCAL enable_seqscan = off"))  # a small table is read as a whole
+            command = "EXPLAIN "
+        plan = session.execute(text(f"{command}DELETE FROM webhook_delivery WHERE created < '2000-01-01'"))
         assert "ix_webhook_delivery_created" in str(plan.all())
 
 
