@@ -16,7 +16,7 @@ from trainwright_backend.auth.tables import Account
 from trainwright_backend.checkpoints.total_storage import TeamStorage, measure_storage, total_storage
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.ids import public_id
-from trainwright_backend.runs.limit_use import (
+from trainwright_backend.runs.limit_usage import (
     MeasuredLimits,
     RunUse,
     measure_use,

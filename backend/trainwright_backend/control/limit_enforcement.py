@@ -6,10 +6,10 @@ from uuid import UUID
 from trainwright_backend.checkpoints.limit_report import note_levels, teams_with_due_notices
 from trainwright_backend.checkpoints.storage_pause import pause_without_space
 from trainwright_backend.checkpoints.total_storage import measure_storage
-from trainwright_backend.control.steps import run_step
+from trainwright_backend.control.run_step import run_step
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.runs.limit_pause import pause_out_of_hours, runs_out_of_hours
-from trainwright_backend.runs.limit_use import MeasuredLimits
+from trainwright_backend.runs.limit_usage import MeasuredLimits
 
 
 def enforce_limits(database: Database) -> None:

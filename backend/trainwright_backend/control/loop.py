@@ -20,7 +20,7 @@ from trainwright_backend.control.leader import Leader
 from trainwright_backend.control.lease_reaper import LeaseReaper
 from trainwright_backend.control.limit_enforcement import enforce_limits
 from trainwright_backend.control.queued_deletions import delete_queued_bytes
-from trainwright_backend.control.steps import run_step
+from trainwright_backend.control.run_step import run_step
 from trainwright_backend.control.worker_watch import WorkerWatch
 from trainwright_backend.core.counters import LAST_ROUND, ROUNDS
 from trainwright_backend.core.db import Database, Write

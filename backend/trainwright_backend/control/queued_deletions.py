@@ -6,7 +6,7 @@ from functools import partial
 
 from sqlalchemy import delete, select
 
-from trainwright_backend.control.steps import run_step
+from trainwright_backend.control.run_step import run_step
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.deletion_queue import QueuedDeletion, is_held
 from trainwright_backend.core.object_store import ObjectStore

@@ -24,7 +24,7 @@ from trainwright_backend.nodes.advance import advance
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
 from trainwright_backend.nodes.layout_rollback import layout_to_roll_back_to, may_be_caused_by_layout
 from trainwright_backend.nodes.quarantine import note_failure
-from trainwright_backend.nodes.retry_policy import PLANNED_ENDS, failure_reason, retry_at
+from trainwright_backend.nodes.retry_policy import PLANNED_ENDS, reason_not_to_retry, retry_at
 from trainwright_backend.runs.attempt_files import stored_bytes
 from trainwright_backend.runs.layout import roll_back_layout
 from trainwright_backend.runs.state_text import end_text, failed_text, lost_resume_point_text
@@ -153,7 +153,7 @@ def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
             return stop(
                 session, run, Verdict.FAIL, reason, lost_resume_point_text(run), attempt_reason=reason
             )
-    fail_code = failure_reason(session, run, exit)
+    fail_code = reason_not_to_retry(session, run, exit)
     if exit.code is EndCode.DIVERGED:
         _note_data_read(session, run, exit)
     if may_be_caused_by_layout(reported, fail_code) and _roll_back_layout(session, run, exit):

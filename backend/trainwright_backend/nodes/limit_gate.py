@@ -10,7 +10,7 @@ from uuid import UUID
 from trainwright.contracts.api.limits import MemberLimits, RunLimits
 from trainwright_backend.checkpoints.total_storage import TeamStorage, checkpoint_reserves, measure_storage
 from trainwright_backend.core.db import Read
-from trainwright_backend.runs.limit_use import MeasuredLimits, RunUse, hours_used_up
+from trainwright_backend.runs.limit_usage import MeasuredLimits, RunUse, hours_used_up
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.teams.slot_quota import count_slots
 

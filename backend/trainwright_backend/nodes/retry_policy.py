@@ -40,7 +40,7 @@ def requeue(session: Write, run_id: UUID) -> None:
         move(session, run, RunState.QUEUED, "retrying")
 
 
-def failure_reason(session: Read, run: Run, exit: Outcome) -> EndCode | None:
+def reason_not_to_retry(session: Read, run: Run, exit: Outcome) -> EndCode | None:
     """Why the run fails after this end; None if it is retried."""
     code, kind = exit.code, end_class(exit.code)
     if kind is EndClass.USER:

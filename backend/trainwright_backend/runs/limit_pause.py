@@ -11,7 +11,7 @@ from sqlalchemy.orm import load_only
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import RunState, Verdict
 from trainwright_backend.core.db import Read, Write
-from trainwright_backend.runs.limit_use import MeasuredLimits
+from trainwright_backend.runs.limit_usage import MeasuredLimits
 from trainwright_backend.runs.metering import OCCUPIED
 from trainwright_backend.runs.state_text import end_text
 from trainwright_backend.runs.tables import Run

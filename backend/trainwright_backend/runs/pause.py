@@ -12,7 +12,7 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import FINAL, WITHOUT_TRAINER, RunState, Verdict
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import AppError, Conflict
-from trainwright_backend.runs.limit_use import check_hours
+from trainwright_backend.runs.limit_usage import check_hours
 from trainwright_backend.runs.service import locked_run
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.transitions import move, stop

@@ -45,7 +45,7 @@ from trainwright_backend.runs.joined_nodes import (
     named,
     nodes_for,
 )
-from trainwright_backend.runs.limit_use import check_queued_runs, check_slots
+from trainwright_backend.runs.limit_usage import check_queued_runs, check_slots
 from trainwright_backend.runs.precision_choice import choose_precision
 from trainwright_backend.runs.tables import IdempotencyKey, NodeSize, Run, RunSummary
 from trainwright_backend.runs.transitions import add_event, add_run

@@ -1,4 +1,4 @@
-"""Limits of a team and of its members: reading and changing them. `runs.limit_use` measures what they limit.
+"""Limits of a team and of its members: reading and changing them. `runs.limit_usage` measures what they limit.
 
 A change that counts the team's runs against a limit locks the team first (`team_locks`), so that two of them cannot both take the
 last place.

@@ -13,7 +13,7 @@ from trainwright_backend.nodes.node_capacity import NodeCapacity
 from trainwright_backend.nodes.requirements import Needs, needs_of
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.nodes.waiting_reasons import waiting_class, waits_for
-from trainwright_backend.runs.limit_use import RunUse, hours_used_up
+from trainwright_backend.runs.limit_usage import RunUse, hours_used_up
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.teams.slot_quota import SlotBudget, waits_for_quota
 

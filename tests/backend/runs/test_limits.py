@@ -14,7 +14,7 @@ from tests.backend.scripted_agent import Control, Scene, Work
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import now
 from trainwright_backend.core.ids import parse_id
-from trainwright_backend.runs.limit_use import forecast, unmetered_seconds
+from trainwright_backend.runs.limit_usage import forecast, unmetered_seconds
 from trainwright_backend.runs.tables import PlacementSlot, Run
 from trainwright_backend.teams.tables import LimitNotice
 
@@ -58,7 +58,7 @@ def used_for(scene: Scene, run_id: str, hours: float) -> None:
 def in_the_middle_of_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hours before now must not fall into the previous month."""
     if now().day == 1:
-        monkeypatch.setattr("trainwright_backend.runs.limit_use.month_start", lambda day: date(2000, 1, 1))
+        monkeypatch.setattr("trainwright_backend.runs.limit_usage.month_start", lambda day: date(2000, 1, 1))
 
 
 @pytest.mark.both_databases

@@ -1,5 +1,5 @@
 import { Link, useParams } from "@tanstack/react-router";
-import { FilledForm } from "@/app/routes/newRun/FilledForm";
+import { NewRunForm } from "@/app/routes/newRun/NewRunForm";
 import { useSourceRun } from "@/app/routes/newRun/useSourceRun";
 import { copyBase } from "@/features/runs/form/runName";
 import { cloneRun } from "@/features/runs/form/copyRun";
@@ -9,7 +9,7 @@ export function CloneForm({ runId }: { runId: string }) {
   const { team } = useParams({ from: "/$team" });
   const source = useSourceRun(runId);
   return (
-    <FilledForm
+    <NewRunForm
       source={source.values}
       nameBase={copyBase(source.run.name)}
       origin={`like.${runId}`}
@@ -22,6 +22,6 @@ export function CloneForm({ runId }: { runId: string }) {
         </Link>
         . It starts at step 0; change what should differ.
       </p>
-    </FilledForm>
+    </NewRunForm>
   );
 }

@@ -1,5 +1,5 @@
 import { useParams, useSearch } from "@tanstack/react-router";
-import { FilledForm } from "@/app/routes/newRun/FilledForm";
+import { NewRunForm } from "@/app/routes/newRun/NewRunForm";
 import { ForkOrigin } from "@/app/routes/newRun/ForkOrigin";
 import { useForkStates } from "@/app/routes/newRun/useForkStates";
 import { useSourceRun } from "@/app/routes/newRun/useSourceRun";
@@ -14,7 +14,7 @@ export function ForkForm({ runId }: { runId: string }) {
   const source = useSourceRun(runId);
   const { chosen } = useForkStates(team, runId, checkpoint);
   return (
-    <FilledForm
+    <NewRunForm
       source={withMoreSteps(source, chosen?.step ?? 0)}
       nameBase={copyBase(source.run.name)}
       origin={`fork.${runId}`}
@@ -29,7 +29,7 @@ export function ForkForm({ runId }: { runId: string }) {
       }}
     >
       <ForkOrigin team={team} run={source.run} checkpoint={checkpoint} />
-    </FilledForm>
+    </NewRunForm>
   );
 }
 

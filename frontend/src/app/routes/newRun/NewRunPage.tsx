@@ -1,6 +1,6 @@
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { CloneForm } from "@/app/routes/newRun/CloneForm";
-import { FilledForm } from "@/app/routes/newRun/FilledForm";
+import { NewRunForm } from "@/app/routes/newRun/NewRunForm";
 import { ForkForm } from "@/app/routes/newRun/ForkForm";
 import { Boundary } from "@/components/Boundary";
 import { EmptyState } from "@/components/EmptyState";
@@ -22,7 +22,7 @@ export function NewRunPage() {
       />
       {useCanEdit() ? (
         <Boundary>
-          <NewRunForm />
+          <FormForSource />
         </Boundary>
       ) : (
         <EmptyState title="Viewers cannot start runs.">Ask an owner of the team to make you an editor.</EmptyState>
@@ -32,8 +32,8 @@ export function NewRunPage() {
 }
 
 /** The form: empty, or filled in from the run to clone or fork. */
-function NewRunForm() {
+function FormForSource() {
   const { like, fork } = useSearch({ from: "/$team/runs/new" });
   if (fork !== undefined) return <ForkForm key={fork} runId={fork} />;
-  return like === undefined ? <FilledForm source={{}} /> : <CloneForm key={like} runId={like} />;
+  return like === undefined ? <NewRunForm source={{}} /> : <CloneForm key={like} runId={like} />;
 }

@@ -23,7 +23,7 @@ interface Props {
 const NO_NAMES: readonly string[] = [];
 
 /** The form of a new run with initial values; asks for a dataset first if there is none. */
-export function FilledForm({ source, origin, nameBase, startStep = 0, checkpoint, submitLabel, submit, children }: Props) {
+export function NewRunForm({ source, origin, nameBase, startStep = 0, checkpoint, submitLabel, submit, children }: Props) {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
   const { dataset, view } = useSearch({ from: "/$team/runs/new" });
