@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainwright.contracts.export_formats import format_of
+from trainwright.contracts.export_architecture import architecture_of
 from trainwright.contracts.presets import PRESET_FAMILIES, PRESETS, PUBLISHED
 from trainwright.planner.flops import count_parameters
 
@@ -44,4 +44,4 @@ CLASSES = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_model_is_exported_as_the_class_of_its_family(name: str) -> None:
-    assert format_of(PUBLISHED[name].model).architecture == CLASSES[PUBLISHED[name].family]
+    assert architecture_of(PUBLISHED[name].model).architecture == CLASSES[PUBLISHED[name].family]

@@ -11,7 +11,7 @@ import torch
 
 from tests.trainer.jobs import TINY
 from trainwright_trainer.main import main
-from trainwright_trainer.process import selftest
+from trainwright_trainer.process import device_measurement
 
 
 def test_a_text_file_becomes_a_trained_model_and_a_sample(
@@ -86,8 +86,8 @@ def test_gpus_are_numbered_by_bus_before_cuda_is_queried(monkeypatch: pytest.Mon
         lambda: bool(order_when_queried.append(os.environ.get("CUDA_DEVICE_ORDER"))),
     )
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
-    monkeypatch.setattr(selftest, "measure_rates", lambda slots, threads: {})
-    assert selftest.selftest(1)["cuda"] == []
+    monkeypatch.setattr(device_measurement, "measure_rates", lambda slots, threads: {})
+    assert device_measurement.measure_devices(1)["cuda"] == []
     assert order_when_queried == ["PCI_BUS_ID"]
 
 

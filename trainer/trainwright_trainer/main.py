@@ -120,9 +120,9 @@ def _sample(options: argparse.Namespace) -> int:
 
 
 def _selftest(options: argparse.Namespace) -> int:
-    from trainwright_trainer.process.selftest import selftest
+    from trainwright_trainer.process.device_measurement import measure_devices
 
-    result = selftest(options.slots)
+    result = measure_devices(options.slots)
     if options.health:
         from trainwright_trainer.process.health import check_health
 

@@ -2,7 +2,7 @@
 
 A preparation is a pure function of its input, which its digest identifies; two submissions with the same input share
 one. The digest includes the version's id, so deleting a dataset never affects the objects of another. `data_resolution`
-determines the preparation of a submission, and `jobs.preparation` does the work.
+determines the preparation of a submission, and `jobs.preparation_jobs` does the work.
 """
 
 import hashlib

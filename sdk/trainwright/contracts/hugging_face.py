@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # ``model_spec`` itself imports the names of ``ATTENTIONS``
 
 
 @dataclass(frozen=True)
-class HuggingFace:
+class HuggingFaceArchitecture:
     """The class of `transformers` that reads exports."""
 
     architecture: str
@@ -24,9 +24,9 @@ class HuggingFace:
     """What it adds to the weights of norms."""
 
 
-LLAMA = HuggingFace("LlamaForCausalLM", "llama")
-GEMMA = HuggingFace("GemmaForCausalLM", "gemma", {}, norm_offset=1.0)
-GRANITE = HuggingFace(
+LLAMA = HuggingFaceArchitecture("LlamaForCausalLM", "llama")
+GEMMA = HuggingFaceArchitecture("GemmaForCausalLM", "gemma", {}, norm_offset=1.0)
+GRANITE = HuggingFaceArchitecture(
     "GraniteForCausalLM",
     "granite",
     {
@@ -35,10 +35,10 @@ GRANITE = HuggingFace(
         "attention_multiplier": "attention_scale",
     },
 )
-QWEN2 = HuggingFace("Qwen2ForCausalLM", "qwen2")
-QWEN3 = HuggingFace("Qwen3ForCausalLM", "qwen3")
-MISTRAL = HuggingFace("MistralForCausalLM", "mistral", {"sliding_window": "sliding_window"})
-MINISTRAL = HuggingFace(
+QWEN2 = HuggingFaceArchitecture("Qwen2ForCausalLM", "qwen2")
+QWEN3 = HuggingFaceArchitecture("Qwen3ForCausalLM", "qwen3")
+MISTRAL = HuggingFaceArchitecture("MistralForCausalLM", "mistral", {"sliding_window": "sliding_window"})
+MINISTRAL = HuggingFaceArchitecture(
     "MinistralForCausalLM", "ministral", {"sliding_window": "sliding_window", "layer_types": "layer_types"}
 )
 
@@ -54,7 +54,7 @@ def _is_gemma(model: ModelSpec) -> bool:
     return is_root and is_plain and model.activation == "geglu"
 
 
-def llama_like(model: ModelSpec) -> HuggingFace:
+def llama_like(model: ModelSpec) -> HuggingFaceArchitecture:
     """All compute the same except for multipliers, norms of heads, biases, and windows: none, in all layers, in some
     layers.
     """

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from trainwright.contracts.api.plans import PlannedAction, PlannedMemory, PlannedRank, PlannedStage, RunPlan
 from trainwright.contracts.block_parts import mixing_flops
-from trainwright.contracts.export_formats import loaded_by
+from trainwright.contracts.export_architecture import loaded_by
 from trainwright.contracts.layout_rules import configured_stages
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind

@@ -12,7 +12,7 @@ import pytest
 from tests.agent.machine import wait_for
 from trainwright.contracts.agent_protocol import CpuPeak, Gpu, Inventory, SelfTestCheck, SelfTestReport
 from trainwright_agent.daemon import self_test as self_tests
-from trainwright_agent.daemon.inventory import SelfTest, self_test
+from trainwright_agent.daemon.inventory import DeviceMeasurement, measure_devices
 from trainwright_agent.daemon.self_test import REPEAT_SECONDS, SelfTester, check_loopback, check_node
 from trainwright_agent.identity import Settings
 
@@ -26,8 +26,8 @@ def inventory(**fields: Any) -> Inventory:
     return Inventory.model_validate(machine | known | fields)
 
 
-def measured(gpus: list[Gpu], peak: CpuPeak = PEAK, *health: SelfTestCheck) -> SelfTest:
-    return SelfTest.model_validate(
+def measured(gpus: list[Gpu], peak: CpuPeak = PEAK, *health: SelfTestCheck) -> DeviceMeasurement:
+    return DeviceMeasurement.model_validate(
         {"cpu": {"flops_per_second": peak}, "cuda": gpus, "health": [check.model_dump() for check in health]}
     )
 
@@ -49,7 +49,7 @@ def test_an_unchanged_node_passes() -> None:
 
 
 SMALLER = GPU.model_copy(update={"memory_bytes": 2**30})
-FAULTS: list[tuple[SelfTest | None, str, str]] = [
+FAULTS: list[tuple[DeviceMeasurement | None, str, str]] = [
     (None, "self-test", "Read the agent's log"),
     (measured([]), "GPU 0", "is gone"),
     (measured([SMALLER]), "GPU 0", "85,899,345,920 bytes, and is NVIDIA H100 with 1,073,741,824"),
@@ -59,7 +59,7 @@ FAULTS: list[tuple[SelfTest | None, str, str]] = [
 
 
 @pytest.mark.parametrize(("found", "name", "detail"), FAULTS)
-def test_each_fault_is_named(found: SelfTest | None, name: str, detail: str) -> None:
+def test_each_fault_is_named(found: DeviceMeasurement | None, name: str, detail: str) -> None:
     told = failed(list(check_node(inventory(), found)))
     assert list(told) == [name]
     assert detail in told[name]
@@ -101,9 +101,9 @@ class Node:
         self.may_end.set()
         self.tester = SelfTester(Settings(), self.ended.set)
         monkeypatch.setattr(self_tests, "time", SimpleNamespace(monotonic=lambda: self.seconds))
-        monkeypatch.setattr(self_tests, "self_test", self._test)
+        monkeypatch.setattr(self_tests, "measure_devices", self._test)
 
-    def _test(self, _: Settings, *options: str, cancelled: threading.Event) -> SelfTest | None:
+    def _test(self, _: Settings, *options: str, cancelled: threading.Event) -> DeviceMeasurement | None:
         assert options == ("--health",)
         self.started += 1
         for _seconds in range(100):
@@ -168,7 +168,7 @@ def test_a_cancelled_self_test_leaves_no_process(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     cancelled, results = threading.Event(), []
     settings = Settings(trainer_module="slow_trainer")
-    tested = threading.Thread(target=lambda: results.append(self_test(settings, cancelled=cancelled)))
+    tested = threading.Thread(target=lambda: results.append(measure_devices(settings, cancelled=cancelled)))
     tested.start()
     wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 2, "the test runs")
     cancelled.set()

@@ -25,7 +25,7 @@ from trainwright_backend.datasets.deletion import delete_dataset
 from trainwright_backend.datasets.job_queue import PENDING_PREPARATION, JobKind, resend_stale
 from trainwright_backend.datasets.jobs.dispatch import next_job, run_job
 from trainwright_backend.datasets.jobs.outcomes import mark_version_failed
-from trainwright_backend.datasets.jobs.preparation import TokenizeChunk
+from trainwright_backend.datasets.jobs.preparation_jobs import TokenizeChunk
 from trainwright_backend.datasets.service import Creator, create_dataset, lock_dataset
 from trainwright_backend.datasets.tables import (
     DatasetFile,

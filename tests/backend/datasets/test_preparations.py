@@ -28,9 +28,17 @@ from trainwright_backend.core.settings import Settings
 from trainwright_backend.datasets import job_queue
 from trainwright_backend.datasets.data_resolution import resolve_data
 from trainwright_backend.datasets.job_queue import JOB_TASK, JobKind, resend_stale
-from trainwright_backend.datasets.jobs import dispatch, job, leases, outcomes, preparation_plan, runner, tasks
-from trainwright_backend.datasets.jobs import preparation as preparation_jobs
-from trainwright_backend.datasets.jobs.completion import complete_preparation
+from trainwright_backend.datasets.jobs import (
+    dispatch,
+    job,
+    leases,
+    outcomes,
+    preparation_jobs,
+    preparation_plan,
+    runner,
+    tasks,
+)
+from trainwright_backend.datasets.jobs.preparation_completion import complete_preparation
 from trainwright_backend.datasets.jobs.runner import JobRunner
 from trainwright_backend.datasets.preparations import preparation_files
 from trainwright_backend.datasets.tables import DatasetVersion, ParsedFile, Preparation, PreparationChunk

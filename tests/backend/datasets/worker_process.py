@@ -29,7 +29,7 @@ from trainwright_backend.core.message_queue import Enqueuer
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
 from trainwright_backend.datasets.job_queue import JobKind
-from trainwright_backend.datasets.jobs import curation, leases, outcomes, parsing, preparation
+from trainwright_backend.datasets.jobs import curation, leases, outcomes, parsing, preparation_jobs
 from trainwright_backend.datasets.jobs.dispatch import next_job
 from trainwright_backend.datasets.jobs.runner import run_and_record_failure
 from trainwright_backend.datasets.tables import DatasetVersion, ParsedFile, Preparation
@@ -43,7 +43,7 @@ def main(url: str, objects: str) -> None:
     chunks.CHUNK_DOCUMENTS = CHUNK_DOCUMENTS
     leases.LEASE_DURATION = timedelta(seconds=0.2)
     leases.RENEWAL_SECONDS = 0.05
-    for module in (leases, outcomes, preparation, parsing, curation):
+    for module in (leases, outcomes, preparation_jobs, parsing, curation):
         for name in ("MAX_EXPIRED_LEASES", "MAX_FAILURES"):  # many consecutive kills are expected here
             if hasattr(module, name):
                 setattr(module, name, 1_000)

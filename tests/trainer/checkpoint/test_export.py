@@ -17,7 +17,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from tests.selection import partly_slow
 from tests.trainer.jobs import read_out, resume_from, train_here, write_job
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, digest_of
-from trainwright.contracts.export_formats import loaded_by
+from trainwright.contracts.export_architecture import loaded_by
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.checkpoint import export, plain_model
 from trainwright_trainer.checkpoint.export import hugging_face_name, load_export

@@ -20,7 +20,7 @@ from trainwright.contracts import block_parts
 from trainwright.contracts.attention_parts import ATTENTIONS
 from trainwright.contracts.block_parts import block_weights
 from trainwright.contracts.block_weight import BlockWeight
-from trainwright.contracts.hugging_face import HuggingFace
+from trainwright.contracts.hugging_face import HuggingFaceArchitecture
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright.planner.flops import count_parameters
@@ -81,7 +81,7 @@ def plant(variant: type[Attention], patch: Callable[[dict[str, Any], str, Any], 
     names = ["gain", "filter.weight"] if variant is Filtered else ["gain"]
     own = {name: OWN[name] for name in names}
     full = ATTENTIONS["full"]
-    their = HuggingFace("FilteredForCausalLM", "filtered")
+    their = HuggingFaceArchitecture("FilteredForCausalLM", "filtered")
     patch(ATTENTIONS, "full", replace(full, weights=own | dict(full.weights), hugging_face=lambda _: their))
     patch(ATTENTION_MODULES, "full", variant)
     for name, weight in own.items():

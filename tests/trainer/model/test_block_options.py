@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.trainer.model.option_trainings import FP8, FP32, build, learned
-from trainwright.contracts.export_formats import format_of
+from trainwright.contracts.export_architecture import architecture_of
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.planner.flops import count_parameters, flops_per_token
 from trainwright_trainer.model import transformer
@@ -190,4 +190,4 @@ def test_the_planner_counts_what_options_add() -> None:
 def test_a_transformers_class_is_named_only_if_it_computes_the_same(
     options: dict[str, Any], architecture: str
 ) -> None:
-    assert format_of(spec_of(**options)).architecture == architecture
+    assert architecture_of(spec_of(**options)).architecture == architecture

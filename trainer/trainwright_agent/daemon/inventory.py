@@ -50,7 +50,7 @@ class _CpuTest(Envelope):
     flops_per_second: CpuPeak
 
 
-class SelfTest(Envelope):
+class DeviceMeasurement(Envelope):
     """The fields of the self-test's output that the agent reads."""
 
     cpu: _CpuTest
@@ -71,7 +71,7 @@ def collect_inventory(data: Path, settings: Settings, api_url: str) -> Inventory
     record = read_record(data, hardware)
     wants_peak = settings.cpu_slots > 0 and record is None
     was_calm = is_machine_calm()
-    tested = self_test(settings) if driver or wants_peak else None
+    tested = measure_devices(settings) if driver or wants_peak else None
     if tested is not None and wants_peak:
         record = hardware.measured(tested.cpu.flops_per_second, was_calm)
         save_record(data, record)
@@ -125,7 +125,7 @@ def wants_calm_peak(data: Path, settings: Settings) -> bool:
 
 def measure_peak_again(data: Path, settings: Settings) -> CpuPeak | None:
     """Measure the CPU's peak on an idle machine; returns the new record, None if the self-test failed."""
-    tested = self_test(settings)
+    tested = measure_devices(settings)
     if tested is None:
         return None
     record = read_record(data, _hardware(settings)) or _hardware(settings)
@@ -181,13 +181,15 @@ def _hardware(settings: Settings) -> PeakRecord:
     return PeakRecord(cpu_name=cpu_name(), cpu_slots=settings.cpu_slots, cores=cores, method=METHOD)
 
 
-def self_test(settings: Settings, *options: str, cancelled: threading.Event | None = None) -> SelfTest | None:
+def measure_devices(
+    settings: Settings, *options: str, cancelled: threading.Event | None = None
+) -> DeviceMeasurement | None:
     """Run the trainer's self-test; None if it fails, or is killed because it was cancelled."""
     log.info("running the trainer's self-test with %d CPU slots busy", settings.cpu_slots)
     module = f"{settings.trainer_module}.main"
     command = [sys.executable, "-P", "-m", module, "selftest", "--slots", str(settings.cpu_slots), *options]
     try:
-        return SelfTest.model_validate_json(_output_of(command, cancelled or threading.Event()))
+        return DeviceMeasurement.model_validate_json(_output_of(command, cancelled or threading.Event()))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         stderr = getattr(error, "stderr", None) or b""
         log.error(

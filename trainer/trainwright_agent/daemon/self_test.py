@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 from trainwright.contracts.agent_protocol import CpuPeak, Gpu, Inventory, SelfTestCheck, SelfTestReport
 from trainwright.contracts.precision_spec import PrecisionKind
-from trainwright_agent.daemon.inventory import SelfTest, self_test
+from trainwright_agent.daemon.inventory import DeviceMeasurement, measure_devices
 from trainwright_agent.identity import Settings
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class SelfTester:
 
     def _run(self, wanted: str, inventory: Inventory, cancelled: threading.Event) -> None:
         log.info("this node is in quarantine and tests itself")
-        checks = list(check_node(inventory, self_test(self._settings, "--health", cancelled=cancelled)))
+        checks = list(check_node(inventory, measure_devices(self._settings, "--health", cancelled=cancelled)))
         if cancelled.is_set():
             log.info("the node was released before the self-test had ended")
             return
@@ -96,7 +96,7 @@ class SelfTester:
         self._on_result()
 
 
-def check_node(inventory: Inventory, measured: SelfTest | None) -> Iterator[SelfTestCheck]:
+def check_node(inventory: Inventory, measured: DeviceMeasurement | None) -> Iterator[SelfTestCheck]:
     """The checks of a node.
 
     Args:

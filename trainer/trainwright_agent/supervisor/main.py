@@ -5,7 +5,7 @@ the outcome. It starts nothing before a renewal is answered with `go`, and kills
 two trainers never work on one run, even if agent, API or network fail. The agent, not the supervisor, sends data to the
 API.
 
-A guard process (`guard`) kills it and its children if it is stopped past its deadline.
+A guard process (`deadline_guard`) kills it and its children if it is stopped past its deadline.
 
 The main thread forks every child (the kernel's parent-death signal follows the *thread*), checks the clock at least
 once a second, and does the killing. The threads for renewals and downloads only notify it.

@@ -1,7 +1,7 @@
 """Exports: the weights of a checkpoint in the layout of Hugging Face's models, with the tokenizer.
 
 Rotary features are already in that layout's order, so exporting only renames tensors; the same table in reverse loads
-an export for sampling. If `transformers` has no class for a model (``contracts.export_formats``), its export has our
+an export for sampling. If `transformers` has no class for a model (``contracts.export_architecture``), its export has our
 names and a copy of ``plain_model``, which loads it without our packages. We never run that copy. Exported weights are
 real numbers in float32, or rounded to bfloat16 for half the size. Weights are read and written one by one, in files of
 at most 4 GiB.
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from trainwright.contracts.block_parts import weight_in_block
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry
-from trainwright.contracts.export_formats import PLAIN, PLAIN_FILE, format_of
+from trainwright.contracts.export_architecture import PLAIN, PLAIN_FILE, architecture_of
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.token_shards import TOKENIZER_NAME, ShardManifest
@@ -91,7 +91,7 @@ def load_export(folder: Path) -> tuple[Transformer, Tokenizer]:
     }
     is_plain = config["model_type"] == PLAIN.model_type
     named = str if is_plain else hugging_face_name
-    offset = 0.0 if is_plain else format_of(spec).norm_offset
+    offset = 0.0 if is_plain else architecture_of(spec).norm_offset
     own = {name: weights[named(name)] for name, _ in model.named_parameters()}
     model.load_state_dict(
         {name: weight.float() + offset if weight.ndim == 1 else weight for name, weight in own.items()},
@@ -136,7 +136,7 @@ def _write_weights(
     with torch.device("meta"):
         model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     dtype = DTYPES[spec.checkpoint.export_dtype]
-    theirs = format_of(spec.model)
+    theirs = architecture_of(spec.model)
     renamed, offset = str if theirs is PLAIN else hugging_face_name, theirs.norm_offset
     ours = {renamed(name): name for name, _ in model.named_parameters()}
     shapes = {
@@ -182,7 +182,7 @@ def _side_files(spec: RunSpec, data: ShardManifest, folder: Path) -> dict[str, b
         "clean_up_tokenization_spaces": False,
     }
     ends = {"bos_token_id": data.end_of_text, "eos_token_id": data.end_of_text}
-    plain = format_of(spec.model) is PLAIN
+    plain = architecture_of(spec.model) is PLAIN
     return ({PLAIN_FILE: _PLAIN_MODEL.read_bytes()} if plain else {}) | {
         "config.json": _json((_plain_config(spec) if plain else _config(spec)) | ends),
         "generation_config.json": _json(ends),
@@ -214,7 +214,7 @@ def _dtype_name(spec: RunSpec) -> str:
 
 
 def _config(spec: RunSpec) -> dict[str, Any]:
-    model, theirs, dtype = spec.model, format_of(spec.model), _dtype_name(spec)
+    model, theirs, dtype = spec.model, architecture_of(spec.model), _dtype_name(spec)
     return {
         "architectures": [theirs.architecture],
         "model_type": theirs.model_type,

@@ -1,7 +1,7 @@
 """The checks of a node that is suspected to be faulty: whether its memory keeps written values, whether products are
 repeatable, and whether its GPUs exchange data unchanged.
 
-``process.selftest`` measures how fast the CPU is, and the agent compares that with earlier measurements. Links to other nodes
+``process.device_measurement`` measures how fast the CPU is, and the agent compares that with earlier measurements. Links to other nodes
 are not checked here.
 """
 

@@ -12,13 +12,13 @@ from trainwright.prepare.token_shards import Cancelled
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.job_queue import JobKind
-from trainwright_backend.datasets.jobs.completion import complete_preparation
 from trainwright_backend.datasets.jobs.curation import CurateVersion, curate_version, take_curation_job
 from trainwright_backend.datasets.jobs.job import Job, JobCancelledError
 from trainwright_backend.datasets.jobs.leases import held_lease
 from trainwright_backend.datasets.jobs.outcomes import delete_leftovers, fail_job, release_job
 from trainwright_backend.datasets.jobs.parsing import ParseFile, parse_file, take_parse_job
-from trainwright_backend.datasets.jobs.preparation import (
+from trainwright_backend.datasets.jobs.preparation_completion import complete_preparation
+from trainwright_backend.datasets.jobs.preparation_jobs import (
     CompletePreparation,
     PlanPreparation,
     TokenizeChunk,

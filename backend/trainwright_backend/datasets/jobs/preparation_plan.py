@@ -15,7 +15,7 @@ from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.job_queue import PENDING_PREPARATION, JobKind, send_job
 from trainwright_backend.datasets.jobs.job import JobCancelledError
-from trainwright_backend.datasets.jobs.preparation import ChunkToTokenize, PlanPreparation
+from trainwright_backend.datasets.jobs.preparation_jobs import ChunkToTokenize, PlanPreparation
 from trainwright_backend.datasets.lazy_sequence import LazySequence
 from trainwright_backend.datasets.tables import Preparation, PreparationChunk
 

@@ -14,7 +14,7 @@ from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.job_queue import JobKind, send_job
 from trainwright_backend.datasets.jobs.job import JobCancelledError
-from trainwright_backend.datasets.jobs.preparation import TokenizeChunk
+from trainwright_backend.datasets.jobs.preparation_jobs import TokenizeChunk
 from trainwright_backend.datasets.tables import Preparation, PreparationChunk
 
 

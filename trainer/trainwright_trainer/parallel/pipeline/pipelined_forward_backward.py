@@ -3,7 +3,7 @@
     owns   each rank entire layers, in one stage or several (``stages``)
     moves  per micro batch and boundary, the residual stream (B, T, D) forwards and its gradient backwards
 
-torch's schedules decide the order in which a rank works (``schedules``). This file adds what training needs:
+torch's schedules decide the order in which a rank works (``torch_schedules``). This file adds what training needs:
 
     data          only ranks with the first or the last stage read micro batches, but all if documents are masked: each
                   finds out by itself where documents start

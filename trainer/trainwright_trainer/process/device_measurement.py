@@ -36,7 +36,7 @@ _LONGEST_SECONDS = 10.0
 """Wall time for one dtype. On a busy machine this leaves fewer samples, but always some."""
 
 
-def selftest(slots: int) -> dict[str, Any]:
+def measure_devices(slots: int) -> dict[str, Any]:
     """Measurements for ``slots`` CPU slots, and the GPUs that ranks can use, numbered like their slots.
 
     A node without CPU slots needs no measurement of its CPU; its rates are 0, which means unknown.

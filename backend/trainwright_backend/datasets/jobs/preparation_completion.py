@@ -18,7 +18,7 @@ from trainwright.prepare.tokenizer import end_of_text_id, load_tokenizer
 from trainwright_backend.core.db import Database, Read, now
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.jobs.job import JobCancelledError
-from trainwright_backend.datasets.jobs.preparation import CompletePreparation
+from trainwright_backend.datasets.jobs.preparation_jobs import CompletePreparation
 from trainwright_backend.datasets.tables import Preparation, PreparationChunk
 
 MIN_TOKENS = 2

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trainwright.contracts.block_parts import attention_of
-from trainwright.contracts.hugging_face import HuggingFace, has_multipliers
+from trainwright.contracts.hugging_face import HuggingFaceArchitecture, has_multipliers
 from trainwright.contracts.model_spec import ModelSpec
 
-PLAIN = HuggingFace("TrainwrightForCausalLM", "trainwright")
+PLAIN = HuggingFaceArchitecture("TrainwrightForCausalLM", "trainwright")
 """No class of `transformers`: ``PLAIN_FILE`` reads the export."""
 
 PLAIN_FILE = "model.py"
@@ -42,7 +42,7 @@ _UNKNOWN_TO_TRANSFORMERS: tuple[tuple[Callable[[ModelSpec], bool], str], ...] = 
 """Models of which no class of `transformers` computes the same, whatever their attention, and why."""
 
 
-def format_of(model: ModelSpec) -> HuggingFace:
+def architecture_of(model: ModelSpec) -> HuggingFaceArchitecture:
     """The class that reads exports of ``model``, or ``PLAIN``."""
     found = _class_or_reason(model)
     return PLAIN if isinstance(found, str) else found
@@ -56,7 +56,7 @@ def loaded_by(model: ModelSpec) -> str:
     return f"transformers loads the export as {found.architecture}."
 
 
-def _class_or_reason(model: ModelSpec) -> HuggingFace | str:
+def _class_or_reason(model: ModelSpec) -> HuggingFaceArchitecture | str:
     found = attention_of(model).hugging_face(model)
     if isinstance(found, str):
         return found
