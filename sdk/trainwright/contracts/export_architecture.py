@@ -39,7 +39,7 @@ _UNKNOWN_TO_TRANSFORMERS: tuple[tuple[Callable[[ModelSpec], bool], str], ...] = 
         "no class has biases together with sliding windows like these",
     ),
 )
-"""Models of which no class of `transformers` computes the same, whatever their attention, and why."""
+"""Models that no class of `transformers` computes, whatever their attention, and why."""
 
 
 def architecture_of(model: ModelSpec) -> HuggingFaceArchitecture:

@@ -2,7 +2,7 @@
 
 A new optimizer touches three files:
 
-    here                       its name in ``OptimizerKind``, its entry in ``UPDATE_RULES``, and settings of its own if it has any
+    here                       its name in ``OptimizerKind``, its entry in ``UPDATE_RULES``, and its own settings, if any
     trainwright_trainer.optim  its step, in a separate file, and a line of ``registry``
 
 The spec's checks, memory, checkpoints, ZeRO's shards and the combinations that are refused follow from what it declares.
@@ -39,7 +39,7 @@ class UpdateRule:
     """How FP8 runs store ``states`` at levels O2 and O3 (``fp8.state.optimizer``). None: it has no form for FP8 runs."""
 
     on_deepspeed: bool = False
-    """Whether DeepSpeed's engine can use it: it has a ``torch_form``, whose shards the engine updates."""
+    """Whether DeepSpeed's engine can use it: torch has it as a class (``optim.registry.TORCH_OPTIMIZERS``), which the engine shards."""
 
 
 UPDATE_RULES: dict[str, UpdateRule] = {

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from trainwright.contracts.optimizer_spec import OptimizerSpec
-from trainwright_trainer.optim.adamw import FusedAdamW
+from trainwright_trainer.optim.adamw import torch_adamw
 from trainwright_trainer.optim.clip import clip, global_norm
 
 
@@ -52,7 +52,7 @@ def test_a_gradient_that_is_not_finite_shows_in_the_norm(bad: float) -> None:
 
 def test_matrices_decay_and_vectors_do_not() -> None:
     model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.RMSNorm(2))
-    optimizer = FusedAdamW.torch_form(model, OptimizerSpec(learning_rate=0.1, weight_decay=0.5))
+    optimizer = torch_adamw(model, OptimizerSpec(learning_rate=0.1, weight_decay=0.5))
     before = [weight.detach().clone() for weight in model.parameters()]
     for weight in model.parameters():
         weight.grad = torch.zeros_like(weight)

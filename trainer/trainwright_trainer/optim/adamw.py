@@ -19,12 +19,11 @@ class FusedAdamW(Optimizer):
         for group in groups:
             update_by_adamw(group, self.state, self._spec)
 
-    @classmethod
-    def torch_form(cls, model: nn.Module, spec: OptimizerSpec) -> AdamW:
-        groups = weight_groups(dict(model.named_parameters()), spec)
-        return AdamW(
-            groups, lr=spec.learning_rate, betas=(spec.beta1, spec.beta2), eps=spec.epsilon, fused=True
-        )
+
+def torch_adamw(model: nn.Module, spec: OptimizerSpec) -> AdamW:
+    """torch's own fused AdamW over ``model``."""
+    groups = weight_groups(dict(model.named_parameters()), spec)
+    return AdamW(groups, lr=spec.learning_rate, betas=(spec.beta1, spec.beta2), eps=spec.epsilon, fused=True)
 
 
 def update_by_adamw(

@@ -64,11 +64,6 @@ class Optimizer(ABC):
         """Series values of the last update, equal on all ranks."""
         return {}
 
-    @classmethod
-    def torch_form(cls, model: nn.Module, spec: OptimizerSpec) -> TorchOptimizer:
-        """The same update as a class of torch, over ``model``: what DeepSpeed shards (``UpdateRule.on_deepspeed``)."""
-        raise NotImplementedError(f"{cls.__name__} has no form that DeepSpeed can shard")
-
 
 def weight_groups(weights: Mapping[str, nn.Parameter], spec: OptimizerSpec) -> list[dict[str, Any]]:
     """Matrices get weight decay, norms and other vectors do not."""

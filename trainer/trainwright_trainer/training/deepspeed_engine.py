@@ -45,7 +45,7 @@ from trainwright_trainer.observe.step_timer import StepTimer, Timing
 from trainwright_trainer.optim.clip import clip, global_norm
 from trainwright_trainer.optim.non_finite import first_non_finite
 from trainwright_trainer.optim.optimizer import allocate_state, set_learning_rate, set_updates
-from trainwright_trainer.optim.registry import OPTIMIZERS
+from trainwright_trainer.optim.registry import TORCH_OPTIMIZERS
 from trainwright_trainer.optim.updater import ReadTensor, StateTensor, Updater
 from trainwright_trainer.runtime.autocast import autocast
 from trainwright_trainer.runtime.errors import BadJobError
@@ -351,7 +351,7 @@ def _initialize(deepspeed: Any, loss_module: LossModule, spec: RunSpec, mesh: Me
     """DeepSpeed's own engine over ``loss_module``, whose weights are on the CPU."""
     _init_single_process_group(mesh)
     settings = deepspeed_settings(spec, mesh.device)
-    optimizer = OPTIMIZERS[spec.optimizer.kind].torch_form(loss_module, spec.optimizer)
+    optimizer = TORCH_OPTIMIZERS[spec.optimizer.kind](loss_module, spec.optimizer)
     if spec.parallelism.zero_stage == 3:
         # Shard one weight at a time, so that a model that does not fit on the device is never there unsharded.
         kept = "cpu" if spec.parallelism.offload is OffloadKind.PARAMETERS else mesh.device.type

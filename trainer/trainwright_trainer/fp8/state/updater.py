@@ -102,7 +102,7 @@ class FP8Updater:
             [name for name in order if name in in_fp8], self._amax_history.names, shard_specs, mesh.model
         )
         self._cast_scale = torch.ones(len(self.layout.slots), device=mesh.device)
-        self._replicas = FP8ModelWeights(self.layout, mesh.data) if sharded else None
+        self._model_weights = FP8ModelWeights(self.layout, mesh.data) if sharded else None
         self._first_rows = self.layout.first_rows()
         self._step = 0
         self._learning_rate = 0.0
@@ -240,8 +240,8 @@ class FP8Updater:
             for kind, amax in zip(self._buffers(), axis.all_reduce_max(known), strict=True):
                 kind.amax.copy_(amax)
         self._cast_scale.copy_(scale_for(self.optimizer.master.amax, E4M3, self._cast_scale))
-        if self._replicas is not None:
-            self._replicas.refresh(self.optimizer.master, self._cast_scale)
+        if self._model_weights is not None:
+            self._model_weights.refresh(self.optimizer.master, self._cast_scale)
         self._operands.refresh()
 
     def _store_initial(self, initial: Mapping[str, Tensor]) -> None:
@@ -263,10 +263,10 @@ class FP8Updater:
         one = torch.ones((), device=self._mesh.device)
         for slot in self.layout.slots:
             cast_scale = self._cast_scale[slot.index]
-            if self._replicas is None:
+            if self._model_weights is None:
                 codes, scale = self._view(master, slot), master.scale[slot.index]
             else:
-                codes = self._replicas.codes_of(slot)
+                codes = self._model_weights.codes_of(slot)
                 scale = cast_scale if len(slot.shape) > 1 else one
             converted.weights[slot.name].attach(codes, scale, cast_scale)
 
