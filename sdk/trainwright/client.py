@@ -18,10 +18,10 @@ and fields.
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import Unpack
 from urllib.parse import quote
 
-from trainwright.calls.audit import AuditCalls, read_audit
+from trainwright.calls.audit import AuditCalls, AuditFilter, read_audit
 from trainwright.calls.checkpoints import CheckpointCalls
 from trainwright.calls.datasets import DatasetCalls
 from trainwright.calls.limits import LimitCalls
@@ -131,18 +131,11 @@ class Client(Connection):
         self.delete(f"/me/sessions/{session_id}")
 
     def audit(
-        self,
-        words: str = "",
-        limit: int = 100,
-        cursor: str | None = None,
-        *,
-        actor: str = "",
-        action: str = "",
-        since: datetime | None = None,
+        self, words: str = "", limit: int = 100, cursor: str | None = None, **only: Unpack[AuditFilter]
     ) -> Page[AuditEntry]:
         """As `TeamClient.audit`, of changes outside of teams: accounts, keys, sign-ins, nodes, new and deleted teams. For site
         admins."""
-        return read_audit(self, "/audit", words, limit, cursor, actor, action, since)
+        return read_audit(self, "/audit", words, limit, cursor, only)
 
     def create_join_token(self, node_name: str) -> JoinToken:
         """Create a one-time token for the node of that name to join with."""

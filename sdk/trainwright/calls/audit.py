@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack
 
 from trainwright.calls.team import TeamCalls
 from trainwright.contracts.api.audit import AuditEntry
@@ -12,18 +12,24 @@ from trainwright.contracts.api.envelopes import Page
 from trainwright.transport.connection import Connection
 
 
+class AuditFilter(TypedDict, total=False):
+    """Which entries to read. Those that match all of it are read."""
+
+    actor: str
+    """Name or id of who made the change."""
+
+    action: str
+    """Name of the operation, such as `submit_run`."""
+
+    since: datetime | None
+    """The earliest time, with its time zone."""
+
+
 class AuditCalls(TeamCalls):
     """Who changed what in the team. For owners."""
 
     def audit(
-        self,
-        words: str = "",
-        limit: int = 100,
-        cursor: str | None = None,
-        *,
-        actor: str = "",
-        action: str = "",
-        since: datetime | None = None,
+        self, words: str = "", limit: int = 100, cursor: str | None = None, **only: Unpack[AuditFilter]
     ) -> Page[AuditEntry]:
         """A page of the entries that match, newest first.
 
@@ -31,11 +37,9 @@ class AuditCalls(TeamCalls):
             words: each is in the name, action, path, address or details of the entries.
             limit: entries of a page, at most 1,000.
             cursor: `next_cursor` of the previous page.
-            actor: name or id of who made the change.
-            action: name of the operation, such as `submit_run`.
-            since: the earliest time, with its time zone.
+            only: `actor`, `action` and `since`.
         """
-        return read_audit(self._client, f"{self._path}/audit", words, limit, cursor, actor, action, since)
+        return read_audit(self._client, f"{self._path}/audit", words, limit, cursor, only)
 
     def export_audit(self, file: Path) -> Path:
         """Write all entries, oldest first, to a file of JSON lines. It is replaced if it exists."""
@@ -49,13 +53,16 @@ def read_audit(
     words: str,
     limit: int,
     cursor: str | None,
-    actor: str,
-    action: str,
-    since: datetime | None,
+    only: AuditFilter,
 ) -> Page[AuditEntry]:
     """A page of an audit log."""
-    given: dict[str, Any] = {"q": words, "actor": actor, "action": action, "cursor": cursor}
-    if since is not None:
-        given["since"] = since.isoformat()
+    since = only.get("since")
+    given = {
+        "q": words,
+        "actor": only.get("actor"),
+        "action": only.get("action"),
+        "since": None if since is None else since.isoformat(),
+        "cursor": cursor,
+    }
     query = {name: value for name, value in given.items() if value}
     return connection.get(path, Page[AuditEntry], {"limit": limit} | query)
