@@ -52,12 +52,12 @@ from trainwright_backend.nodes import moving, run_estimate
 from trainwright_backend.runs import (
     clone,
     edits,
-    export,
     groups,
     lists,
     pause,
     service,
     submission,
+    table_export,
     what_if,
 )
 from trainwright_backend.runs.submission import Submitter
@@ -157,9 +157,9 @@ def export_runs(
     """All of the team's runs that match as one file, a row per run; at most 100,000 runs."""
     asked = replace(filters.query(access), sort=sort, order=order)
     with database.read() as session:
-        file = export.export_runs(session, access.team_id, asked, format)
+        file = table_export.export_runs(session, access.team_id, asked, format)
     return StreamingResponse(
-        export.blocks_of(file),
+        table_export.blocks_of(file),
         media_type=_MEDIA_TYPES[format],
         headers={"Content-Disposition": f'attachment; filename="runs.{format}"'},
     )

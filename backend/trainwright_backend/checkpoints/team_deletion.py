@@ -37,7 +37,7 @@ def delete_team(session: Write, team_id: UUID, caller_id: UUID, slug: str, confi
         Conflict: ``runs_not_final``: some of its runs have not ended.
         Forbidden: the caller is no longer an owner.
         Invalid: ``confirm`` is not the slug.
-        NotFound: somebody else has deleted the team.
+        NotFound: another request has deleted the team.
     """
     if confirm != slug:
         raise Invalid.at(

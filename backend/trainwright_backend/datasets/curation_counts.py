@@ -60,7 +60,7 @@ def count_curation(
     with database.write() as session:  # nothing is written, but the rows stay locked while they are checked
         counted = _find_input(session, team_id, request)
     try:
-        return count_sources(
+        return curate_sources(
             store, counted.sources, request.curation, counted.rejected, None, MAX_COUNTED_CHUNKS
         )
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def _parsed_files(session: Write, version: DatasetVersion, curation: CurationSpe
     return found
 
 
-def count_sources(
+def curate_sources(
     store: ObjectStore,
     sources: Sequence[Source],
     curation: CurationSpec,

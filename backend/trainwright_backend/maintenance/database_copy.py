@@ -116,12 +116,18 @@ def is_empty(database: Database) -> bool:
 
 
 def describe_tables(session: Read) -> DatabaseCopy:
-    """The tables of a database, with their rows and columns."""
-    connection, revision = session.connection(), revision_of(session)
+    """The tables of a database with its engine and revision."""
+    revision = revision_of(session)
     assert revision is not None, "the database has tables"
-    tables = MetaData()
+    engine = session.connection().dialect.name
+    return DatabaseCopy(engine=engine, revision=revision, tables=list_tables(session))
+
+
+def list_tables(session: Read) -> list[TableCopy]:
+    """The tables of a database, whatever its version, with their rows and columns."""
+    connection, tables = session.connection(), MetaData()
     tables.reflect(connection)
-    found = [
+    return [
         TableCopy(
             name=table.name,
             rows=connection.scalar(text(f'SELECT count(*) FROM "{table.name}"')),
@@ -130,7 +136,6 @@ def describe_tables(session: Read) -> DatabaseCopy:
         for table in tables.sorted_tables
         if table.name != VERSION_TABLE
     ]
-    return DatabaseCopy(engine=connection.dialect.name, revision=revision, tables=found)
 
 
 def _copy(table: TableCopy, direction: str) -> sql.Composed:

@@ -1,8 +1,8 @@
 """Removing secrets from text that leaves the installation.
 
 Secrets that the configuration knows are replaced wherever they occur, also percent-encoded or escaped as in JSON. Others, such as
-keys, links and node tokens, of which only hashes are stored, are recognized by their shape. This rather replaces too much: a
-name that looks random goes too.
+keys, links and node tokens, are stored only as hashes, so they are recognized by their shape. A name that looks random is
+replaced too.
 """
 
 import json

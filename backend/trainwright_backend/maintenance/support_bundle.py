@@ -1,7 +1,7 @@
-"""A support bundle: what a stranger needs to see what is wrong with an installation, without its secrets.
+"""A support bundle: what others need to find out what is wrong with an installation, without its secrets.
 
-It is made for an installation that does not work, so a part that cannot be collected says why, and the others follow. It has no
-data, specs or training metrics of users. Messages of failed attempts and logs can have names in them; all text is masked (`masking`).
+The installation may be broken, so a section that cannot be collected contains the reason instead. The bundle has no data, specs or
+training metrics of users. Messages of failed attempts and logs may contain names; all text is masked (`masking`).
 """
 
 import io
@@ -13,6 +13,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.core.settings import ENVIRONMENT_PREFIX, Settings
-from trainwright_backend.maintenance.database_copy import describe_tables
+from trainwright_backend.maintenance.database_copy import list_tables
 from trainwright_backend.maintenance.masking import Masker, secret_values, without_credentials
 from trainwright_backend.migrations.run import is_migrated, revision_of
 from trainwright_backend.monitoring.exposition import state_text
@@ -74,7 +75,7 @@ def write_support_bundle(
         "failed-attempts.json": lambda: _failed_attempts(database),
     }
     for number, log in enumerate([*sorted((settings.data_dir / "logs").glob("*.log")), *logs]):
-        sections[f"logs/{number}-{log.name}"] = lambda log=log: end_of_log(log, lines)  # type: ignore[misc]  # a bound value
+        sections[f"logs/{number}-{log.name}"] = partial(end_of_log, log, lines)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as out, tarfile.open(fileobj=out, mode="w:gz") as bundle:
         for name, collect in sections.items():
@@ -97,15 +98,8 @@ def _collected(collect: Section, masker: Masker) -> str:
     """A section as masked text. Why it could not be collected, if it could not."""
     try:
         found = collect()
-    except (
-        AppError,
-        SQLAlchemyError,
-        OSError,
-        httpx.HTTPError,
-        httpx.InvalidURL,
-        ValueError,
-        AssertionError,
-    ) as error:
+    except (AppError, SQLAlchemyError, OSError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        # ValueError: rows that another version wrote and this one cannot read.
         found = {"error": f"{type(error).__name__}: {error}"}
     if isinstance(found, str):
         return masker.text(found)
@@ -174,7 +168,7 @@ def _migrations(database: Database) -> dict[str, Any]:
 def _tables(database: Database) -> dict[str, int]:
     """Rows by table."""
     with database.read() as session:
-        return {table.name: table.rows for table in describe_tables(session).tables}
+        return {table.name: table.rows for table in list_tables(session)}
 
 
 def _state(database: Database, settings: Settings) -> str:

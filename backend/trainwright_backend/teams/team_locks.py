@@ -1,6 +1,7 @@
 """Locks of a team's row. A transaction takes them before those of other rows of the team, except that a run is locked before.
 
-Whoever holds the team adds or changes what it has, whoever locks it counts that, and whoever deletes it waits for all of them.
+A transaction that adds or changes something in a team holds the team, one that counts its runs or members locks it, and one that
+deletes it waits for all of these.
 """
 
 from uuid import UUID
@@ -31,8 +32,8 @@ def lock_team(session: Write, team_id: UUID) -> None:
 
 
 def lock_to_delete(session: Write, team_id: UUID) -> None:
-    """Wait for all who hold or lock the team, and let nobody do so any more. A transaction that holds it must not call this: two of
-    them would wait for each other.
+    """Wait for all transactions that hold or lock the team, and keep new ones out. A transaction that holds the team must not call
+    this: two of them would wait for each other.
 
     Raises:
         NotFound: it is deleted already.

@@ -111,7 +111,7 @@ def test_deleting_a_version_during_a_count_is_reported(
     editor: DatasetEditor, monkeypatch: pytest.MonkeyPatch, version: int | None, status: int, code: str
 ) -> None:
     made = with_two_versions(editor)
-    delete_newest_before(editor, made, monkeypatch, curation_counts, "count_sources")
+    delete_newest_before(editor, made, monkeypatch, curation_counts, "curate_sources")
     answer = editor.post("datasets/count", {"dataset": made["id"], "version": version, "curation": {}})
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
 

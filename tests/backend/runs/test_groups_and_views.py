@@ -13,7 +13,7 @@ from tests.backend.runs.conftest import Served
 from tests.backend.scripted_agent import Scene
 from trainwright.client import Client
 from trainwright_backend.datasets.tables import Dataset
-from trainwright_backend.runs import saved_views
+from trainwright_backend.runs import saved_views, table_export
 
 WIDE = {"width": 128, "layers": 3, "heads": 4}
 
@@ -111,15 +111,13 @@ def test_exported_files_have_every_matching_run_in_order(
 def test_files_are_written_in_blocks(
     scene: Scene, runs: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainwright_backend.runs import export
-
     for size in (1, 2, 4):
-        monkeypatch.setattr(export, "BLOCK_RUNS", size)
+        monkeypatch.setattr(table_export, "BLOCK_RUNS", size)
         for sort in ("created", "loss"):
             answer = scene.site.admin.get(f"{scene.runs}/export", params={"sort": sort, "order": "asc"})
             table = pq.read_table(io.BytesIO(answer.content))
             assert sorted(table["name"].to_pylist()) == ["best", "live", "plain", "tagged"]
-    monkeypatch.setattr(export, "MOST_EXPORTED", 3)
+    monkeypatch.setattr(table_export, "MOST_EXPORTED", 3)
     refused = scene.site.admin.get(f"{scene.runs}/export")
     assert (refused.status_code, refused.json()["code"]) == (422, "too_many_runs")
 

@@ -17,7 +17,7 @@ from trainwright_backend.datasets.chunks import (
     mask_key,
     version_folder,
 )
-from trainwright_backend.datasets.curation_counts import Source, count_sources, list_sources
+from trainwright_backend.datasets.curation_counts import Source, curate_sources, list_sources
 from trainwright_backend.datasets.job_queue import PENDING_VERSION, JobKind, send_job
 from trainwright_backend.datasets.jobs.job import Job, JobCancelledError
 from trainwright_backend.datasets.jobs.leases import MAX_FAILURES, is_free, take
@@ -116,7 +116,7 @@ def curate_version(
         assert not give_way(), "a curation does not stop halfway"
 
     masks = Masks(store, job)
-    statistics = count_sources(
+    statistics = curate_sources(
         store, job.sources, job.curation, job.rejected, masks, between_chunks=between_chunks
     )
     if not statistics.kept:
