@@ -12,7 +12,7 @@ from trainwright_backend.core.db import Database, Read, Write
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
-from trainwright_backend.teams.team_locks import hold_team
+from trainwright_backend.teams.team_locks import hold_team_from_begin
 from trainwright_backend.uploads.receiver import Receiver
 
 
@@ -62,7 +62,7 @@ def write_session(request: Request) -> Iterator[Write]:
     with request.app.state.database.write() as session:
         team_id = request.scope.get(audit.TEAM_KEY)
         if team_id is not None:
-            hold_team(session, team_id)
+            hold_team_from_begin(session, team_id)
         yield session
         audit.record(session, request)
 

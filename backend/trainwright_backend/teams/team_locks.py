@@ -6,7 +6,7 @@ deletes it waits for all of these.
 
 from uuid import UUID
 
-from sqlalchemy import Select, select
+from sqlalchemy import Connection, Select, event, select
 
 from trainwright_backend.auth.tables import Team
 from trainwright_backend.core.db import Write
@@ -19,7 +19,22 @@ def hold_team(session: Write, team_id: UUID) -> None:
     Raises:
         NotFound: it is deleted already.
     """
-    _lock(session, select(Team.id).where(Team.id == team_id).with_for_update(read=True, key_share=True))
+    _check(session.scalar(_held(team_id)))
+
+
+def hold_team_from_begin(session: Write, team_id: UUID) -> None:
+    """As `hold_team`, when the transaction begins, which is at its first statement.
+
+    A route's transaction must not begin before its function runs. On SQLite, it would have the write lock while the request
+    waits for a thread, and the threads would wait for the lock.
+
+    Raises:
+        NotFound: at the first statement, if the team is deleted already.
+    """
+
+    @event.listens_for(session, "after_begin", once=True)
+    def hold(_session: Write, _transaction: object, connection: Connection) -> None:
+        _check(connection.scalar(_held(team_id)))
 
 
 def lock_team(session: Write, team_id: UUID) -> None:
@@ -28,7 +43,7 @@ def lock_team(session: Write, team_id: UUID) -> None:
     Raises:
         NotFound: it is deleted.
     """
-    _lock(session, select(Team.id).where(Team.id == team_id).with_for_update(key_share=True))
+    _check(session.scalar(select(Team.id).where(Team.id == team_id).with_for_update(key_share=True)))
 
 
 def lock_to_delete(session: Write, team_id: UUID) -> None:
@@ -38,9 +53,13 @@ def lock_to_delete(session: Write, team_id: UUID) -> None:
     Raises:
         NotFound: it is deleted already.
     """
-    _lock(session, select(Team.id).where(Team.id == team_id).with_for_update())
+    _check(session.scalar(select(Team.id).where(Team.id == team_id).with_for_update()))
 
 
-def _lock(session: Write, row: Select[UUID]) -> None:
-    if session.scalar(row) is None:
+def _held(team_id: UUID) -> Select[UUID]:
+    return select(Team.id).where(Team.id == team_id).with_for_update(read=True, key_share=True)
+
+
+def _check(locked: UUID | None) -> None:
+    if locked is None:
         raise NotFound("This team was deleted.")
