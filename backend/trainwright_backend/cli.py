@@ -373,6 +373,8 @@ def support_bundle(
 ) -> None:
     """Collect what is needed to find a problem in one file, without secrets: version, settings, state, nodes, ends of logs."""
     settings = _settings_of(data)
+    for missing in (each for each in log or () if not each.is_file()):
+        _refuse(f"--log {missing}: there is no such file.")
     target = file or Path(f"trainwright-support-{datetime.now(UTC):%Y%m%d-%H%M%S}.tar.gz")
     database = open_database(settings, {})
     try:
@@ -413,24 +415,25 @@ def _settings_of(data: Path | None, *, bucket: bool = False) -> Settings:
         return _settings()
     folder = data or Path(os.environ.get(f"{ENVIRONMENT_PREFIX}DATA_DIR", UP_FOLDER))
     try:
-        settings = folder_settings(folder)
-        if bucket:
-            settings.pop("object_store_url")
-        return Settings(**settings)
+        given = folder_settings(folder)
     except PlatformError as error:
         _refuse(
             f"{error}. Name the folder that you gave to `trainwright-server up` with --data. A server that was started "
             "by `serve` has its settings in the environment: run this with the same TRAINWRIGHT_SECRET_KEY."
         )
+    if bucket:
+        given.pop("object_store_url")
+    return _settings(**given)
 
 
 def _in_environment(data: Path | None) -> bool:
     return data is None and f"{ENVIRONMENT_PREFIX}SECRET_KEY" in os.environ
 
 
-def _settings() -> Settings:
+def _settings(**given: Any) -> Settings:
+    """The settings ``given``, and those of the environment. Invalid ones are named without their values, which may be secret."""
     try:
-        return Settings()
+        return Settings(**given)
     except ValidationError as error:
         found = [
             f"TRAINWRIGHT_{problem.field.upper()}: {problem.message}" for problem in problems(error, Settings)

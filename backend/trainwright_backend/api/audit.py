@@ -12,7 +12,7 @@ from trainwright.contracts.api.audit import AuditEntry
 from trainwright.contracts.api.envelopes import Page
 from trainwright_backend.api.dependencies import CurrentDatabase, ReadSession
 from trainwright_backend.auth import audit
-from trainwright_backend.auth.policies import Owner, SiteAdmin
+from trainwright_backend.auth.policies import Owner, SiteManager
 from trainwright_backend.core.db import storable
 from trainwright_backend.core.policy import GuardedRoute
 
@@ -62,7 +62,7 @@ def export_audit(access: Owner, database: CurrentDatabase) -> StreamingResponse:
 
 @router.get("/audit")
 def list_site_audit(
-    admin: SiteAdmin, session: ReadSession, search: Searched, limit: Limit = 100, cursor: Cursor = None
+    admin: SiteManager, session: ReadSession, search: Searched, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[AuditEntry]:
     """Changes outside of teams: accounts, keys, sign-ins and failed ones, nodes, new and deleted teams, newest first. For site admins."""
     return audit.list_entries(session, audit.NO_TEAM, search, limit, cursor)

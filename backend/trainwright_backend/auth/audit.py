@@ -42,6 +42,8 @@ ADDRESS_PATH = re.compile(r"(?<=[^/:])[/?#].+$", re.DOTALL)
 """Path, query and fragment of an address, which may contain a token."""
 BROWSER = "browser"
 FAILED_SIGN_IN = "failed_sign_in"
+NOT_SIGNED_IN = "not signed in"
+"""The name in the entry of a failed sign-in, whose account may belong to somebody else."""
 USER_PREFIX = "user_"
 
 
@@ -97,7 +99,7 @@ def record_failed_sign_in(database: Database, request: Request, email: str) -> N
         account = account_by_email(session, email)
     if account is not None:
         with database.write() as session:
-            _append_request(session, request, Caller(account.id, account.name, BROWSER), FAILED_SIGN_IN)
+            _append_request(session, request, Caller(account.id, NOT_SIGNED_IN, BROWSER), FAILED_SIGN_IN)
 
 
 def _append_request(session: Write, request: Request, caller: Caller, action: str) -> None:

@@ -68,7 +68,14 @@ class IsSignedIn(Policy):
 
 
 class IsSiteAdmin(Policy):
-    """Site admins."""
+    """Site admins.
+
+    Args:
+        scope: the least scope of an API key, if reading needs more than `read`.
+    """
+
+    def __init__(self, scope: KeyScope = KeyScope.READ) -> None:
+        self.scope = scope
 
     def __call__(self, request: Request) -> Person:
         return self.cached(request, lambda: self._decide(request))
@@ -78,6 +85,7 @@ class IsSiteAdmin(Policy):
 
     def _decide(self, request: Request) -> Person:
         person = _person_in_scope(request)
+        require_scope(person, self.scope)
         if not person.site_admin:
             raise Forbidden(
                 "site_admin_only", "Only a site admin can do this. Ask an admin of this installation."
@@ -143,6 +151,9 @@ def still_in_team(request: Request, access: Access) -> Callable[[], bool]:
 
 SignedIn = Annotated[Person, Depends(IsSignedIn())]
 SiteAdmin = Annotated[Person, Depends(IsSiteAdmin())]
+SiteManager = Annotated[Person, Depends(IsSiteAdmin(KeyScope.MANAGE))]
+"""Site admins, who need a key of the scope `manage` also to read."""
+
 Viewer = Annotated[Access, Depends(IsInTeam(Role.VIEWER))]
 Editor = Annotated[Access, Depends(IsInTeam(Role.EDITOR))]
 Owner = Annotated[Access, Depends(IsInTeam(Role.OWNER))]

@@ -205,11 +205,13 @@ def _failed_attempts(database: Database) -> list[dict[str, Any]]:
                 "code": attempt.reason,
                 "meaning": None if attempt.reason is None else sentence(attempt.reason),
                 "messages": list(
-                    session.scalars(
-                        select(RunEvent.message)
-                        .where(RunEvent.run_id == attempt.run_id, RunEvent.attempt == attempt.number)
-                        .where(RunEvent.reason.not_in(PLANNED_ENDS))
-                        .order_by(RunEvent.sequence)
+                    dict.fromkeys(
+                        session.scalars(
+                            select(RunEvent.message)
+                            .where(RunEvent.run_id == attempt.run_id, RunEvent.attempt == attempt.number)
+                            .where(RunEvent.reason.not_in(PLANNED_ENDS))
+                            .order_by(RunEvent.sequence)
+                        )
                     )
                 ),
             }

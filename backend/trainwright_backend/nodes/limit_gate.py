@@ -72,4 +72,5 @@ class LimitGate:
 def _too_many_runs(limits: RunLimits, use: RunUse, whose: str) -> str | None:
     if limits.concurrent_runs is None or use.running < limits.concurrent_runs:
         return None
-    return f"{whose} may have {limits.concurrent_runs} runs on nodes at once, and has {use.running}"
+    runs = "1 run" if limits.concurrent_runs == 1 else f"{limits.concurrent_runs} runs"
+    return f"{whose} may have {runs} on nodes at once, and has {use.running}"

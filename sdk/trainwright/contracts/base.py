@@ -187,6 +187,8 @@ def _in_plain_words(item: Mapping[str, Any]) -> str:
     )
     if kind in ("enum", "literal_error"):
         return f"Choose {context['expected'].replace(chr(39), '')}"
+    if kind == "too_short" and context["field_type"] == "Value":  # a SecretStr
+        kind = "string_too_short"
     if kind in ("too_long", "too_short"):
         most = kind == "too_long"
         bound = f"{context['max_length' if most else 'min_length']:,}"

@@ -104,7 +104,11 @@ def test_a_failed_sign_in_of_an_account_is_in_the_log_of_the_installation(site: 
         site.anonymous().post("/api/v1/auth/sign-in", json={"email": email, "password": password})
     signed_in, failed = site.admin.get("/api/v1/audit", params={"q": "sign_in"}).json()["items"]
     assert [signed_in["action"], failed["action"]] == ["sign_in", "failed_sign_in"]
-    assert (failed["name"], failed["user"], failed["address"]) == ("Ada", signed_in["user"], "testclient")
+    assert (failed["name"], failed["user"], failed["address"]) == (
+        "not signed in",
+        signed_in["user"],
+        "testclient",
+    )
     assert json.loads(failed["details"]) == {"email": ADA, "password": "..."}
     assert entries(site) == [] and broken(site) == []
 

@@ -1,6 +1,7 @@
 """The operator's commands explain what to do first, and never print a traceback."""
 
 import fcntl
+import json
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,21 @@ def test_commands_read_the_settings_of_a_local_platforms_folder(
         assert address in output and "not prepared" not in output, "`up` has its own brokers"
         if not options:  # a data folder can be moved
             Path(".trainwright/main").rename("elsewhere")
+
+
+@pytest.mark.parametrize("in_environment", [True, False], ids=["serve", "up"])
+@pytest.mark.parametrize("command", ["check-settings", "support-bundle", "audit verify"])
+def test_an_invalid_setting_is_named_and_its_value_is_not_printed(
+    environment: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, in_environment: bool
+) -> None:
+    if not in_environment:
+        monkeypatch.delenv("TRAINWRIGHT_SECRET_KEY")
+        (tmp_path / "secrets.json").write_text(json.dumps({"secret_key": SECRET.get_secret_value()}))
+    monkeypatch.setenv("TRAINWRIGHT_METRICS_TOKEN", "tooshort-planted")
+    monkeypatch.setenv("TRAINWRIGHT_SMTP_URL", "mail://user:planted@host")
+    code, output = run(*command.split())
+    assert code == 1 and "TRAINWRIGHT_SMTP_URL: " in output and "planted" not in output
+    assert "TRAINWRIGHT_METRICS_TOKEN: This is too short: write 32 characters or more" in output
 
 
 def test_an_invalid_node_name_gets_no_token(environment: None) -> None:

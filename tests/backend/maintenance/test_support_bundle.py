@@ -170,6 +170,7 @@ def test_a_bundle_says_what_is_wrong(scene: Scene, bundle: tuple[Path, Settings,
     [attempt] = json.loads(found["failed-attempts.json"])
     assert (attempt["code"], attempt["nodes"]) == ("bad_job", ["node-a"])
     assert any("cannot fetch with" in message and "no rows" in message for message in attempt["messages"])
+    assert len(attempt["messages"]) == len(set(attempt["messages"]))
     log = found["logs/0-api.log"].splitlines()
     assert "0123456789abcdef0123456789abcdef" in log[0], "the id of a request is no secret"
     assert json.loads(log[-1]) == {"event": "the last line of the log", "tokens_per_second": 250}
@@ -211,6 +212,8 @@ def test_the_command_writes_a_new_file(monkeypatch: pytest.MonkeyPatch, tmp_path
     before = file.read_bytes()
     refused = CliRunner().invoke(commands, ["support-bundle", file.name])
     assert refused.exit_code == 1 and "File exists" in refused.output and file.read_bytes() == before
+    missing = CliRunner().invoke(commands, ["support-bundle", "--log", "nowhere.log", "other.tar.gz"])
+    assert missing.exit_code == 1 and "nowhere.log: there is no such file" in missing.output
 
 
 def test_only_the_last_whole_lines_of_a_log_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
