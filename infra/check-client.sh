@@ -3,20 +3,15 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-document=frontend/openapi.json
-types=frontend/src/api/schema.d.ts
-committed=$(mktemp -d)
-cp "$document" "$types" "$committed/"
-restore() {
-  cp "$committed/openapi.json" "$document"
-  cp "$committed/schema.d.ts" "$types"
-  rm -rf "$committed"
-}
-trap restore EXIT
+generated=$(mktemp -d)
+trap 'rm -rf "$generated"' EXIT
 
-.venv/bin/python -m trainwright_backend.openapi > "$document"
-infra/with-node.sh npm run openapi --silent >/dev/null
-if ! diff -u "$committed/openapi.json" "$document" || ! diff -u "$committed/schema.d.ts" "$types"; then
-  echo "The generated client is stale: make openapi" >&2
-  exit 1
-fi
+.venv/bin/python -m trainwright_backend.openapi > "$generated/openapi.json"
+infra/with-node.sh npx openapi-typescript "$generated/openapi.json" --output "$generated/schema.d.ts" >/dev/null 2>&1
+for file in openapi.json src/api/schema.d.ts; do
+  if ! diff -u "frontend/$file" "$generated/$(basename "$file")" > "$generated/difference"; then
+    head -n 100 "$generated/difference"
+    echo "frontend/$file is stale: make openapi" >&2
+    exit 1
+  fi
+done
