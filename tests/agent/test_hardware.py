@@ -145,9 +145,10 @@ def test_gpus_have_the_trainers_index_and_what_a_driver_reports(
 def test_the_agent_sends_the_use_of_the_node_and_of_the_ranks(api: ScriptedApi, machine: Machine) -> None:
     run = api.place(steps=2_000, ranks=2)
     machine.start_agent()
-    wait_for(lambda: any(use["ranks"] for use in run.hardware), "the use of the ranks", 60.0)
+    # A rank that starts later is missing in the first measurements.
+    wait_for(lambda: any(len(use["ranks"]) == 2 for use in run.hardware), "the use of both ranks", 60.0)
     wait_for(lambda: api.heartbeats[-1].get("hardware") is not None, "the use of the node")
-    ranks = next(use["ranks"] for use in run.hardware if use["ranks"])
+    ranks = next(use["ranks"] for use in run.hardware if len(use["ranks"]) == 2)
     assert [rank["rank"] for rank in ranks] == [0, 1]
     assert all(rank["memory_bytes"] > 2**20 for rank in ranks)
     assert api.heartbeats[-1]["hardware"]["memory_total_bytes"] == psutil.virtual_memory().total
