@@ -25,7 +25,7 @@ from torch import Tensor
 
 from trainwright.contracts.rank_progress import AxisName, Operation
 from trainwright_trainer.distributed.process_group import Lines, ProcessGroups
-from trainwright_trainer.distributed.rank_progress import RankProgress
+from trainwright_trainer.distributed.progress_counters import ProgressCounters
 
 _GLOO_LOST_A_PEER = "gloo/transport/"
 """gloo has no exception class for this, but names the line of its source that lost the connection."""
@@ -65,7 +65,7 @@ class Axis:
     one group."""
 
     name: AxisName = field(default=AxisName.WORLD, compare=False)
-    progress: RankProgress = field(default_factory=RankProgress, compare=False)
+    progress: ProgressCounters = field(default_factory=ProgressCounters, compare=False)
     """Where this process publishes the collectives that it enters and leaves."""
 
     @cached_property

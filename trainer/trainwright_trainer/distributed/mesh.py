@@ -19,7 +19,7 @@ from trainwright.contracts.parallelism_spec import Coordinates, Degrees
 from trainwright.contracts.rank_progress import AxisName, lines_along
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.process_group import init_process_group
-from trainwright_trainer.distributed.rank_progress import RankProgress
+from trainwright_trainer.distributed.progress_counters import ProgressCounters
 from trainwright_trainer.runtime.devices import order_gpus_by_pci_bus
 
 
@@ -50,7 +50,7 @@ class Mesh:
         return self.world.device
 
     @property
-    def progress(self) -> RankProgress:
+    def progress(self) -> ProgressCounters:
         """Where this rank publishes what it does."""
         return self.world.progress
 
@@ -121,7 +121,7 @@ class Mesh:
         return replace(self.world, lines=lines_along(name, self.degrees), name=name)
 
 
-def join_mesh(job: JobSpec, progress: RankProgress | None = None) -> Mesh:
+def join_mesh(job: JobSpec, progress: ProgressCounters | None = None) -> Mesh:
     """The mesh of this process, at the rank that the launcher wrote into the environment.
 
     Args:
@@ -140,7 +140,7 @@ def make_mesh(
     degrees: Degrees,
     device: torch.device,
     on_node: range | None = None,
-    progress: RankProgress | None = None,
+    progress: ProgressCounters | None = None,
 ) -> Mesh:
     """The mesh as seen by global rank ``rank``. With several ranks, the process group must exist.
 
@@ -150,7 +150,7 @@ def make_mesh(
         progress: where the rank publishes its progress; None for nowhere.
     """
     assert device.type != "cuda" or device.index is not None, "a GPU without an index"
-    world = Axis((tuple(range(degrees.ranks)),), rank, device, progress=progress or RankProgress())
+    world = Axis((tuple(range(degrees.ranks)),), rank, device, progress=progress or ProgressCounters())
     return Mesh(world, degrees, range(degrees.ranks) if on_node is None else on_node)
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import torch
 
-from trainwright_trainer.distributed.rank_progress import RankProgress
+from trainwright_trainer.distributed.progress_counters import ProgressCounters
 
 
 class Timing(StrEnum):
@@ -28,10 +28,10 @@ class Timing(StrEnum):
 class StepTimer:
     """Seconds of one step by section of work."""
 
-    def __init__(self, device: torch.device, progress: RankProgress | None = None) -> None:
+    def __init__(self, device: torch.device, progress: ProgressCounters | None = None) -> None:
         """``progress``: where the rank publishes its progress; None for nowhere."""
         self._on_gpu = device.type == "cuda"
-        self._progress = progress or RankProgress()
+        self._progress = progress or ProgressCounters()
         self._marks: list[tuple[Timing | None, float | torch.cuda.Event]] = []
 
     def start(self) -> None:

@@ -11,7 +11,7 @@ from trainwright.contracts.hardware import RANK_PROCESS_PREFIX
 from trainwright.contracts.job_spec import LOGS_FOLDER, STOP_NAME, Outcome, log_name, output_folder
 from trainwright.contracts.rank_progress import PROGRESS_FOLDER, RankActivity, progress_file_name
 from trainwright_trainer.distributed.mesh import join_mesh
-from trainwright_trainer.distributed.rank_progress import publish_progress
+from trainwright_trainer.distributed.progress_counters import publish_progress
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.process.outcome import (
     FailureReport,

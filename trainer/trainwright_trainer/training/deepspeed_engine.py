@@ -35,7 +35,7 @@ from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.distributed.axis import detect_lost_ranks
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.process_group import CPU_BACKEND
-from trainwright_trainer.distributed.rank_progress import counted
+from trainwright_trainer.distributed.progress_counters import counted
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, full_slice
 from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.loss import HeadLoss

@@ -18,7 +18,7 @@ from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.distributed.rank_progress import counted
+from trainwright_trainer.distributed.progress_counters import counted
 from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.next_token import HeadLogits

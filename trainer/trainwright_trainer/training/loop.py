@@ -19,7 +19,7 @@ from trainwright.contracts.rank_progress import RankActivity
 from trainwright.contracts.series import STRAGGLER_SERIES
 from trainwright_trainer.checkpoint.snapshot import take_snapshot, training_position
 from trainwright_trainer.data.loader import read_batches
-from trainwright_trainer.distributed.rank_progress import counted
+from trainwright_trainer.distributed.progress_counters import counted
 from trainwright_trainer.observe.events import now
 from trainwright_trainer.observe.memory import memory_bytes
 from trainwright_trainer.observe.rank_timings import EVERY_STEPS, rank_seconds

@@ -15,7 +15,7 @@ from trainwright.contracts.rank_progress import (
     read_progress,
 )
 from trainwright_trainer.distributed.mesh import Mesh, make_mesh
-from trainwright_trainer.distributed.rank_progress import counted, publish_progress
+from trainwright_trainer.distributed.progress_counters import counted, publish_progress
 
 
 def test_a_reader_sees_a_published_position_immediately(tmp_path: Path) -> None:

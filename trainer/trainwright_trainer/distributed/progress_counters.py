@@ -44,11 +44,11 @@ _CELL_OF_AXIS = {axis: FIRST_AXIS_CELL + CELLS_PER_AXIS * index for index, axis 
 _CODE_OF_OPERATION = {operation: code for code, operation in enumerate(OPERATIONS)}
 
 
-class RankProgress:
-    """The progress of this rank. The parts of the training update it.
+class ProgressCounters:
+    """Counters of what this rank has done, which `contracts.rank_progress.RankProgress` reads. The parts of the training update them.
 
     Args:
-        memory: where to publish it, all zeros; None if nobody reads it.
+        memory: where to publish them, all zeros; None if nobody reads them.
     """
 
     def __init__(self, memory: mmap.mmap | None = None) -> None:
@@ -90,20 +90,20 @@ class RankProgress:
         self._cells[_CELL_OF_AXIS[axis] + 1] += 1
 
 
-def counted(batches: Iterable[_Item], progress: RankProgress) -> Iterator[_Item]:
+def counted(batches: Iterable[_Item], progress: ProgressCounters) -> Iterator[_Item]:
     """``batches``, counted one by one as progress, because a long validation on one rank has no collectives."""
     for batch in batches:
         progress.count_pass()
         yield batch
 
 
-def publish_progress(file: Path) -> RankProgress:
+def publish_progress(file: Path) -> ProgressCounters:
     """Create ``file`` and publish the progress of this rank there."""
     file.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         # Allocated, because writing to a hole of a mapped file kills the process if the disk is full.
         os.posix_fallocate(descriptor, 0, PROGRESS_BYTES)
-        return RankProgress(mmap.mmap(descriptor, PROGRESS_BYTES))
+        return ProgressCounters(mmap.mmap(descriptor, PROGRESS_BYTES))
     finally:
         os.close(descriptor)
