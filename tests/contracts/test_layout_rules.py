@@ -42,6 +42,53 @@ def refusal(**sections: Any) -> tuple[str, str]:
     return problem.field, problem.message
 
 
+ELASTIC = {"nodes": 4, "slots_per_node": 2}
+
+
+@pytest.mark.parametrize(
+    ("sections", "field", "words"),
+    [
+        ({"resources": {"min_nodes": 5}}, "resources.min_nodes", "use 4 at most, or leave it empty"),
+        (
+            {"resources": {"min_nodes": 3}},
+            "resources.min_nodes",
+            "with that many nodes, batch.global_sequences 64 must be a multiple of batch.micro_sequences × data degree = "
+            "2 × 6 = 12: the nearest is 60. The nearest number of nodes that works is 2",
+        ),
+        (
+            {"resources": {"min_nodes": 1}, "parallelism": {"pipeline": 4}},
+            "resources.min_nodes",
+            "The nearest number of nodes that works is 2",
+        ),
+        (
+            {"resources": {"min_nodes": 1}, "parallelism": {"zero_stage": 1, "shard": 4}},
+            "resources.min_nodes",
+            "must divide the data degree 2",
+        ),
+        (
+            {"resources": {"min_nodes": 2}, "parallelism": {"data": 8}},
+            "parallelism.data",
+            "leave resources.min_nodes empty",
+        ),
+    ],
+)
+def test_a_least_number_of_nodes_that_cannot_work_is_refused(
+    sections: dict[str, Any], field: str, words: str
+) -> None:
+    resources = ELASTIC | sections["resources"]
+    found = refusal(**sections | {"resources": resources})
+    assert found[0] == field and words in found[1], found
+
+
+def test_an_elastic_run_fits_the_numbers_of_nodes_on_which_its_layout_works() -> None:
+    found = RunSpec.model_validate(spec(resources=ELASTIC | {"min_nodes": 1}))
+    assert [nodes for nodes in range(6) if found.fits_nodes(nodes)] == [1, 2, 4]
+    assert found.on_nodes(2).degrees.data == 4
+    assert found.on_nodes(2).accumulation_steps == 8
+    fixed = RunSpec.model_validate(spec(resources=ELASTIC))
+    assert [nodes for nodes in range(6) if fixed.fits_nodes(nodes)] == [4]
+
+
 @pytest.mark.parametrize(
     ("sections", "field", "words"),
     [
@@ -127,6 +174,10 @@ def test_a_layout_that_does_not_fit_names_field_and_nearest_choice(
 
 
 BROKEN: dict[str, dict[str, Any]] = {
+    "parallelism.data with resources.min_nodes": {
+        "parallelism": {"data": 16},
+        "resources": {"nodes": 2, "slots_per_node": 8, "min_nodes": 1},
+    },
     "engine deepspeed with pipeline > 1": {"parallelism": {"engine": "deepspeed", "pipeline": 2}},
     "engine deepspeed with tensor > 1": {"parallelism": {"engine": "deepspeed", "tensor": 2}},
     "engine deepspeed with precision fp8": {"parallelism": {"engine": "deepspeed"}, "precision": FP8},

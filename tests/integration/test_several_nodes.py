@@ -1,4 +1,5 @@
-"""Runs on two nodes with real processes: pauses, a hang, and the death of one node. The main job covers a run without failures."""
+"""Runs on two nodes with real processes: pauses, a hang, and the death of one node, with and without a replacement. The main job
+covers a run without failures."""
 
 import os
 import re
@@ -28,6 +29,8 @@ from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.run_state import RunState
 
 STEPS = 120
+# Ten products in each of two layers, each a sum over at most the 512 tokens of the batch: worst-case rounding.
+FP32_NOISE = 20 * 512 * 2.0**-24
 HANG_SECONDS = 3.0
 
 
@@ -120,6 +123,37 @@ def test_a_run_survives_the_death_of_a_node(
     assert run.state is RunState.SUCCEEDED, run.sentence
     assert run.attempt == 2
     assert series(live.team, run_id, "loss") == on_one_node
+
+
+@pytest.mark.slow(target="faults")
+def test_an_elastic_run_goes_on_with_half_the_ranks_when_a_node_is_lost(
+    live: Live, dataset: Dataset, other_data: Path, on_one_node: dict[int, float]
+) -> None:
+    spec = spec_of(dataset, nodes=2)
+    spec["resources"]["min_nodes"] = 1
+    with live_agent(live, other_data, "other") as node:
+        run_id = live.team.submit(spec).id
+        eventually(lambda: len(live.team.checkpoints(run_id)) > 0, "a checkpoint is saved", 60)
+        node.kill()
+        eventually(lambda: live.team.run(run_id).state is RunState.QUEUED, "it waits for a node", 60)
+    run = finished(live.team, run_id)
+    assert run.state is RunState.SUCCEEDED, run.sentence
+    assert (run.attempt, len(run.attempt_nodes)) == (2, 1)
+    told = [event.message for event in live.team.events(run_id) if event.type == "fewer_nodes"]
+    assert len(told) == 1 and "1 of 2 nodes" in told[0] and "data 2 → 1" in told[0], told
+    losses = series(live.team, run_id, "loss")
+    resumed = live.team.metrics(run_id).attempts[1].resume_step
+    before = {step: loss for step, loss in losses.items() if step <= resumed}
+    assert before == {step: loss for step, loss in on_one_node.items() if step <= resumed}
+    assert losses.keys() == on_one_node.keys()
+    apart = max(abs(losses[step] - on_one_node[step]) for step in losses)
+    # As in `tests/trainer/training/test_layouts.py`: Adam's updates differ by the noise of gradients, in a random direction; and
+    # the noise of one loss, relative to ln 257 nats.
+    norm = max(series(live.team, run_id, "grad_norm").values())
+    updates = 3 * run.spec.optimizer.learning_rate * FP32_NOISE * (STEPS - resumed) ** 0.5 * norm
+    assert 0 < apart < updates + 5.6 * FP32_NOISE / 8, (
+        "the sums of one rank have another order than those of two"
+    )
 
 
 @pytest.mark.slow(target="faults")

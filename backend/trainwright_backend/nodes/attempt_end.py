@@ -22,11 +22,15 @@ from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.nodes.advance import advance
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
-from trainwright_backend.nodes.layout_rollback import layout_to_roll_back_to, may_be_caused_by_layout
+from trainwright_backend.nodes.layout_rollback import (
+    layout_to_roll_back_to,
+    may_be_caused_by_fewer_nodes,
+    may_be_caused_by_layout,
+)
 from trainwright_backend.nodes.quarantine import note_failure
 from trainwright_backend.nodes.retry_policy import PLANNED_ENDS, reason_not_to_retry, retry_at
 from trainwright_backend.runs.attempt_files import stored_bytes
-from trainwright_backend.runs.layout import roll_back_layout
+from trainwright_backend.runs.layout import require_all_nodes, roll_back_layout
 from trainwright_backend.runs.state_text import end_text, failed_text, lost_resume_point_text
 from trainwright_backend.runs.tables import Attempt, Placement, PlacementEnd, Run
 from trainwright_backend.runs.transitions import (
@@ -156,8 +160,8 @@ def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
     fail_code = reason_not_to_retry(session, run, exit)
     if exit.code is EndCode.DIVERGED:
         _note_data_read(session, run, exit)
-    if may_be_caused_by_layout(reported, fail_code) and _roll_back_layout(session, run, exit):
-        message = f"{_cause(exit)}; continues in another layout"
+    if may_be_caused_by_layout(reported, fail_code) and (how := _roll_back_layout(session, run, exit)):
+        message = f"{_cause(exit)}; continues {how}"
         return stop(session, run, Verdict.RETRY, exit.code, message, retry_at=retry_at(session, run, timers))
     if fail_code is not None:
         message = failed_text(fail_code, exit.message)
@@ -172,20 +176,23 @@ def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
     )
 
 
-def _roll_back_layout(session: Write, run: Run, exit: Outcome) -> bool:
-    """Give the next attempt a layout that made steps, if this attempt's never did.
+def _roll_back_layout(session: Write, run: Run, exit: Outcome) -> str:
+    """Give the next attempt a layout, or a number of nodes, that made steps, if this attempt's never did.
 
     Returns:
-        False if there is no such layout.
+        How the run continues; empty if there is nothing to roll back to.
     """
+    if may_be_caused_by_fewer_nodes(session, run):
+        require_all_nodes(session, run, _cause(exit))
+        return f"on {run.requested_nodes} nodes"
     layout = layout_to_roll_back_to(session, run)
     if layout is None:
-        return False
+        return ""
     try:
         roll_back_layout(session, run, layout, _cause(exit))
     except Invalid:  # the rules have changed since that attempt
-        return False
-    return True
+        return ""
+    return "in another layout"
 
 
 def _note_data_read(session: Write, run: Run, exit: Outcome) -> None:

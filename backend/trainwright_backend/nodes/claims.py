@@ -30,6 +30,7 @@ from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.preparations import get_preparation, preparation_files
 from trainwright_backend.nodes.agent_silence import is_agent_silent
 from trainwright_backend.nodes.fencing import check_placement, placement_of_claim, run_of_node
+from trainwright_backend.nodes.fewer_nodes import note_fewer_nodes
 from trainwright_backend.nodes.service import takes_runs, threads_per_slot
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import Attempt, Placement, Run
@@ -60,6 +61,10 @@ def claim(
     node = session.get_one(Node, node_id)
     # The control loop moves a placement away from a node that was drained or quarantined in the meantime.
     if not takes_runs(node):
+        raise _refused()
+    if not RunSpec.model_validate(run.spec).fits_nodes(
+        run.nodes
+    ):  # its layout was changed since it was placed
         raise _refused()
     granted = _granted_to_others(session, run)
     if granted:
@@ -139,6 +144,7 @@ def start_attempt(session: Write, run: Run, node_names: Sequence[str], job: JobS
         RunState.STARTING,
         f"attempt {run.attempt + 1} on {_listed(node_names)}: {what} {origin}",
     )
+    note_fewer_nodes(session, run, job.spec)
     run.avoided_nodes = []
     session.add(
         Attempt(run_id=run.id, number=run.attempt, fence=run.fence, resume_step=resume_step, started=now())
@@ -178,7 +184,7 @@ def _refused() -> Conflict:
 
 def _job(session: Read, run: Run, resume: Resume | None) -> JobSpec:
     """The attempt's job, as far as it is the same on all its nodes."""
-    spec = RunSpec.model_validate(run.spec)
+    spec = RunSpec.model_validate(run.spec).on_nodes(run.nodes)
     kind = spec.precision.kind
     point = None if resume is None else _point(resume)
     trained = point is not None and point.step >= spec.schedule.steps

@@ -5,6 +5,9 @@ depends on installed software, free memory and the trainer's checks. So if an at
 layout that never made one, the layout counts as the cause and not the run, as long as another layout did make steps.
 This module chooses the next layout, and `attempt_end` applies it. Once a layout has made a step, its ends count as the
 run's.
+
+The same holds for the first attempt on fewer nodes than the run asks for (`fewer_nodes`), each of whose ranks may need more memory:
+the run then waits for all its nodes.
 """
 
 from collections.abc import Sequence
@@ -32,6 +35,7 @@ class LayoutAttempt:
     attempt: int
     fence: int
     layout: RunLayout
+    nodes: int
 
 
 def may_be_caused_by_layout(code: EndCode, fail_code: EndCode | None) -> bool:
@@ -68,6 +72,16 @@ def layout_to_roll_back_to(session: Read, run: Run) -> RunLayout | None:
     return good[0] if chosen == current else chosen
 
 
+def may_be_caused_by_fewer_nodes(session: Read, run: Run) -> bool:
+    """Whether this attempt, on fewer nodes than the run asks for, made no step, and one on more nodes did."""
+    tried = _tried(session, run)
+    if not tried or tried[0].fence != run.fence or tried[0].nodes >= run.requested_nodes:
+        return False
+    stepped = _stepped(session, run)
+    on_more = any(item.nodes > tried[0].nodes and item.attempt in stepped for item in tried)
+    return on_more and tried[0].attempt not in stepped
+
+
 def _tried(session: Read, run: Run) -> list[LayoutAttempt]:
     """Training attempts with a layout that this version can read, newest first."""
     claimed = select(Placement.fence, Placement.job).where(
@@ -79,7 +93,7 @@ def _tried(session: Read, run: Run) -> list[LayoutAttempt]:
         if job["kind"] != JobKind.TRAIN:
             continue
         try:
-            found.append(LayoutAttempt(job["attempt"], fence, layout_of(job["spec"])))
+            found.append(LayoutAttempt(job["attempt"], fence, layout_of(job["spec"]), job.get("nodes", 1)))
         except ValidationError:  # written by a version with other rules
             continue
     return found

@@ -71,7 +71,7 @@ def avoids(run: Run) -> str:
 
 
 def _check_others(session: Read, run: Run, avoided: Sequence[str], timers: Timers) -> None:
-    needs = needs_of(run)
+    needs = needs_of(run, run.min_nodes)
     able = [
         capacity
         for node in session.scalars(select(Node).where(Node.name.not_in(avoided)))

@@ -53,9 +53,13 @@ def place(session: Write, run_id: UUID, node_ids: Sequence[UUID], timers: Timers
     }
     nodes = [node for node_id in node_ids if (node := locked[node_id]) is not None]
     nodes = [node for node in nodes if node.name not in run.avoided_nodes]
-    if len(nodes) < run.nodes or _fail_too_short(session, run):
+    if (
+        len(nodes) < len(node_ids)
+        or not run.min_nodes <= len(nodes) <= run.nodes
+        or _fail_too_short(session, run)
+    ):
         return False
-    taken, needs = taken_slots(session), needs_of(run)
+    taken, needs = taken_slots(session), needs_of(run, len(nodes))
     found = [
         NodeCapacity(node, {run.device: free_slots(node, run.device, taken.get(node.id, set()))})
         for node in nodes
@@ -68,8 +72,10 @@ def place(session: Write, run_id: UUID, node_ids: Sequence[UUID], timers: Timers
     lock_team(session, run.team_id)  # nobody else counts its runs now
     if LimitGate.load(session, [run]).why_waits(run) is not None:
         return False
-    if not hold(session, run.team_id, run.device, run.slots, run.id):
+    slots = needs.slots * len(nodes)
+    if not hold(session, run.team_id, run.device, slots, run.id):
         return False
+    run.nodes, run.slots = len(nodes), slots
     for node_rank, capacity in enumerate(found):
         _add_placement(session, run, capacity.node, node_rank, capacity.free[run.device][: needs.slots])
     explain(session, {run.id: f"placed on {_names(nodes)}"})

@@ -39,9 +39,9 @@ class Needs:
     """Estimated host memory that offload uses on each node."""
 
 
-def needs_of(run: Run) -> Needs:
-    """The needs of the run's next attempt."""
-    return _needs(json.dumps(run.spec), run.device, run.nodes, run.slots // run.nodes)
+def needs_of(run: Run, nodes: int | None = None) -> Needs:
+    """The needs of the run's next attempt, if it is on so many nodes (None: on as many as the run has)."""
+    return _needs(json.dumps(run.spec), run.device, nodes or run.nodes, run.slots // run.nodes)
 
 
 @lru_cache(maxsize=1024)
@@ -54,6 +54,7 @@ def _needs(spec: str, device: str, nodes: int, slots: int) -> Needs:
         parsed = RunSpec.model_validate_json(spec)
     except ValidationError:
         return _shared(device, nodes, slots, EngineKind.NATIVE, None, GpuChoice(), 0, 0)
+    parsed = parsed.on_nodes(nodes)
     needs_gpus = device == Device.CUDA and parsed.precision.kind is PrecisionKind.FP8
     return _shared(
         device,

@@ -13,13 +13,15 @@ A run that does not fit now reserves nodes, so that later small runs cannot star
 it stay available. A run on one node reserves all nodes that could ever run it. A run on several nodes reserves as many as it
 needs, among nodes that can reach each other, those with the most free slots first.
 
+A run that waits for its next attempt may go on with fewer nodes (`fewer_nodes`). Until it does, it reserves those that it would get.
+
 A run on one node gets the fullest node with enough free slots, so that large gaps remain. A run on several nodes gets nodes
 from as few locations as possible, ordered by location, so that neighbouring ranks are near each other.
 
 The plan is made for all runs in one snapshot and changes nothing: `placement` executes it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -32,6 +34,7 @@ from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, now
 from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.nodes.fair_share import FairOrder
+from trainwright_backend.nodes.fewer_nodes import elastic_runs, needs_on_fewer, waits_for_spare
 from trainwright_backend.nodes.limit_gate import LimitGate
 from trainwright_backend.nodes.moving import avoids, not_avoided
 from trainwright_backend.nodes.node_capacity import NodeCapacity, within_reach
@@ -76,6 +79,9 @@ class DeviceQueue:
     """Names of the runs that hold slots, by team."""
     gate: LimitGate
     """The other limits of teams and members."""
+    elastic: Mapping[UUID, bool]
+    """Runs that may go on with fewer nodes, and whether they have waited long enough for it."""
+    timers: Timers
     full: set[UUID] = field(default_factory=set)
     """Teams at their limit."""
     waiting: dict[UUID, list[str]] = field(default_factory=dict)
@@ -85,6 +91,10 @@ class DeviceQueue:
 
     def budget_of(self, run: Run) -> SlotBudget:
         return self.budgets.setdefault(run.team_id, SlotBudget(0, 0))
+
+    def suited(self, run: Run, needs: Needs) -> list[NodeCapacity]:
+        """The nodes that the run may be placed on, with so much memory for its offload as there is."""
+        return not_avoided(run, _suited(self.available, self.unavailable, needs))
 
     def quota_reason(self, run: Run, budget: SlotBudget) -> str:
         """What a run of a team at its limit waits for, and behind which of the team's waiting runs."""
@@ -96,7 +106,9 @@ class DeviceQueue:
         reason = waits_for(needs_of(run), suited, self.unavailable)
         others = self.wait_for_nodes - {run.team_id}
         self.wait_for_nodes.add(run.team_id)
-        return reason + (self._place_in_team(run) or ("; other teams' runs are ahead" if others else ""))
+        place = self._place_in_team(run) or ("; other teams' runs are ahead" if others else "")
+        later = waits_for_spare(run, self.timers) if run.id in self.elastic else ""
+        return reason + place + later + avoids(run)
 
     def _place_in_team(self, run: Run) -> str:
         mine = self.waiting.setdefault(run.team_id, [])
@@ -129,7 +141,10 @@ def plan(session: Read, timers: Timers) -> Plan:
         device = runs[0].device
         budgets, holders = slot_budgets(session, device), _holders(session, device)
         ordered = FairOrder(runs, decayed_usage(session, device), budgets)
-        _plan_queue(found, DeviceQueue(ordered, available, unavailable, budgets, holders, gate))
+        elastic = elastic_runs(session, runs, timers)
+        _plan_queue(
+            found, DeviceQueue(ordered, available, unavailable, budgets, holders, gate, elastic, timers)
+        )
     return found
 
 
@@ -182,18 +197,18 @@ def _plan_queue(found: Plan, line: DeviceQueue) -> None:
         if (held_back := line.gate.why_waits(run)) is not None:
             found.explain(run, held_back)
             continue
-        suited = not_avoided(run, _suited(line.available, line.unavailable, needs))
-        chosen = _fitting(suited, needs)
+        suited = line.suited(run, needs)
+        chosen = _fitting(suited, needs) or _fewer_nodes(line, run)
         if chosen:
             found.placements[run.id] = tuple(capacity.node.id for capacity in chosen)
-            budget.used += run.slots
+            budget.used += needs.slots * len(chosen)
             line.gate.admit(run)
             line.holders.setdefault(run.team_id, []).append(run.name)
             for capacity in chosen:
                 del capacity.free[needs.device][: needs.slots]
             continue
-        found.explain(run, line.node_reason(run, suited) + avoids(run))
-        for capacity in _to_reserve(suited, needs):
+        found.explain(run, line.node_reason(run, suited))
+        for capacity in _to_reserve(suited, needs) or _fewer_to_reserve(line, run):
             capacity.reserved_devices.add(needs.device)
 
 
@@ -219,6 +234,15 @@ def _fitting(available: list[NodeCapacity], needs: Needs) -> list[NodeCapacity]:
     return sorted(chosen, key=lambda capacity: (capacity.location, capacity.node.name))
 
 
+def _fewer_nodes(line: DeviceQueue, run: Run) -> list[NodeCapacity]:
+    """Fewer nodes for a run that has waited for more; none if it may not, or too few are free."""
+    if not line.elastic.get(run.id, False):
+        return []
+    free = sum(capacity.can_run_now(needs_of(run)) for capacity in line.available)
+    fewer = (_fitting(line.suited(run, needs), needs) for needs in needs_on_fewer(run, free))
+    return next(filter(None, fewer), [])
+
+
 def _near_each_other(able: list[NodeCapacity], count: int) -> list[NodeCapacity]:
     """``count`` of the nodes: of the smallest location that has enough of them, otherwise of as few as possible."""
     by_location: dict[str, list[NodeCapacity]] = {}
@@ -241,6 +265,22 @@ def _to_reserve(suited: list[NodeCapacity], needs: Needs) -> list[NodeCapacity]:
     able = [capacity for capacity in able if needs.device not in capacity.reserved_devices]
     able.sort(key=lambda capacity: (-len(capacity.free[needs.device]), capacity.node.name))
     return able[: needs.nodes]
+
+
+def _fewer_to_reserve(line: DeviceQueue, run: Run) -> list[NodeCapacity]:
+    """The nodes that are kept free for a run that may go on with fewer, if too few could ever run it as it is."""
+    if run.id not in line.elastic:
+        return []
+    needs = needs_of(run)
+    able = sum(
+        capacity.could_run(needs) and needs.device not in capacity.reserved_devices
+        for capacity in line.available
+    )
+    for needs in needs_on_fewer(run, able):
+        suited = line.suited(run, needs)
+        if found := _fitting(suited, needs) or _to_reserve(suited, needs):
+            return found
+    return []
 
 
 def _preparing(preparation: Preparation) -> str:

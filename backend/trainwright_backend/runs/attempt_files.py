@@ -104,13 +104,13 @@ def list_logs(session: Read, run: Run) -> list[LogFile]:
     )
     attempts = session.execute(select(Attempt.number, Attempt.fence).where(Attempt.run_id == run.id))
     fences = {row.number: row.fence for row in attempts}
-    nodes = nodes_by_fence(session, [run.id])
+    nodes, slots = nodes_by_fence(session, [run.id]), run.slots // run.nodes
     return [
         LogFile(
             attempt=file.attempt,
             file=file.file,
             bytes=file.bytes,
-            node=node_of_log(nodes.get((run.id, fences.get(file.attempt, 0)), []), run.slots, file.file),
+            node=node_of_log(nodes.get((run.id, fences.get(file.attempt, 0)), []), slots, file.file),
         )
         for file in session.scalars(files)
     ]

@@ -53,18 +53,19 @@ def nodes_by_fence(session: Read, run_ids: Sequence[UUID]) -> dict[tuple[UUID, i
     return found
 
 
-def node_of_log(nodes: Sequence[str], slots: int, file: str) -> str | None:
+def node_of_log(nodes: Sequence[str], slots_per_node: int, file: str) -> str | None:
     """The node of the rank that wrote ``file`` (`rank-<n>.log`).
 
     Args:
         nodes: of the attempt, in the order of their ranks.
-        slots: of all nodes together.
+        slots_per_node: of each node.
         file: name of the log.
     """
     rank = file.removeprefix("rank-").removesuffix(".log")
-    if file != f"rank-{rank}.log" or not rank.isdecimal() or not nodes or int(rank) >= slots:
+    if file != f"rank-{rank}.log" or not rank.isdecimal():
         return None
-    return nodes[int(rank) * len(nodes) // slots]
+    node = int(rank) // slots_per_node
+    return nodes[node] if node < len(nodes) else None
 
 
 def _layout(parallelism: dict[str, Any] | None, micro_sequences: int) -> RunLayout:

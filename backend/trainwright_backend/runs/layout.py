@@ -76,6 +76,17 @@ def roll_back_layout(session: Write, run: Run, layout: RunLayout, cause: str) ->
     add_event(session, run, ROLLBACK_EVENT, words)
 
 
+def require_all_nodes(session: Write, run: Run, cause: str) -> None:
+    """Have the run wait for all its nodes, because this attempt, on fewer, ended before its first step by ``cause``."""
+    run.spec = {**run.spec, "resources": {**run.spec["resources"], "min_nodes": None}}
+    session.flush()
+    words = (
+        f"attempt {run.attempt} ended before its first step on {run.nodes} of {run.requested_nodes} nodes ({cause}). The next attempt "
+        f"waits for {run.requested_nodes} nodes: resources.min_nodes is empty now. Read the logs of attempt {run.attempt}."
+    )
+    add_event(session, run, ROLLBACK_EVENT, words)
+
+
 def with_layout(spec: RunSpec, layout: RunLayout) -> RunSpec:
     """``spec`` with ``layout``, validated.
 

@@ -126,7 +126,8 @@ class Run(Base):
     slots: Mapped[int]
     """On all its nodes together."""
     nodes: Mapped[int] = mapped_column(default=1)
-    """Each has the same number of slots."""
+    """Each has the same number of slots. While an attempt on fewer nodes than the spec's is placed (`nodes.fewer_nodes`), these
+    are its nodes and slots."""
     avoided_nodes: Mapped[list[str]] = mapped_column(JSON, default=list)
     """Names of nodes that the next attempt is not placed on, because a person moved the run off them."""
 
@@ -175,6 +176,16 @@ class Run(Base):
     forked_checkpoint_id: Mapped[UUID | None]
     """No foreign key: `checkpoints.retention` keeps a checkpoint as long as a fork needs it."""
     forked_step: Mapped[int | None] = mapped_column(BigInteger)
+
+    @property
+    def requested_nodes(self) -> int:
+        """Number of nodes in its spec."""
+        return int(self.spec["resources"].get("nodes", 1))
+
+    @property
+    def min_nodes(self) -> int:
+        """Least number of nodes of a later attempt."""
+        return int(self.spec["resources"].get("min_nodes") or self.requested_nodes)
 
 
 class RunTag(Base):

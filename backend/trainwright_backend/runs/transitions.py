@@ -265,6 +265,10 @@ def release_slots(session: Write, run: Run) -> None:
     session.execute(delete(Placement).where(Placement.run_id == run.id, Placement.claim_id.is_(None)))
     if freed:  # a node that was removed took its slots with it
         release(session, run.team_id, run.device, run.slots, run.id)
+    slots_per_node = run.slots // run.nodes
+    run.nodes = run.requested_nodes
+    run.slots = run.nodes * slots_per_node
+    session.flush()
 
 
 def set_attempt_reason(session: Write, run: Run, reason: EndCode) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
+from pydantic_core import PydanticCustomError
+
 from trainwright.contracts.attention_parts import ATTENTIONS
 from trainwright.contracts.base import field_error
 from trainwright.contracts.model_spec import ModelSpec
@@ -50,7 +52,13 @@ def check_layout(sections: Sections) -> Degrees:
     _check_tensor(sections, degrees.tensor)
     _check_stages(sections.model, sections.parallelism)
     _check_micro_batches(sections, degrees)
+    _check_fewer_nodes(sections)
     return degrees
+
+
+def fits_nodes(sections: Sections, nodes: int) -> bool:
+    """Whether the layout works on so many nodes, and not only on ``resources.nodes``."""
+    return _obstacle_on(sections, nodes) is None
 
 
 def _fp8(level: FP8Level | None = None) -> Callable[[Sections], bool]:
@@ -200,6 +208,13 @@ _REFUSED_COMBINATIONS = (
         "does not divide resources.slots_per_node, so a tensor group would span nodes and wait for the network at "
         "each matrix product: choose a divisor, or set tensor_across_nodes",
     ),
+    RefusedCombination(
+        "parallelism.data with resources.min_nodes",
+        "parallelism.data",
+        lambda s: s.resources.min_nodes is not None and s.parallelism.data is not None,
+        lambda s: s.parallelism.data,
+        "fixes the number of data ranks, which is lower on fewer nodes: leave it empty, or leave resources.min_nodes empty",
+    ),
 )
 
 
@@ -320,6 +335,27 @@ def _check_micro_batches(sections: Sections, degrees: Degrees) -> None:
             f"{spec.pipeline} or slightly more: the nearest is {near * whole}"
         )
         raise field_error("batch.global_sequences", batch.global_sequences, rule)
+
+
+def _check_fewer_nodes(sections: Sections) -> None:
+    """Check that the run can go on with its least number of nodes. Numbers between may not fit; they are not used."""
+    least, nodes = sections.resources.min_nodes, sections.resources.nodes
+    if least is None or (obstacle := _obstacle_on(sections, least)) is None:
+        return
+    fitting = [number for number in range(1, nodes + 1) if fits_nodes(sections, number)]
+    rule = f"does not work: with that many nodes, {obstacle}. The nearest number of nodes that works is {nearest(fitting, least)}"
+    raise field_error("resources.min_nodes", least, rule)
+
+
+def _obstacle_on(sections: Sections, nodes: int) -> str | None:
+    """Why the layout does not work on so many nodes; None if it does."""
+    resources = sections.resources.model_copy(update={"nodes": nodes, "min_nodes": None})
+    try:
+        check_layout(replace(sections, resources=resources))
+    except PydanticCustomError as error:
+        context = error.context or {}
+        return f"{context['field']} {context['value']} {context['rule']}"
+    return None
 
 
 def even_stages(layers: int, stages: int) -> tuple[int, ...]:

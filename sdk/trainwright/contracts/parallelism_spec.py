@@ -149,6 +149,10 @@ class ResourcesSpec(Strict):
     nodes: int = Field(default=1, ge=1, le=4_096)
     """Number of nodes. The run starts when all of them have free slots, and ends on all of them together."""
 
+    min_nodes: int | None = Field(default=None, ge=1, le=4_096)
+    """Least number of nodes (elastic run). If too few nodes are free after an attempt, the next one goes on with fewer data ranks
+    and the same global batch. Empty: always `nodes`."""
+
     slots_per_node: int = Field(default=1, ge=1, le=1_024)
     """GPUs, or shares of a CPU node's cores, on each node."""
 
@@ -177,6 +181,13 @@ class ResourcesSpec(Strict):
         """What the run asks of its GPUs, by field."""
         asked = {name: getattr(self, name) for name in ("gpu_model", "gpu_memory_gib", "gpu_capability")}
         return {name: value for name, value in asked.items() if value is not None}
+
+    @model_validator(mode="after")
+    def _least_is_not_more(self) -> Self:
+        if self.min_nodes is not None and self.min_nodes > self.nodes:
+            rule = f"is more than nodes, {self.nodes}: use {self.nodes} at most, or leave it empty"
+            raise field_error("min_nodes", self.min_nodes, rule)
+        return self
 
     @model_validator(mode="after")
     def _only_gpus_have_gpu_fields(self) -> Self:

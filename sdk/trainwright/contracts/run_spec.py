@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from trainwright.contracts.base import Strict, field_error
 from trainwright.contracts.block_parts import attention_of
 from trainwright.contracts.data_spec import DataSpec
-from trainwright.contracts.layout_rules import check_layout
+from trainwright.contracts.layout_rules import check_layout, fits_nodes
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright.contracts.parallelism_spec import Degrees, ParallelismSpec, ResourcesSpec, resolve_degrees
@@ -136,6 +136,17 @@ class RunSpec(Strict):
     @property
     def tokens_per_step(self) -> int:
         return self.batch.global_sequences * self.batch.sequence_tokens
+
+    def fits_nodes(self, nodes: int) -> bool:
+        """Whether an attempt may run on so many nodes."""
+        least = self.resources.min_nodes or self.resources.nodes
+        return nodes == self.resources.nodes or (
+            least <= nodes < self.resources.nodes and fits_nodes(self._sections(), nodes)
+        )
+
+    def on_nodes(self, nodes: int) -> RunSpec:
+        """This run on as many nodes, for an attempt (``fits_nodes``)."""
+        return self.model_copy(update={"resources": self.resources.model_copy(update={"nodes": nodes})})
 
     def _sections(self) -> Sections:
         return Sections(

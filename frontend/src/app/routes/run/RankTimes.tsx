@@ -18,7 +18,8 @@ interface Props {
 
 /** The heat map of ranks with links to their logs, for runs with several ranks. */
 export function RankTimes({ team, run, live, window, metrics, part, onPart }: Props) {
-  const { nodes, slots_per_node: slots } = run.spec.resources;
+  const { slots_per_node: slots } = run.spec.resources;
+  const nodes = run.attempt_nodes.length || run.spec.resources.nodes;
   if (nodes * slots === 1) return null;
   return (
     <RankHeatMap

@@ -102,7 +102,8 @@ function clipNote(run: Run, columns: Columns): string {
 }
 
 function slotsNote(run: Run): string {
-  const { slots_per_node: slots, nodes } = run.spec.resources;
+  const { slots_per_node: slots } = run.spec.resources;
+  const nodes = run.nodes.length || run.spec.resources.nodes;
   const where = run.nodes.join(", ");
   return `${plural(slots * nodes, "slot")}${where === "" ? "" : ` on ${where}`}`;
 }

@@ -126,6 +126,7 @@ function Section({ title, entries, renderValue }: { title: string; entries: read
 
 /** For fields in which empty has a special meaning. */
 const EMPTY_TEXT: Record<string, string> = {
+  "resources.min_nodes": "always all nodes",
   "resources.gpu_model": "any",
   "resources.gpu_memory_gib": "any",
   "resources.gpu_capability": "any",

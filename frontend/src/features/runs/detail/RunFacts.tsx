@@ -6,7 +6,8 @@ import { count, plural } from "@/lib/format";
 /** What the run trains, on what, where and for whom, in one line. */
 export function RunFacts({ run, dataset }: { run: Run; dataset: ReactNode }) {
   const { data, model, precision, resources } = run.spec;
-  const slots = plural(resources.nodes * resources.slots_per_node, resources.device === "cuda" ? "GPU" : resources.device === "cpu" ? "CPU slot" : "slot");
+  const nodes = run.nodes.length || resources.nodes;
+  const slots = plural(nodes * resources.slots_per_node, resources.device === "cuda" ? "GPU" : resources.device === "cpu" ? "CPU slot" : "slot");
   return (
     <dl className="-mt-2 mb-4 flex flex-wrap gap-x-6 gap-y-1 text-small">
       <Fact name="data">
@@ -20,6 +21,12 @@ export function RunFacts({ run, dataset }: { run: Run; dataset: ReactNode }) {
       <Fact name="on">
         {slots}
         {run.nodes.length > 0 && <span className="text-soft"> of {run.nodes.join(", ")}</span>}
+        {nodes < resources.nodes && (
+          <span className="text-soft">
+            {" "}
+            ({nodes} of {plural(resources.nodes, "node")})
+          </span>
+        )}
       </Fact>
       <Fact name="by">
         {run.created_by ?? "a former member"}, <Time at={run.created} />

@@ -18,6 +18,14 @@ it("names data, model, precision, hardware and author of a run", async () => {
   expect(facts["by"]).toContain("ana");
 });
 
+it("says that a run goes on with fewer nodes than it asked for", async () => {
+  const { spec } = aRun();
+  const run = aRun({ spec: { ...spec, resources: { ...spec.resources, device: "cuda", nodes: 2, slots_per_node: 4 } } });
+  renderRoute(<RunFacts run={run} dataset={null} />);
+  expect(await screen.findByText("(1 of 2 nodes)")).toBeDefined();
+  expect(screen.getByText("(1 of 2 nodes)").parentElement?.textContent).toBe("4 GPUs of node-a (1 of 2 nodes)");
+});
+
 it.each([
   ["running", "step 5,000 of 5,000, saving the last checkpoint"],
   ["completing", "exporting step 5,000"],
