@@ -90,9 +90,10 @@ class Client(Connection):
     def nodes(self) -> list[Node]:
         return self.get_list("/nodes", Node)
 
-    def set_draining(self, node_id: str, draining: bool) -> Node:
-        """Drain or undrain a node. For site admins."""
-        return self.patch(f"/nodes/{node_id}", Node, json={"draining": draining})
+    def set_draining(self, node_id: str, draining: bool, *, move_runs: bool = False) -> Node:
+        """Drain a node, with ``move_runs`` also of its present runs, or undrain it. For site admins."""
+        more = {"move_runs": True} if move_runs else {}
+        return self.patch(f"/nodes/{node_id}", Node, json={"draining": draining} | more)
 
     def set_quarantined(self, node_id: str, quarantined: bool) -> Node:
         """Quarantine a node until it passes a self-test, or release it without one. For site admins."""

@@ -145,7 +145,7 @@ def test_a_node_is_drained_and_a_queued_run_is_paused_and_resumed(live: Live, sp
         f"There is no node 'gpu-99'. There is {node.name}."
         in run_cli(live, "nodes", "drain", "gpu-99").stderr
     )
-    assert "gets no new runs" in output(run_cli(live, "nodes", "drain", node.name))
+    assert "gets no new runs" in output(run_cli(live, "nodes", "drain", node.name, "--move-runs"))
     assert "drained" in output(run_cli(live, "nodes", "list"))
     runs = [output(run_cli(live, "runs", "submit", spec)) for _ in range(2)]
     assert output(run_cli(live, "runs", "pause", *runs)).count("Paused before its first step") == 2

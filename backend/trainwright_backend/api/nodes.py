@@ -34,7 +34,8 @@ def list_nodes(access: SiteAdmin, session: ReadSession, settings: CurrentSetting
 def edit_node(
     access: SiteAdmin, session: WriteSession, settings: CurrentSettings, node: str, body: NodeEdit
 ) -> Node:
-    """Drain a node, so that no new runs are placed on it, or let it take runs again; allow it more or fewer slots."""
+    """Drain a node, so that no new runs are placed on it, and optionally move its runs off; or let it take runs again; allow it
+    more or fewer slots."""
     return service.edit_node(session, node, body, settings.timers)
 
 

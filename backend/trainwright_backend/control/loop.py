@@ -1,7 +1,7 @@
 """The control loop: the only thread that checks all runs and does the work that no message triggers.
 
-It places queued runs, repeats hints, withdraws unclaimed placements, requeues runs after their back-off, closes placements
-whose lease expired, meters how long slots are occupied, pauses runs that reach a limit, resends data jobs that make no
+It places queued runs, repeats hints, withdraws unclaimed placements, empties drained nodes, requeues runs after their back-off,
+closes placements whose lease expired, meters how long slots are occupied, pauses runs that reach a limit, resends data jobs that make no
 progress, and deletes bytes that no row refers to. It needs no broker. One of all API processes leads (`leader`).
 """
 
@@ -27,6 +27,7 @@ from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.datasets.job_queue import resend_stale
+from trainwright_backend.nodes.moving import move_off_drained, runs_on_emptied_nodes
 from trainwright_backend.nodes.placement import (
     due_hints,
     explain,
@@ -125,6 +126,7 @@ class ControlLoop:
             steps = [
                 self._reaper.sweep,
                 lambda: self._each(unclaimed(self._timers), withdraw),
+                lambda: self._each(runs_on_emptied_nodes(), move_off_drained),
                 lambda: self._each(due_for_retry(), requeue),
                 lambda: self._each(unprepared(), fail_unprepared),
                 lambda: self._each(forks_without_resume_point(), fail_fork_without_resume_point),

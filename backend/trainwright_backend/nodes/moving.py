@@ -1,13 +1,18 @@
-"""Moving a run off a node that is slow or must be emptied.
+"""Moving runs off a node that is slow or must be emptied.
 
-The run saves, as for a pause, leaves all its nodes, and is queued again. It keeps its place in the queue, and its next
+A run that moves saves, as for a pause, leaves all its nodes, and is queued again. It keeps its place in the queue, and its next
 attempt is placed without that node. What it learns does not change: it resumes from the step at which it left.
+
+A person moves a single run, if other nodes could take it. If a site admin empties a drained node, all its runs leave it; those
+that fit no other node wait.
 """
 
 from collections.abc import Sequence
+from typing import TypeVar
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
+from sqlalchemy.orm import InstrumentedAttribute
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.end_codes import EndCode
@@ -20,7 +25,9 @@ from trainwright_backend.nodes.service import is_online, takes_runs
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.service import locked_run
 from trainwright_backend.runs.tables import Placement, Run
-from trainwright_backend.runs.transitions import stop
+from trainwright_backend.runs.transitions import lock_run, stop
+
+_Column = TypeVar("_Column")
 
 
 def move_run(session: Write, team_id: UUID, run_id: str, node: str, by: str, timers: Timers) -> Run:
@@ -50,6 +57,39 @@ def move_run(session: Write, team_id: UUID, run_id: str, node: str, by: str, tim
     if run.state is RunState.STOPPING:  # it is leaving its nodes already, and will be retried
         return run
     return stop(session, run, Verdict.MOVE, EndCode.STOPPED, f"Moved off {node} by {by}")
+
+
+def runs_on_emptied_nodes() -> Select[UUID]:
+    """The runs that have to leave drained nodes."""
+    return select(Run.id).where(Run.state.in_(_MOVABLE), Run.id.in_(_on_emptied_nodes(Placement.run_id)))
+
+
+def move_off_drained(session: Write, run_id: UUID) -> None:
+    """Ask a run's nodes to save and stop it, if one of them is to be emptied."""
+    run = lock_run(session, run_id)
+    if run is None or run.state not in _MOVABLE:
+        return
+    of_run = (Placement.run_id == run_id, Placement.fence == run.fence)
+    leaves = _on_emptied_nodes(Placement.node_name).where(*of_run).order_by(Placement.node_rank)
+    if names := session.scalars(leaves).all():
+        be = "is" if len(names) == 1 else "are"
+        stop(
+            session,
+            run,
+            Verdict.MOVE,
+            EndCode.STOPPED,
+            f"Moved off {', '.join(names)}, which {be} being emptied",
+        )
+
+
+_MOVABLE = (RunState.STARTING, RunState.RUNNING, RunState.COMPLETING)
+"""Earlier, `placement` withdraws the run from drained nodes. Later, the run is leaving its nodes anyway."""
+
+
+def _on_emptied_nodes(column: InstrumentedAttribute[_Column]) -> Select[_Column]:
+    """A column of the open placements on nodes that are to be emptied."""
+    emptied = select(Node.id).where(Node.draining, Node.move_runs)
+    return select(column).where(Placement.node_id.in_(emptied), Placement.closed.is_(None))
 
 
 def nodes_of(session: Read, run: Run) -> list[str]:

@@ -151,7 +151,8 @@ def list_nodes(session: Read, timers: Timers) -> list[ShownNode]:
 def edit_node(session: Write, node_id: str, change: NodeEdit, timers: Timers) -> ShownNode:
     """Drain or quarantine a node or let it take runs again, or change how many slots it may have.
 
-    Claimed runs continue, even on slots that are no longer allowed. Unclaimed runs are placed elsewhere.
+    Claimed runs continue, even on slots that are no longer allowed, unless they are to be moved off a draining node: the control
+    loop does that (`moving.move_off_drained`). Unclaimed runs are placed elsewhere.
 
     Raises:
         NotFound: there is no such node.
@@ -159,6 +160,10 @@ def edit_node(session: Write, node_id: str, change: NodeEdit, timers: Timers) ->
     node = _locked_node(session, node_id)
     if change.draining is not None:
         node.draining = change.draining
+    if change.move_runs is not None:
+        node.move_runs = change.move_runs
+        node.draining = node.draining or change.move_runs
+    node.move_runs = node.move_runs and node.draining
     if change.quarantined is not None:
         if change.quarantined:
             quarantine(session, node, "A site admin put it there.")
@@ -349,6 +354,7 @@ def _shown(node: Node, taken: set[tuple[str, int]], runs: list[NodeRun], timers:
         reported_slots=_numbers_of(reported_slots(inventory)),
         slots_free={device: len(free_slots(node, device, taken)) for device in slots_of(node)},
         draining=node.draining,
+        move_runs=node.move_runs,
         quarantine=shown_quarantine(node),
         self_test=None if node.self_test is None else SelfTestResult.model_validate(node.self_test),
         runs=runs,

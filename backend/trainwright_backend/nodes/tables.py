@@ -29,6 +29,8 @@ class Node(Base):
     """Most slots by device, even if the node reports more; None for as many as it reports."""
     draining: Mapped[bool] = mapped_column(default=False)
     """The node gets no new runs."""
+    move_runs: Mapped[bool] = mapped_column(default=False)
+    """While it drains, its runs are moved off. Always false otherwise."""
     quarantined: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """Start of the quarantine, during which the node gets no runs; None if it is not in quarantine."""
     quarantine_reason: Mapped[str] = mapped_column(default="")

@@ -61,11 +61,22 @@ def join_token(name: str, key: Key, server: Server = LOCAL_SERVER) -> None:
 
 
 @app.command("drain")
-def drain(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
-    """Drain a node: it gets no new runs, and its current runs continue."""
+def drain(
+    node: str,
+    key: Key,
+    server: Server = LOCAL_SERVER,
+    move_runs: Annotated[
+        bool,
+        typer.Option(
+            "--move-runs", help="Move its runs to other nodes: each saves, leaves and is queued again."
+        ),
+    ] = False,
+) -> None:
+    """Drain a node: it gets no new runs, and its current runs continue, or move to other nodes."""
     with open_client(server, key) as client:
-        drained = client.set_draining(_node_id(client, node), True)
-        typer.echo(f"{drained.name} gets no new runs; {_on_it(drained)}.")
+        drained = client.set_draining(_node_id(client, node), True, move_runs=move_runs)
+        leaving = ", moving off" if drained.move_runs and drained.runs else ""
+        typer.echo(f"{drained.name} gets no new runs; {_on_it(drained)}{leaving}.")
 
 
 @app.command("undrain")
@@ -141,6 +152,7 @@ def _node_id(client: Client, node: str) -> str:
 def _condition(node: Node) -> str:
     words = ["online" if node.online else "offline"]
     words += ["drained"] if node.draining else []
+    words += ["moving its runs"] if node.move_runs and node.runs else []
     words += ["quarantined"] if node.quarantine is not None else []
     return ", ".join(words)
 

@@ -1,8 +1,9 @@
-"""A drained node gets no new runs and keeps its claimed ones, and every node lists its runs."""
+"""A drained node gets no new runs and keeps its claimed ones, unless they are moved off; and every node lists its runs."""
 
 from typing import Any
 
 import pytest
+from httpx import Response
 
 from tests.backend.scripted_agent import Agent, Scene
 
@@ -67,6 +68,101 @@ def test_a_run_placed_before_draining_is_no_longer_claimed(scene: Scene) -> None
     other = Agent.join(scene.site, "node-b")
     scene.control.sweep()
     assert [placed["run_id"] for placed in other.heartbeat()] == [run_id]
+
+
+def empty(scene: Scene, name: str = "node-a") -> dict[str, Any]:
+    """Drain a node and move its runs off."""
+    answer = edit(scene, name, {"draining": True, "move_runs": True})
+    assert answer.status_code == 200, answer.text
+    scene.control.sweep()
+    shown: dict[str, Any] = answer.json()
+    return shown
+
+
+def edit(scene: Scene, name: str, change: dict[str, Any]) -> Response:
+    return scene.site.admin.patch(f"/api/v1/nodes/{nodes(scene)[name]['id']}", json=change)
+
+
+@pytest.mark.both_databases
+def test_runs_of_an_emptied_node_save_leave_and_resume_elsewhere(scene: Scene) -> None:
+    works = [scene.running(name=name) for name in ("one", "two")]
+    other = Agent.join(scene.site, "node-b")
+    shown = empty(scene)
+    assert (shown["draining"], shown["move_runs"]) == (True, True)
+    for work in works:
+        run = scene.show(work.run_id)
+        assert (run["state"], run["verdict"]) == ("stopping", "move")
+        assert run["sentence"] == "Moved off node-a, which is being emptied"
+        assert work.order("running") == "save"
+        work.save(3)
+        assert work.ended("saved", step=3) == "queued"
+    scene.control.sweep()
+    assert nodes(scene)["node-a"]["runs"] == [] == scene.agent.heartbeat()
+    for work in works:
+        again = other.claim(work.run_id)
+        assert again.claim.job.resume is not None and again.claim.job.resume.step == 3
+        assert again.finish(10) == "succeeded"
+
+
+def test_a_run_that_fits_no_other_node_leaves_and_waits(scene: Scene) -> None:
+    """The machine is going to be switched off."""
+    work = scene.running()
+    empty(scene)
+    assert work.order("running") == "save"
+    work.save(3)
+    assert work.ended("saved", step=3) == "queued"
+    scene.control.sweep()
+    assert scene.show(work.run_id)["sentence"] == "needs 1 slot; node-a is drained"
+    assert not set_draining(scene, "node-a", False)["move_runs"]
+    scene.control.sweep()
+    assert scene.agent.claim(work.run_id).claim.job.resume is not None
+
+
+def test_the_runs_of_a_drained_node_are_moved_later_if_wanted(scene: Scene) -> None:
+    work = scene.running()
+    assert not set_draining(scene, "node-a", True)["move_runs"]
+    scene.control.sweep()
+    assert work.order("running") == "go"
+    assert edit(scene, "node-a", {"move_runs": True}).json()["draining"]
+    scene.control.sweep()
+    assert work.order("running") == "save"
+
+
+def test_a_run_that_stops_for_another_reason_does_so_on_an_emptied_node(scene: Scene) -> None:
+    work = scene.running()
+    assert scene.site.admin.post(f"{scene.runs}/{work.run_id}/pause").status_code == 202
+    empty(scene)
+    assert scene.show(work.run_id)["verdict"] == "pause"
+    work.order("running")
+    work.save(3)
+    assert work.ended("saved", step=3) == "paused"
+
+
+def test_a_run_on_several_nodes_leaves_all_of_them_if_one_is_emptied(scene: Scene) -> None:
+    peers = {
+        f"node-{letter}": Agent.join(
+            scene.site, f"node-{letter}", reported={"peer_address": f"10.0.0.{ord(letter)}"}
+        )
+        for letter in "bcd"
+    }
+    resources = {"device": "cpu", "nodes": 2, "slots_per_node": 2}
+    run_id = scene.submit(resources=resources)
+    scene.control.sweep()
+    works = [peers[name].claim(run_id) for name in ("node-b", "node-c")]
+    assert [work.order("running") for work in works] == ["go", "go"]
+    empty(scene, "node-c")
+    assert [work.order("running") for work in works] == ["save", "save"]
+    assert [work.ended("saved", step=0) for work in works] == ["stopping", "queued"]
+    scene.control.sweep()
+    on = [name for name, agent in peers.items() if agent.heartbeat()]
+    assert on == ["node-b", "node-d"]
+
+
+def test_only_a_drained_node_is_emptied(scene: Scene) -> None:
+    refused = edit(scene, "node-a", {"draining": False, "move_runs": True})
+    assert refused.status_code == 422
+    [error] = refused.json()["errors"]
+    assert error["field"] == "move_runs" and "leave draining out" in error["message"]
 
 
 @pytest.mark.both_databases

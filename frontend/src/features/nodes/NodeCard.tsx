@@ -3,7 +3,7 @@ import type { GpuUse, Node } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { StateIcon, type Shape } from "@/components/StateIcon";
-import { allowSlots, drainNode, nodesQuery } from "@/features/nodes/queries";
+import { allowSlots, drainNode, emptyNode, nodesQuery } from "@/features/nodes/queries";
 import { QuarantineNote } from "@/features/nodes/QuarantineNote";
 import { SlotTile } from "@/features/nodes/SlotTile";
 import { bytes, duration, plural, secondsBetween } from "@/lib/format";
@@ -20,6 +20,10 @@ export function NodeCard({ node, now }: Props) {
   const client = useQueryClient();
   const drain = useMutation({
     mutationFn: () => drainNode(node.id, !node.draining),
+    onSuccess: () => client.invalidateQueries({ queryKey: nodesQuery.queryKey }),
+  });
+  const empty = useMutation({
+    mutationFn: () => emptyNode(node.id),
     onSuccess: () => client.invalidateQueries({ queryKey: nodesQuery.queryKey }),
   });
   const allow = useMutation({
@@ -53,11 +57,22 @@ export function NodeCard({ node, now }: Props) {
         </Button>
       </div>
       {node.draining && (
-        <p id={`${node.id}-drain`} className="mt-1 text-small text-soft">
-          {drainText(node)}
+        <p className="mt-1 flex flex-wrap items-center gap-3 text-small text-soft">
+          <span id={`${node.id}-drain`}>{drainText(node)}</span>
+          {node.runs.length > 0 && !node.move_runs && (
+            <Button
+              disabled={empty.isPending}
+              onClick={() => {
+                empty.mutate();
+              }}
+            >
+              Move runs off<span className="sr-only"> {node.name}</span>
+            </Button>
+          )}
         </p>
       )}
       {drain.error !== null && <ErrorNote error={drain.error} />}
+      {empty.error !== null && <ErrorNote error={empty.error} />}
       <QuarantineNote node={node} />
       {unused !== "" && (
         <p className="mt-2 flex flex-wrap items-center gap-3 text-warn">
@@ -100,8 +115,10 @@ function unallowedText({ slots, reported_slots: reported }: Node): string {
   return `It reports ${words.join(" and ")} than it may have.`;
 }
 
-function drainText({ runs }: Node): string {
-  return runs.length === 0 ? "No runs are left and none will be placed here, so the node can be removed." : `No new runs are placed here; ${plural(runs.length, "run")} still running.`;
+function drainText({ runs, move_runs }: Node): string {
+  if (runs.length === 0) return "No runs are left and none will be placed here, so the node can be removed.";
+  const left = plural(runs.length, "run");
+  return `No new runs are placed here; ${move_runs ? `${left} to save and leave` : `${left} still running`}.`;
 }
 
 function machineText({ inventory }: Node): string {

@@ -24,6 +24,11 @@ export async function drainNode(node: string, draining: boolean): Promise<Node> 
   return body(await api.PATCH("/api/v1/nodes/{node}", { params: { path: { node } }, body: { draining } }));
 }
 
+/** Drains a node and moves its runs to other nodes. */
+export async function emptyNode(node: string): Promise<Node> {
+  return body(await api.PATCH("/api/v1/nodes/{node}", { params: { path: { node } }, body: { draining: true, move_runs: true } }));
+}
+
 /** Quarantines a node until it passes a self-test, or releases it without one. */
 export async function setQuarantined(node: string, quarantined: boolean): Promise<Node> {
   return body(await api.PATCH("/api/v1/nodes/{node}", { params: { path: { node } }, body: { quarantined } }));

@@ -13,6 +13,7 @@ function aNode(deepspeed: boolean | null): Node {
     name: "gpu-07",
     online: true,
     draining: false,
+    move_runs: false,
     last_heartbeat: "2026-11-21T13:00:00Z",
     inventory: {
       hostname: "gpu-07",
@@ -57,6 +58,28 @@ it("offers to allow the slots that a node reports beyond its own", async () => {
   await waitFor(() => {
     expect(received).toEqual([{ allowed_slots: { cuda: 1, cpu: 8 } }]);
   });
+});
+
+it("moves the runs off a drained node", async () => {
+  const received: unknown[] = [];
+  server.use(
+    http.patch("*/api/v1/nodes/node_1", async ({ request }) => {
+      received.push(await request.json());
+      return HttpResponse.json(aNode(true));
+    }),
+  );
+  const run = { team: "lab", run: "run_1", name: "pilot", device: "cpu", slots: [0], state: "running" } as const;
+  const drained: Node = { ...aNode(true), draining: true, runs: [{ ...run, slots: [0] }] };
+  const page = renderRoute(<NodeCard node={drained} now={0} />);
+  expect(await screen.findByText("No new runs are placed here; 1 run still running.")).toBeDefined();
+  await userEvent.click(screen.getByRole("button", { name: "Move runs off gpu-07" }));
+  await waitFor(() => {
+    expect(received).toEqual([{ draining: true, move_runs: true }]);
+  });
+  page.unmount();
+  renderRoute(<NodeCard node={{ ...drained, move_runs: true }} now={0} />);
+  expect(await screen.findByText("No new runs are placed here; 1 run to save and leave.")).toBeDefined();
+  expect(screen.queryByRole("button", { name: /^Move/ })).toBeNull();
 });
 
 it("shows the current use of the node and its GPUs", async () => {

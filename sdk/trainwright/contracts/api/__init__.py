@@ -88,7 +88,7 @@ GET     /audit?q&limit&cursor                       Page[AuditEntry] of changes 
 GET     /spec                                       SpecInfo: JSON Schema of RunSpec and the presets
 GET     /series                                     SeriesRegistry: title, unit and group of each series
 GET     /nodes · DELETE /nodes/{node}               Node (site admin; the list without tokens)
-PATCH   /nodes/{node}                               NodeEdit → Node: drain it, quarantine it, allow it slots
+PATCH   /nodes/{node}                               NodeEdit → Node: drain or empty it, quarantine it, allow it slots
 POST    /join-tokens                                NewJoinToken → JoinToken (site admin)
 GET PUT /blobs/{signed}                             bytes
 GET     /health                                     Health

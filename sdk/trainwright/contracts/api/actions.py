@@ -18,7 +18,7 @@ from pydantic import (
 
 from trainwright.contracts.api.checkpoints import Checkpoint
 from trainwright.contracts.api.queue import Priority
-from trainwright.contracts.base import Envelope, Problem, Strict
+from trainwright.contracts.base import Envelope, Problem, Strict, field_error
 from trainwright.contracts.hardware import MOST_SLOTS
 from trainwright.contracts.parallelism_spec import ParallelismSpec
 from trainwright.contracts.run_spec import Name
@@ -194,10 +194,22 @@ class NodeEdit(Strict):
     """A change of a node; omitted fields do not change."""
 
     draining: StrictBool | None = None
+    """True: the node gets no new runs. Its runs continue, unless `move_runs` is true."""
+
+    move_runs: StrictBool | None = None
+    """True: the node drains, and each of its runs saves, leaves it and is queued again. False: its runs continue."""
+
     quarantined: StrictBool | None = None
     """True: the node gets no runs until it passes a self-test. False: the node is released without a self-test."""
 
     allowed_slots: AllowedSlots | None = None
+
+    @model_validator(mode="after")
+    def _only_drained_nodes_are_emptied(self) -> Self:
+        if self.move_runs and self.draining is False:
+            rule = "needs a node that drains: leave draining out, or leave move_runs out"
+            raise field_error("move_runs", "true", rule)
+        return self
 
 
 class NewRecipe(Strict):

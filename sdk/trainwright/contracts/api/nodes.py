@@ -27,6 +27,9 @@ class Node(Envelope):
     draining: bool = False
     """Whether no new runs are placed on it."""
 
+    move_runs: bool = False
+    """Whether it is drained, and its runs are moved to other nodes."""
+
     quarantine: Quarantine | None = None
     """Set while the node is in quarantine."""
 
