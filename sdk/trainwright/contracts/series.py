@@ -351,7 +351,7 @@ FAMILIES: tuple[SeriesFamily, ...] = (
         member="rank",
         description=(
             "How much longer a rank computes than the median of the other ranks with the same layers, over the last 100 steps. "
-            "Time in collectives does not count."
+            "Time in collectives does not count. On CPUs only ranks of other nodes are compared."
         ),
     ),
     SeriesFamily(

@@ -5,7 +5,7 @@ import pytest
 
 from trainwright.contracts.series import RANK_SERIES
 from trainwright_trainer.observe.step_timer import Timing
-from trainwright_trainer.observe.stragglers import WINDOW, Stragglers
+from trainwright_trainer.observe.stragglers import SLOW_FRACTION, WINDOW, Stragglers
 
 LINE = [(0, 1, 2, 3)]
 
@@ -61,3 +61,19 @@ def test_ranks_of_other_stages_are_not_compared() -> None:
 
 def test_a_stage_with_one_rank_has_no_score() -> None:
     assert Stragglers([(0,), (1,)]).observe(times(1, 2)) == {}
+
+
+def test_ranks_that_vary_much_are_not_slow() -> None:
+    """On a machine with more ranks than cores every rank is the slower one now and then."""
+    drawn = np.random.default_rng(0)
+    busy = [times(*drawn.lognormal(0.0, 0.3, 2)) for _ in range(100)]
+    stragglers = Stragglers([(0, 1)])
+    scores = [stragglers.observe(measured) for measured in busy]
+    assert max(score.get(rank, 0) for score in scores for rank in (0, 1)) > SLOW_FRACTION, "the median alone"
+    assert reports(Stragglers([(0, 1)]), busy) == []
+
+
+def test_ranks_on_the_cores_of_one_node_are_compared_with_other_nodes_only() -> None:
+    assert reports(Stragglers([(0, 1)], ranks_sharing_cores=2), [times(1, 1.3)] * 20) == []
+    slow_node = Stragglers([(0, 1, 2, 3)], ranks_sharing_cores=2)
+    assert reports(slow_node, [times(1.0, 1.2, 1.4, 1.5)] * 20) == [(WINDOW, 2), (WINDOW, 3)]

@@ -131,7 +131,10 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
         throughput=_throughput(job, data_position),
         skipped_steps=skipped_steps,
         loss_spikes=LossSpikes(),
-        stragglers=Stragglers(lines_along(AxisName.STAGE, mesh.degrees)),
+        stragglers=Stragglers(
+            lines_along(AxisName.STAGE, mesh.degrees),
+            ranks_sharing_cores=len(mesh.on_node) if mesh.device.type == "cpu" else 1,
+        ),
         data_position=data_position,
         step=data_position.step,
     )

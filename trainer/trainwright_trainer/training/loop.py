@@ -160,8 +160,9 @@ def _straggler_scores(training: Training, step: int, of_ranks: Mapping[str, floa
         on_node = len(training.mesh.on_node)
         where = f" (node {rank // on_node + 1} of the run)" if on_node < training.mesh.ranks else ""
         message = (
-            f"Step {step}: rank {rank}{where} has computed {score:.0%} longer than the ranks with the same layers for "
-            f"{WINDOW * EVERY_STEPS} steps. The others wait for it: test its node."
+            f"Step {step}: rank {rank}{where} has computed longer than the other ranks with the same layers for "
+            f"{WINDOW * EVERY_STEPS} steps, by {score:.0%} of their time (the median of {WINDOW} measured steps; collectives do "
+            "not count). The others wait for it: test its node."
         )
         training.report(Note(time=now(), message=message))
     return {f"{STRAGGLER_SERIES}/{rank}": score for rank, score in scores.items()}
