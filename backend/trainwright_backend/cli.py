@@ -3,7 +3,7 @@
 import fcntl
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,13 +22,14 @@ from trainwright_backend.core.db import Database, open_database
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.http_protocol import raise_file_limit
 from trainwright_backend.core.open_store import open_store
-from trainwright_backend.core.settings import ENVIRONMENT_PREFIX, Settings
+from trainwright_backend.core.settings import ENVIRONMENT_PREFIX, Settings, settings_from
 from trainwright_backend.local.data_folder import (
     SECRETS_FILE,
     DataFolder,
     FolderInUseError,
     PlatformError,
     folder_settings,
+    server_variables,
     write_private_file,
 )
 from trainwright_backend.local.up import run_until_interrupted
@@ -42,7 +43,7 @@ from trainwright_backend.maintenance.backup import (
 )
 from trainwright_backend.maintenance.env_file import EnvFileError, write_env_file
 from trainwright_backend.maintenance.move_objects import NoBucketError, Place, move_objects
-from trainwright_backend.maintenance.support_bundle import write_support_bundle
+from trainwright_backend.maintenance.support_bundle import Configuration, write_support_bundle
 from trainwright_backend.migrations.run import is_migrated
 from trainwright_backend.migrations.run import migrate as migrate_database
 from trainwright_backend.nodes.service import create_join_token, online_name_warning
@@ -241,7 +242,7 @@ def move(
 @app.command("check-settings")
 def check_settings(data: UpFolder = None) -> None:
     """Show the configuration, and what is wrong with it."""
-    settings = _settings_of(data)
+    settings = _server_configuration(data).settings
     none = "none: {}" if _in_environment(data) else "up's own, while it runs"
     shown = {
         "database": settings.resolved_database_url.split("://")[0],
@@ -250,6 +251,9 @@ def check_settings(data: UpFolder = None) -> None:
         "hosts": ", ".join(sorted(settings.all_hosts)),
         "hints broker": "set" if settings.hints_url else none.format("agents learn of runs from heartbeats"),
         "tasks broker": "set" if settings.tasks_url else none.format("datasets are not prepared"),
+        "metrics": "set: /metrics answers to the token"
+        if settings.metrics_token
+        else "no token: nobody can read /metrics",
         "mail": "set" if settings.smtp_url else "none: users get sign-in links from the operator",
     }
     for name, value in shown.items():
@@ -290,7 +294,7 @@ def _only_server_of(database: Database) -> Iterator[None]:
     if not database.is_sqlite:
         yield
         return
-    path = database.engine.url.database
+    path = database.file
     with Path(f"{path}.lock").open("wb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -372,13 +376,13 @@ def support_bundle(
     ] = None,
 ) -> None:
     """Collect what is needed to find a problem in one file, without secrets: version, settings, state, nodes, ends of logs."""
-    settings = _settings_of(data)
+    configuration = _server_configuration(data)
     for missing in (each for each in log or () if not each.is_file()):
         _refuse(f"--log {missing}: there is no such file.")
     target = file or Path(f"trainwright-support-{datetime.now(UTC):%Y%m%d-%H%M%S}.tar.gz")
-    database = open_database(settings, {})
+    database = Database(configuration.settings.resolved_database_url)
     try:
-        write_support_bundle(settings, database, target, lines, log or ())
+        write_support_bundle(configuration, database, target, lines, log or ())
     except OSError as error:
         _refuse(f"{target}: {error.strerror}")
     finally:
@@ -413,7 +417,7 @@ def _settings_of(data: Path | None, *, bucket: bool = False) -> Settings:
     """
     if _in_environment(data):
         return _settings()
-    folder = data or Path(os.environ.get(f"{ENVIRONMENT_PREFIX}DATA_DIR", UP_FOLDER))
+    folder = _folder(data)
     try:
         given = folder_settings(folder)
     except PlatformError as error:
@@ -426,14 +430,34 @@ def _settings_of(data: Path | None, *, bucket: bool = False) -> Settings:
     return _settings(**given)
 
 
+def _server_configuration(data: Path | None) -> Configuration:
+    """The settings of the server itself: a shell in which a command runs need not have the variables that `up` was given."""
+    folder = _folder(data)
+    variables = None if _in_environment(data) else server_variables(folder)
+    if variables is not None:
+        origin = f"the server that `trainwright-server up` started last in {folder.absolute()}"
+        return Configuration(_valid(lambda: settings_from(variables)), variables, origin)
+    origin = "the environment of this command; the server has these if it was started with the same variables"
+    return Configuration(_settings_of(data), os.environ, origin)
+
+
+def _folder(data: Path | None) -> Path:
+    return data or Path(os.environ.get(f"{ENVIRONMENT_PREFIX}DATA_DIR", UP_FOLDER))
+
+
 def _in_environment(data: Path | None) -> bool:
     return data is None and f"{ENVIRONMENT_PREFIX}SECRET_KEY" in os.environ
 
 
 def _settings(**given: Any) -> Settings:
-    """The settings ``given``, and those of the environment. Invalid ones are named without their values, which may be secret."""
+    """The settings ``given``, and those of the environment."""
+    return _valid(lambda: Settings(**given))
+
+
+def _valid(read: Callable[[], Settings]) -> Settings:
+    """The settings that ``read`` returns. Invalid ones are named without their values, which may be secret."""
     try:
-        return Settings(**given)
+        return read()
     except ValidationError as error:
         found = [
             f"TRAINWRIGHT_{problem.field.upper()}: {problem.message}" for problem in problems(error, Settings)

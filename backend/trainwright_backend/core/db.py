@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -132,6 +133,17 @@ class Database:
     def is_sqlite(self) -> bool:
         return self.engine.dialect.name == "sqlite"
 
+    @property
+    def file(self) -> Path | None:
+        """The file of an SQLite database. Opening a session creates it."""
+        name = self.engine.url.database
+        return Path(name) if self.is_sqlite and name else None
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether this is an SQLite database without a file."""
+        return self.file is not None and not self.file.exists()
+
     @contextmanager
     def read(self) -> Iterator[Read]:
         """Open a read-only snapshot."""
@@ -196,7 +208,7 @@ def _engine(url: str) -> Engine:
         "pool_size": POOL_SIZE,
         "max_overflow": POOL_SIZE,
         "pool_timeout": BUSY_TIMEOUT_SECONDS,
-        "hide_parameters": True,  # errors are logged, and values can be e-mail addresses and hashes
+        "hide_parameters": True,  # errors are logged, and values can be email addresses and hashes
     }
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":

@@ -5,13 +5,14 @@ a single machine.
 """
 
 import re
+from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from trainwright.contracts.agent_protocol import Timers
 
@@ -182,3 +183,28 @@ class Settings(BaseSettings):
         """Host names, without port, that the API serves."""
         own = urlsplit(self.public_url).hostname or ""
         return frozenset({*self.allowed_hosts, f"[{own}]" if ":" in own else own})
+
+
+def setting_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those of the variables that are settings. Others have the prefix too, such as a user's API key."""
+    names = {f"{ENVIRONMENT_PREFIX}{name}".upper() for name in Settings.model_fields}
+    return {name: value for name, value in variables.items() if name.upper().split("__")[0] in names}
+
+
+def settings_from(variables: Mapping[str, str]) -> Settings:
+    """The settings of a process whose environment has these variables, instead of those of this process.
+
+    Raises:
+        ValidationError: a variable is invalid.
+    """
+
+    class FromVariables(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], *_: object, **__: object
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            source = EnvSettingsSource(settings_cls)
+            source.env_vars = {name.lower(): value for name, value in variables.items()}
+            return (source,)
+
+    return FromVariables()  # type: ignore[call-arg]  # its fields come from the variables

@@ -25,10 +25,11 @@ from urllib.request import urlopen
 from trainwright_backend.core.broker import Broker, die_with_parent, start_broker
 from trainwright_backend.core.component_status import write_part_problems
 from trainwright_backend.local.data_folder import (
-    ADDRESS_FILE,
     PARTS_FILE,
     DataFolder,
     PlatformError,
+    folder_variables,
+    store_server_variables,
     write_private_file,
 )
 
@@ -95,9 +96,7 @@ class Platform:
         """Start all processes and wait until the API responds. The node joins a moment later."""
         self._broker = start_broker(self.folder.path / "broker", log_path=self.log_file("broker"))
         self.report_problems({})
-        write_private_file(
-            self.folder.path / ADDRESS_FILE, self._server_environment()["TRAINWRIGHT_PUBLIC_URL"]
-        )
+        store_server_variables(self.folder.path, self._server_environment())
         self.command("migrate")
         self._start_api()
         self._start_worker()
@@ -261,14 +260,11 @@ class Platform:
     def _server_environment(self) -> dict[str, str]:
         assert self._broker is not None, "the platform is started"
         return dict(os.environ) | {
-            "TRAINWRIGHT_DATA_DIR": str(self.folder.path),
-            "TRAINWRIGHT_OBJECT_STORE_URL": "",
-            "TRAINWRIGHT_OBJECT_STORE_DIR": str(self.folder.path / "objects"),
+            **folder_variables(self.folder.path),
             "TRAINWRIGHT_SECRET_KEY": self.folder.secret("secret_key"),
             "TRAINWRIGHT_PUBLIC_URL": self.url,
             "TRAINWRIGHT_HINTS_URL": self._broker.url,
             "TRAINWRIGHT_TASKS_URL": self._broker.url,
-            "TRAINWRIGHT_PARTS_FILE": str(self.folder.path / PARTS_FILE),
             **self.environment,
         }
 

@@ -2,13 +2,15 @@
 
 Secrets that the configuration knows are replaced wherever they occur, also percent-encoded or escaped as in JSON. Others, such as
 keys, links and node tokens, are stored only as hashes, so they are recognized by their shape. A name that looks random is
-replaced too.
+replaced too, as are the paths of addresses at other hosts, which are the secrets of many webhooks, and the addresses of machines
+on networks.
 """
 
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
@@ -52,14 +54,23 @@ _SHAPES = (
 )
 
 
+_ADDRESS = re.compile(r"(?i)(https?://(?:[^/\s\"'@]*@)?)([^/?#\s\"'<>\\]+)([/?#][^\s\"'<>\\]+)")
+"""An address of a page: up to its host, the host with its port, and the rest."""
+
+_IPV4 = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w]|\.\d)")
+_IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])")
+
+
 class Masker:
     """Replaces secrets in text.
 
     Args:
         secrets: values that must not remain.
+        own_hosts: hosts, with ports, of addresses whose paths may remain.
     """
 
-    def __init__(self, secrets: Iterable[str]) -> None:
+    def __init__(self, secrets: Iterable[str], own_hosts: Collection[str] = ()) -> None:
+        self._own_hosts = own_hosts
         forms = {form for secret in secrets if len(secret) >= SHORTEST_VALUE for form in _forms(secret)}
         longest_first = sorted(forms, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, longest_first))) if forms else None
@@ -70,7 +81,12 @@ class Masker:
             text = self._known.sub(MASK, text)
         for shape, mask in _SHAPES:
             text = shape.sub(mask, text)
-        return text
+        text = _ADDRESS.sub(self._address, text)
+        return _IPV6.sub(_ip_address, _IPV4.sub(_ip_address, text))
+
+    def _address(self, found: re.Match[str]) -> str:
+        start, host, path = found.groups()
+        return found[0] if host.lower() in self._own_hosts or path == "/" else f"{start}{host}/{MASK}"
 
     def data(self, value: Any) -> Any:
         """A value of JSON, whose keys and other texts are without secrets."""
@@ -103,11 +119,28 @@ def secret_values(settings: Settings, environment: Mapping[str, str] | None = No
     return found
 
 
+def own_hosts(settings: Settings) -> set[str]:
+    """The hosts, with ports, whose addresses have no secrets in their paths except those that are recognized by their shape."""
+    addresses = (settings.public_url, settings.s3_endpoint, settings.s3_public_endpoint)
+    return {
+        urlsplit(address).netloc.rpartition("@")[2].lower() for address in addresses if address is not None
+    }
+
+
 def without_credentials(address: str) -> str:
     """Scheme, host, port and path of an address."""
     scheme, _, rest = address.partition("://")
     location, slash, path = rest.partition("/")
     return f"{scheme}://{location.rpartition('@')[2]}{slash}{re.split('[?#]', path)[0]}"
+
+
+def _ip_address(found: re.Match[str]) -> str:
+    """The mask of an address of a machine. That of this machine remains, and what is no address."""
+    try:
+        address = ip_address(found[0])
+    except ValueError:
+        return found[0]
+    return found[0] if address.is_loopback or address.is_unspecified else MASK
 
 
 def _credentials_of(address: str) -> Iterator[str]:

@@ -11,7 +11,9 @@ import platform
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -24,12 +26,12 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from trainwright.contracts.end_codes import sentence
-from trainwright_backend.core.db import Database, now
+from trainwright_backend.core.db import Database, Read, now
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import public_id
-from trainwright_backend.core.settings import ENVIRONMENT_PREFIX, Settings
+from trainwright_backend.core.settings import Settings, setting_variables
 from trainwright_backend.maintenance.database_copy import list_tables
-from trainwright_backend.maintenance.masking import Masker, secret_values, without_credentials
+from trainwright_backend.maintenance.masking import Masker, own_hosts, secret_values, without_credentials
 from trainwright_backend.migrations.run import is_migrated, revision_of
 from trainwright_backend.monitoring.exposition import state_text
 from trainwright_backend.monitoring.platform_state import read_platform_state
@@ -47,11 +49,24 @@ HEALTH_SECONDS = 5.0
 LOG_BYTES = 8 << 20
 """At most so many bytes of the end of a log are read."""
 
+
+@dataclass(frozen=True)
+class Configuration:
+    """The settings of an installation."""
+
+    settings: Settings
+    variables: Mapping[str, str]
+    """The variables of the environment that they come from."""
+
+    origin: str
+    """Whose environment that is, as text for people."""
+
+
 Section = Callable[[], object]
 
 
 def write_support_bundle(
-    settings: Settings, database: Database, file: Path, lines: int, logs: Sequence[Path] = ()
+    configuration: Configuration, database: Database, file: Path, lines: int, logs: Sequence[Path] = ()
 ) -> None:
     """Write a bundle that only its owner can read.
 
@@ -63,10 +78,11 @@ def write_support_bundle(
     Raises:
         FileExistsError: ``file`` exists.
     """
-    masker = Masker(secret_values(settings))
+    settings = configuration.settings
+    masker = Masker(secret_values(settings, {**os.environ, **configuration.variables}), own_hosts(settings))
     sections: dict[str, Section] = {
         "about.json": _about,
-        "settings.json": lambda: _settings(settings),
+        "settings.json": lambda: _settings(configuration),
         "health.json": lambda: _health(settings),
         "migrations.json": lambda: _migrations(database),
         "tables.json": lambda: _tables(database),
@@ -131,8 +147,9 @@ def _versions() -> Iterator[tuple[str, str]]:
             yield name, "not installed"
 
 
-def _settings(settings: Settings) -> dict[str, Any]:
+def _settings(configuration: Configuration) -> dict[str, Any]:
     """The settings by name. Of secrets only whether they are set; addresses without credentials."""
+    settings = configuration.settings
     shown: dict[str, Any] = {}
     values = settings.model_dump(mode="json")
     for name, field in Settings.model_fields.items():
@@ -143,8 +160,17 @@ def _settings(settings: Settings) -> dict[str, Any]:
             shown[name] = (
                 without_credentials(value) if isinstance(value, str) and "://" in value else values[name]
             )
-    variables = sorted(name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX))
-    return {"settings": shown, "variables_set": variables}
+    variables = sorted(setting_variables(configuration.variables))
+    return {"settings_of": configuration.origin, "settings": shown, "variables_set": variables}
+
+
+@contextmanager
+def _reading(database: Database) -> Iterator[Read]:
+    """A session of a database that exists; opening one would create the file of an SQLite database."""
+    if database.is_missing:
+        raise FileNotFoundError(f"there is no database {database.file}")
+    with database.read() as session:
+        yield session
 
 
 def _health(settings: Settings) -> dict[str, Any]:
@@ -159,7 +185,7 @@ def _health(settings: Settings) -> dict[str, Any]:
 
 
 def _migrations(database: Database) -> dict[str, Any]:
-    with database.read() as session:
+    with _reading(database) as session:
         revision = revision_of(session)
     engine = database.engine.dialect
     return {"database": engine.name, "revision": revision, "is_of_this_version": is_migrated(database)}
@@ -167,19 +193,19 @@ def _migrations(database: Database) -> dict[str, Any]:
 
 def _tables(database: Database) -> dict[str, int]:
     """Rows by table."""
-    with database.read() as session:
+    with _reading(database) as session:
         return {table.name: table.rows for table in list_tables(session)}
 
 
 def _state(database: Database, settings: Settings) -> str:
     """The platform's part of `/metrics`."""
-    with database.read() as session:
+    with _reading(database) as session:
         return state_text(read_platform_state(session, settings.timers))
 
 
 def _nodes(database: Database, settings: Settings) -> list[dict[str, Any]]:
     """The nodes without the names of the runs on them."""
-    with database.read() as session:
+    with _reading(database) as session:
         shown = [node.model_dump(mode="json") for node in list_nodes(session, settings.timers)]
     for node in shown:
         node["runs"] = [
@@ -190,7 +216,7 @@ def _nodes(database: Database, settings: Settings) -> list[dict[str, Any]]:
 
 def _failed_attempts(database: Database) -> list[dict[str, Any]]:
     """The attempts that failed last, newest first, with what their nodes reported."""
-    with database.read() as session:
+    with _reading(database) as session:
         failed = select(Attempt).where(Attempt.ended.is_not(None), Attempt.reason.not_in(PLANNED_ENDS))
         attempts = session.scalars(failed.order_by(Attempt.ended.desc()).limit(FAILED_ATTEMPTS)).all()
         nodes = nodes_by_fence(session, [attempt.run_id for attempt in attempts])

@@ -2,6 +2,8 @@
 
 import fcntl
 import json
+import stat
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from trainwright_backend.core.db import Database
 from trainwright_backend.core.local_store import LocalStore
 from trainwright_backend.core.open_store import open_store
 from trainwright_backend.core.settings import Settings
-from trainwright_backend.local.data_folder import DataFolder
+from trainwright_backend.local.data_folder import VARIABLES_FILE, DataFolder, store_server_variables
 from trainwright_backend.local.platform import Platform, bind_socket
 from trainwright_backend.migrations.run import is_migrated
 
@@ -31,12 +33,15 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("command", ["serve", "link first-owner", "link sign-in a@b", "join-token node-a"])
-def test_without_tables_a_command_explains_how_to_create_them(environment: None, command: str) -> None:
+def test_without_tables_a_command_explains_how_to_create_them(
+    environment: None, tmp_path: Path, command: str
+) -> None:
     code, output = run(*command.split())
     assert (code, output) == (
         1,
         "The database does not have this version's tables. Run `trainwright-server migrate` first.\n",
     )
+    assert list(tmp_path.iterdir()) == [], "it is not created by looking"
 
 
 def test_after_migrating_the_first_owner_gets_a_link(environment: None) -> None:
@@ -74,8 +79,50 @@ def test_commands_read_the_settings_of_a_local_platforms_folder(
         assert run("link", "sign-in", "a@b.c", *options)[0] == 1, "no one has this account"
         output = run("check-settings", *options)[1]
         assert address in output and "not prepared" not in output, "`up` has its own brokers"
+        assert run("support-bundle", "made.tar.gz", *options)[0] == 0
+        with tarfile.open("made.tar.gz") as bundle:
+            settings = bundle.extractfile("trainwright-support/settings.json")
+            assert settings is not None and json.load(settings)["settings"]["timers"]["lease_seconds"] == 120
+        Path("made.tar.gz").unlink()
         if not options:  # a data folder can be moved
             Path(".trainwright/main").rename("elsewhere")
+
+
+def test_reports_about_a_local_platform_have_its_settings_and_not_those_of_the_shell(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("SECRET_KEY", "DATA_DIR", "PUBLIC_URL"):
+        monkeypatch.delenv(f"TRAINWRIGHT_{name}", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRAINWRIGHT_DEFAULT_QUOTA", "3")
+    token = "a token that Prometheus has, of the server alone"
+    folder = tmp_path / "data"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs" / "api.log").write_text(f"planted {token}\n")
+    given = {
+        "TRAINWRIGHT_SECRET_KEY": SECRET.get_secret_value(),
+        "TRAINWRIGHT_PUBLIC_URL": "http://127.0.0.1:9",
+        "TRAINWRIGHT_METRICS_TOKEN": token,
+        "TRAINWRIGHT_TIMERS__LEASE_SECONDS": "77",
+        "TRAINWRIGHT_ALLOWED_HOSTS": '["planted.example.org"]',
+    }
+    store_server_variables(folder, {"TRAINWRIGHT_KEY": "a key of a person", "PATH": "/bin", **given})
+    assert json.loads((folder / VARIABLES_FILE).read_text()) == given
+    assert stat.S_IMODE((folder / VARIABLES_FILE).stat().st_mode) == 0o600
+    folder = folder.rename(tmp_path / "moved")
+
+    assert run("support-bundle", "--data", str(folder), "bundle.tar.gz")[0] == 0
+    with tarfile.open("bundle.tar.gz") as bundle:
+        texts = [content.read().decode() for each in bundle if (content := bundle.extractfile(each))]
+    about = next(json.loads(text) for text in texts if "settings_of" in text)
+    settings = about["settings"]
+    assert settings["metrics_token"] == settings["secret_key"] == "set"
+    assert (settings["timers"]["lease_seconds"], settings["default_quota"]) == (77, 8)
+    assert settings["data_dir"] == str(folder)
+    assert str(folder) in about["settings_of"] and "TRAINWRIGHT_KEY" not in about["variables_set"]
+    assert "planted ***\n" in texts, "the server's secrets are masked, which this shell does not have"
+    code, output = run("check-settings", "--data", str(folder))
+    assert code == 0 and "metrics          set" in output and "planted.example.org" in output
 
 
 @pytest.mark.parametrize("in_environment", [True, False], ids=["serve", "up"])

@@ -18,11 +18,14 @@ from trainwright_backend.cli import app as commands
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.maintenance import support_bundle
-from trainwright_backend.maintenance.masking import Masker, secret_values, without_credentials
-from trainwright_backend.maintenance.support_bundle import end_of_log, write_support_bundle
+from trainwright_backend.maintenance.masking import Masker, own_hosts, secret_values, without_credentials
+from trainwright_backend.maintenance.support_bundle import Configuration, end_of_log, write_support_bundle
 from trainwright_backend.teams import one_time_links
 
 UNREACHABLE = "http://127.0.0.1:9"
+WEBHOOK_PATH = "services/T01/B02/planted0and1secret"
+PEERS = {"203.0.113.77", "2001:db8::7:77"}
+"""Addresses of machines in the log."""
 ADDRESSES = {
     "hints_url": "redis://:planted%2Dof%2Fhints@hints:6379/0",
     "agents_hints_url": "redis://:planted-of-agents@hints.example.org:6379/0",
@@ -30,6 +33,10 @@ ADDRESSES = {
     "s3_endpoint": "https://planted-name:planted-of-endpoint@s3.example.org",
 }
 """Settings that are no secrets themselves, but have some in them."""
+
+
+def configured(settings: Settings) -> Configuration:
+    return Configuration(settings, {}, "a test")
 
 
 def planted_settings(settings: Settings) -> tuple[Settings, set[str]]:
@@ -85,6 +92,10 @@ def log_lines(secrets: set[str]) -> Iterator[str]:
         yield f"cannot connect to redis://:{quote(secret, safe='')}@hints:6379/0"
         yield f"Retrying with password={secret!r}, then {secret}."
         yield json.dumps({"exception": json.dumps({"value": secret})})
+    yield json.dumps(
+        {"event": "request", "url": f"https://hooks.example.org/{WEBHOOK_PATH}", "ip": sorted(PEERS)}
+    )
+    yield f"POST https://hooks.example.org:8443/{WEBHOOK_PATH}?x=1 from {' and '.join(sorted(PEERS))}: no answer"
     yield json.dumps({"event": "mail was not sent", "to": "someone@example.org", "password": PASSWORD})
     yield json.dumps({"event": "the last line of the log", "tokens_per_second": 250})
 
@@ -129,14 +140,14 @@ def bundle(
     (logs / "api.log").write_text("\n".join(log_lines(secrets)))
     (tmp_path / f"journal {key}.log").write_text("from journalctl\n")
     file = tmp_path / "bundle.tar.gz"
-    write_support_bundle(planted, scene.database, file, 10_000, [tmp_path / f"journal {key}.log"])
+    write_support_bundle(configured(planted), scene.database, file, 10_000, [tmp_path / f"journal {key}.log"])
     return file, planted, secrets
 
 
 def test_a_bundle_has_no_secrets(bundle: tuple[Path, Settings, set[str]]) -> None:
     file, _, secrets = bundle
     assert len(secrets) > 20
-    assert leaks(file, secrets | {PASSWORD, "someone@example.org", "planted"}) == set()
+    assert leaks(file, secrets | {PASSWORD, "someone@example.org", "planted", WEBHOOK_PATH} | PEERS) == set()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
@@ -146,7 +157,7 @@ def test_without_masking_the_secrets_would_be_found(
     _, planted, secrets = bundle
     monkeypatch.setattr(Masker, "text", lambda self, text: text)
     file = tmp_path / "unmasked.tar.gz"
-    write_support_bundle(planted, scene.database, file, 10_000)
+    write_support_bundle(configured(planted), scene.database, file, 10_000)
     assert leaks(file, secrets) == secrets
 
 
@@ -183,7 +194,7 @@ def test_a_bundle_of_a_platform_without_its_database_has_the_rest(tmp_path: Path
     address = "postgresql+psycopg://trainwright:planted-password@127.0.0.1:9/planted"
     broken = settings.model_copy(update={"database_url": address, "public_url": UNREACHABLE})
     database, file = Database(address), tmp_path / "bundle.tar.gz"
-    write_support_bundle(broken, database, file, 10)
+    write_support_bundle(configured(broken), database, file, 10)
     database.dispose()
     found = contents(file)
     for name in ("migrations", "tables", "nodes", "failed-attempts"):
@@ -207,8 +218,11 @@ def test_the_command_writes_a_new_file(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert made.exit_code == 0, made.output
     [file] = tmp_path.glob("trainwright-support-*.tar.gz")
     assert f"{file.name} is written" in made.output
-    made_of = contents(file)  # the database has no tables yet
-    assert json.loads(made_of["tables.json"]) == {} and json.loads(made_of["nodes.json"])["error"]
+    made_of = contents(file)
+    for name in ("migrations", "tables", "nodes", "failed-attempts"):
+        assert "there is no database" in json.loads(made_of[f"{name}.json"])["error"]
+    assert "the environment of this command" in json.loads(made_of["settings.json"])["settings_of"]
+    assert not (tmp_path / "trainwright.sqlite3").exists(), "a report changes nothing"
     before = file.read_bytes()
     refused = CliRunner().invoke(commands, ["support-bundle", file.name])
     assert refused.exit_code == 1 and "File exists" in refused.output and file.read_bytes() == before
@@ -227,7 +241,21 @@ def test_only_the_last_whole_lines_of_a_log_are_read(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("text", "masked"),
     [
-        ("https://ada:pw@host/x?token=abc&page=2", "https://***@host/x?token=***&page=2"),
+        ("https://ada:pw@host/x?token=abc&page=2", "https://***@host/***"),
+        ("https://ada:pw@own/x?token=abc&page=2", "https://***@own/x?token=***&page=2"),
+        (
+            '"https://hooks.example.org/T0/b1" and http://hooks.example.org/',
+            '"https://hooks.example.org/***" and http://hooks.example.org/',
+        ),
+        (
+            r'{"text": "{\"url\": \"https://hooks.example.org/T0\"}"}',
+            r'{"text": "{\"url\": \"https://hooks.example.org/***\"}"}',
+        ),
+        ("from 203.0.113.77:443, 127.0.0.1 and 0.0.0.0", "from ***:443, 127.0.0.1 and 0.0.0.0"),
+        (
+            "[2001:db8::7]:443 ::1 fe80::1 at 14:02:33, std::vector, 999.1.1.1",
+            "[***]:443 ::1 *** at 14:02:33, std::vector, 999.1.1.1",
+        ),
         ("/bucket/key?X-Amz-Signature=0a1b2c&X-Amz-Date=1", "/bucket/key?X-Amz-Signature=***&X-Amz-Date=***"),
         ('{"password": "a b", "n": 1}', '{"password": "***", "n": 1}'),
         (
@@ -245,7 +273,15 @@ def test_only_the_last_whole_lines_of_a_log_are_read(tmp_path: Path, monkeypatch
     ],
 )
 def test_secrets_are_recognized_by_their_shape(text: str, masked: str) -> None:
-    assert Masker([]).text(text) == masked
+    assert Masker([], {"own"}).text(text) == masked
+
+
+def test_addresses_of_the_platform_keep_their_paths(settings: Settings) -> None:
+    ours = settings.model_copy(
+        update={"public_url": "https://Train.example.org/", "s3_endpoint": "http://u:p@s3:9000"}
+    )
+    text = "GET https://train.example.org/api/v1/runs, http://s3:9000/bucket, http://s3/bucket"
+    assert Masker([], own_hosts(ours)).text(text) == text.replace("s3/bucket", "s3/***")
 
 
 def test_variables_named_like_secrets_are_masked(settings: Settings) -> None:
