@@ -2,7 +2,7 @@
 numbers have units."""
 
 from trainwright.contracts.api.runs import RunSummary
-from trainwright.contracts.end_codes import EndCode, sentence
+from trainwright.contracts.end_codes import EndCode, remedy, sentence
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState, Verdict
 from trainwright_backend.runs.tables import Run
@@ -48,7 +48,7 @@ def end_text(code: EndCode, message: str) -> str:
     if not cause:
         return sentence(code)
     closed = _closed(cause)
-    return closed if sentence(code) in closed else f"{closed} {sentence(code)}"
+    return closed if remedy(code) in closed else f"{closed} {remedy(code)}"
 
 
 def _closed(text: str) -> str:

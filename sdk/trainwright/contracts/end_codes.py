@@ -96,7 +96,7 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
     ),
     EndCode.CRASHED: (
         EndClass.RETRYABLE,
-        "A training process ended without giving a reason. Read the log of that rank.",
+        "A training process crashed. Read the log of that rank.",
     ),
     EndCode.RANK_LOST: (
         EndClass.RETRYABLE,
@@ -118,7 +118,7 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
         EndClass.RETRYABLE,
         "A checkpoint did not match its manifest, so the previous one is used.",
     ),
-    EndCode.EXPORT_FAILED: (EndClass.RETRYABLE, "The export ended with an error. Read its log."),
+    EndCode.EXPORT_FAILED: (EndClass.RETRYABLE, "The export ended with an error. Read export.log."),
     EndCode.DISK_FULL: (EndClass.RETRYABLE, "The node's disk is full. Free space on the node."),
     EndCode.SUPERVISOR_LOST: (
         EndClass.LOST,
@@ -167,9 +167,20 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
 }
 
 
+_REMEDIES = {
+    EndCode.CRASHED: "Read the log of that rank.",
+    EndCode.EXPORT_FAILED: "Read export.log.",
+}
+
+
 def end_class(code: EndCode) -> EndClass:
     """What the platform does about ``code``."""
     return _RULES[code][0]
+
+
+def remedy(code: EndCode) -> str:
+    """What users can do about it, if the cause is known; where both are one sentence, `sentence`."""
+    return _REMEDIES.get(code, sentence(code))
 
 
 def sentence(code: EndCode) -> str:

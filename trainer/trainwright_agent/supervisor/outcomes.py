@@ -69,9 +69,7 @@ def training_outcome(folder: Path, launcher_code: int) -> Outcome:
         failure = _outcome(folder, failure_name(rank))
         if failure is not None and failure.code not in _PLANNED:
             return _with_rank(failure, rank)
-    return Outcome(
-        code=EndCode.CRASHED, message=f"The launcher {_describe_exit(launcher_code)} without giving a reason."
-    )
+    return Outcome(code=EndCode.CRASHED, message=f"The launcher {_describe_exit(launcher_code)}.")
 
 
 def export_outcome(folder: Path, export_code: int, step: int | None) -> Outcome:
@@ -91,7 +89,7 @@ def export_outcome(folder: Path, export_code: int, step: int | None) -> Outcome:
         if reported is not None and reported.code not in _PLANNED:
             return reported
     how = _describe_exit(export_code) if export_code else "wrote no manifest"
-    return Outcome(code=EndCode.EXPORT_FAILED, message=f"The export {how}. Read export.log.", step=step)
+    return Outcome(code=EndCode.EXPORT_FAILED, message=f"The export {how}.", step=step)
 
 
 def node_failure(error: OSError) -> Outcome:
@@ -137,16 +135,16 @@ def _with_rank(failure: Outcome, rank: int) -> Outcome:
 
 def _crash_of(first: RankExit) -> Outcome:
     code = -first.signal if first.signal is not None else first.exit_code or 0
-    message = f"Rank {first.rank} {_describe_exit(code)} without giving a reason. Read its log."
+    message = f"Rank {first.rank} {_describe_exit(code)}."
     return Outcome(code=EndCode.CRASHED, message=message, rank=first.rank)
 
 
 def _describe_exit(code: int) -> str:
     if code >= 0:
-        return f"exited with code {code}"
+        return f"exited with code {code} without giving a reason"
     try:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    hint = " (the kernel sends it when memory runs out)" if name == "SIGKILL" else ""
+    hint = ", which the kernel sends when memory runs out" if name == "SIGKILL" else ""
     return f"was killed by {name}{hint}"

@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { Run } from "@/api/types";
-import type { BannerLink } from "@/features/runs/detail/runBannerContent";
+import { logFileOf, logLabel, type BannerLink } from "@/features/runs/detail/runBannerContent";
 import { count } from "@/lib/format";
 import { useCanEdit } from "@/lib/permissions";
 
@@ -39,10 +39,11 @@ export function BannerLinks({ team, run, links, canSeeNodes, newestState }: Prop
 function BannerAction({ link, team, run }: { link: BannerLink; team: string; run: Run }) {
   switch (link) {
     case "logs":
+      return <LogLink team={team} run={run} />;
     case "checkpoints":
       return (
         <Link to="/$team/runs/$runId/$tab" params={{ team, runId: run.id, tab: link }} className={LINK_CLASS}>
-          {link === "logs" ? "View logs" : "View checkpoints"}
+          View checkpoints
         </Link>
       );
     case "dataset":
@@ -64,4 +65,19 @@ function BannerAction({ link, team, run }: { link: BannerLink; team: string; run
         </Link>
       );
   }
+}
+
+/** A link to the log of what ended the run, opened at that log where the sentence names it. */
+function LogLink({ team, run }: { team: string; run: Run }) {
+  const file = logFileOf(run);
+  return (
+    <Link
+      to="/$team/runs/$runId/$tab"
+      params={{ team, runId: run.id, tab: "logs" }}
+      search={file === undefined ? {} : { attempt: run.attempt, file }}
+      className={LINK_CLASS}
+    >
+      {logLabel(file)}
+    </Link>
+  );
 }

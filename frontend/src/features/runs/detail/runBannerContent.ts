@@ -1,4 +1,4 @@
-/** The text of a run's banner: what happened and what to do next. */
+/** The text of a run's banner: what happened and what to do next, and the log that explains it. */
 import type { Run } from "@/api/types";
 import { duration, secondsBetween } from "@/lib/format";
 
@@ -53,7 +53,20 @@ function retryText({ retry_at: at }: Run, now: number): string {
 }
 
 /** End reasons that the logs explain best. */
-const EXPLAINED_IN_LOGS: ReadonlySet<string> = new Set(["bad_job", "crashed", "start_timeout", "export_failed", "poison", "diverged"]);
+const EXPLAINED_IN_LOGS: ReadonlySet<string> = new Set(["bad_job", "crashed", "start_timeout", "export_failed", "poison", "diverged", "too_many_attempts"]);
+
+/** The log of the rank, or of the export, that the sentence names; undefined if it names none. */
+export function logFileOf({ reason, sentence }: Pick<Run, "reason" | "sentence">): string | undefined {
+  if (reason === "export_failed") return "export.log";
+  const rank = /\brank (\d+)\b/i.exec(sentence)?.[1];
+  return rank === undefined ? undefined : `rank-${rank}.log`;
+}
+
+/** What a link to a log says. */
+export function logLabel(file: string | undefined): string {
+  if (file === undefined) return "View logs";
+  return file === "export.log" ? "View export.log" : `View log of ${file.replace(/^rank-(\d+)\.log$/, "rank $1")}`;
+}
 
 function failureLinks({ reason, summary }: Run): BannerLink[] {
   if (reason === "data") return ["dataset"];

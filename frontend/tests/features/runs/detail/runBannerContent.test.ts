@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { bannerOf } from "@/features/runs/detail/runBannerContent";
+import { bannerOf, logFileOf, logLabel } from "@/features/runs/detail/runBannerContent";
 import { aRun } from "@tests/support/runs";
 
 const NOW = Date.parse("2026-11-21T14:00:00Z");
@@ -31,4 +31,12 @@ it("suggests nothing for a run cancelled before its first step", () => {
   const next = (step: number) => bannerOf(aRun({ state: "cancelled", summary: { ...aRun().summary, step } }), NOW)?.next;
   expect(next(0)).toBe("");
   expect(next(5)).toContain("Fork");
+});
+
+it("opens the log that the sentence names", () => {
+  const file = (reason: "crashed" | "export_failed" | "bad_job", sentence: string) => logFileOf(aRun({ state: "failed", reason, sentence }));
+  expect(file("crashed", "Rank 3 was killed by SIGKILL. Read the log of that rank.")).toBe("rank-3.log");
+  expect(file("export_failed", "The export exited with code 1. Read export.log.")).toBe("export.log");
+  expect(file("bad_job", "The trainer rejected the job.")).toBeUndefined();
+  expect([logLabel("rank-3.log"), logLabel("export.log"), logLabel(undefined)]).toEqual(["View log of rank 3", "View export.log", "View logs"]);
 });
