@@ -111,13 +111,14 @@ function SingleSample({ columns, part, controls }: { columns: readonly RankColum
   );
 }
 
-/** Compares the selected rank with the median of all ranks. */
+/** Compares the selected rank with the median of the others, as the straggler score does. */
 function comparisonText(columns: readonly RankColumn[], chosen: number, part: StepPart, node: string | undefined): string {
   const medians = columns.map(({ column }) => median(column.values));
-  const [own, all] = [medians[chosen] ?? 0, median(medians)];
+  const [own, others] = [medians[chosen] ?? 0, median(medians.filter((_, index) => index !== chosen))];
   const where = node === undefined ? "" : ` on ${node}`;
   const words = `Rank ${columns[chosen]?.rank ?? 0}${where} takes ${shortTime(own)} for ${part}`;
-  if (all === 0) return `${words}.`;
-  const share = Math.round((own / all - 1) * 100);
-  return `${words}, ${share === 0 ? "as much as" : `${Math.abs(share)} % ${share > 0 ? "more" : "less"} than`} the median rank.`;
+  if (others === 0) return `${words}.`;
+  const share = Math.round((own / others - 1) * 100);
+  const compared = columns.length === 2 ? "the other rank" : "the median of the other ranks";
+  return `${words}, ${share === 0 ? "as much as" : `${Math.abs(share)} % ${share > 0 ? "more" : "less"} than`} ${compared}.`;
 }

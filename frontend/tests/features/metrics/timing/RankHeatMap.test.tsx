@@ -34,3 +34,10 @@ it("names the node of the chosen rank if the run has several", async () => {
   );
   expect(await screen.findByText(/Rank 0 on gpu-07 takes 200 ms for forward/)).toBeDefined();
 });
+
+it("compares a rank with the others, as the event about a slow rank does", async () => {
+  const series = [0, 1].map((rank) => ({ name: `rank_seconds/${rank}:forward`, steps: [10, 20], values: rank === 0 ? [0.13, 0.13] : [0.1, 0.1] }));
+  server.use(http.get("*/runs/run_1/metrics", () => HttpResponse.json({ series, attempts: [], cursor: "c" })));
+  renderRoute(<RankHeatMap team="lab" run="run_1" live={false} window={null} newest={20} part="forward" onPart={() => undefined} nodeOf={() => undefined} logOf={() => null} />);
+  expect(await screen.findByText(/Rank 0 takes 130 ms for forward, 30 % more than the other rank\./)).toBeDefined();
+});
