@@ -1,6 +1,6 @@
 import { useLocation, useMatch, useNavigate, useRouter, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
-import { clearedView, RUN_SMOOTHING, searchOf, viewOf, type ChartView, type ViewSearch } from "@/features/metrics/charts/chartView";
+import { clearedView, searchOf, viewOf, type ChartView, type ViewSearch } from "@/features/metrics/charts/chartView";
 import { lineOfHash } from "@/features/runs/log/logSearch";
 
 const ROUTE = "/$team/runs/$runId/$tab";
@@ -23,7 +23,7 @@ export function useRunSearch() {
   /** Tabs share a view: a change made just before leaving one applies to the next. */
   function updateView(next: Partial<ChartView>): void {
     if (parentPath(currentPath()) !== parentPath(pathname)) return;
-    navigateSearch((old) => ({ ...old, ...clearedView, ...searchOf({ ...viewOf(old, RUN_SMOOTHING), ...next }, RUN_SMOOTHING) }));
+    navigateSearch((old) => ({ ...old, ...clearedView, ...searchOf({ ...viewOf(old), ...next }) }));
   }
 
   /** The latest path, which may not be rendered yet, without a trailing slash. */
@@ -38,8 +38,8 @@ export function useRunSearch() {
 
 /** Returns the same view while the address describes the same one, so that nothing re-renders. */
 function useStableView(search: ViewSearch): ChartView {
-  const key = JSON.stringify(searchOf(viewOf(search, RUN_SMOOTHING), RUN_SMOOTHING));
-  return useMemo(() => viewOf(JSON.parse(key) as ViewSearch, RUN_SMOOTHING), [key]);
+  const key = JSON.stringify(searchOf(viewOf(search)));
+  return useMemo(() => viewOf(JSON.parse(key) as ViewSearch), [key]);
 }
 
 function parentPath(pathname: string): string {

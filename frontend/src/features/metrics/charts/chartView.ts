@@ -32,19 +32,19 @@ export function parseStepPart({ phase }: Record<string, unknown>): StepPartSearc
   return found === undefined ? {} : { phase: found };
 }
 
-/** A run's own charts are smoothed, with the raw values behind; compared curves are not, since they have no room for both. */
-export const RUN_SMOOTHING = 0.6;
+/** The smoothing of a run's and of compared curves unless another one is chosen, so that a curve looks alike on both pages. */
+const DEFAULT_SMOOTHING = 0.6;
 
-export function viewOf(search: ViewSearch, defaultSmooth = 0): ChartView {
-  const { x = "step", y = "linear", smooth = defaultSmooth } = search;
+export function viewOf(search: ViewSearch): ChartView {
+  const { x = "step", y = "linear", smooth = DEFAULT_SMOOTHING } = search;
   return { x, y, smooth, window: parseWindow({ ...search }) };
 }
 
-export function searchOf({ x, y, smooth, window }: ChartView, defaultSmooth = 0): ViewSearch {
+export function searchOf({ x, y, smooth, window }: ChartView): ViewSearch {
   return {
     ...(x === "step" ? {} : { x }),
     ...(y === "linear" ? {} : { y }),
-    ...(smooth === defaultSmooth ? {} : { smooth }),
+    ...(smooth === DEFAULT_SMOOTHING ? {} : { smooth }),
     ...window,
   };
 }

@@ -157,7 +157,8 @@ function ComparedChart({ name, runs, compared, axis, zoom, isPlaceholder, weight
     const smoothing = name === "validation_loss" ? 0 : weight;
     const lines = known.map(({ label, index }, at): ChartLine => {
       const fullRange = curves[at]?.values ?? [];
-      const end = (smoothing > 0 ? smooth(fullRange, smoothing) : fullRange).findLast((value) => value !== null) ?? null;
+      // As on a run's page, the caption says what was measured.
+      const end = fullRange.findLast((value) => value !== null) ?? null;
       return { label, ...lineStyle(index, compared), values: smooth(common.values[at] ?? [], smoothing), end };
     });
     return { x: common.x, lines };

@@ -26,7 +26,7 @@ it("draws what the agent measured, and each rank on demand", async () => {
       return HttpResponse.json({ series, attempts: [], cursor: "0:0" });
     }),
   );
-  const frame = { columns: COLUMNS, position: (step: number) => step, markers: [], zoom: ZOOM, isPlaceholder: false, view: viewOf({}) };
+  const frame = { columns: COLUMNS, position: (step: number) => step, markers: [], zoom: ZOOM, isPlaceholder: false, view: viewOf({ smooth: 0 }) };
   renderRoute(<HardwareCharts frame={frame} team="lab" run="run_1" live={false} />);
   expect(await screen.findByText("last 93.1 %")).toBeDefined();
   expect(screen.getByText("last 1.73 cores")).toBeDefined();
