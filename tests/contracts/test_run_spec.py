@@ -41,6 +41,16 @@ def refusals(content: dict[str, Any]) -> list[Problem]:
         ({"parallelism": {"tensor": 5_000}}, "parallelism.tensor", "5,000 is too large: write 1 to 1,024."),
         ({"seed": 10**30}, "seed", "This number is too large"),
         (
+            {"seed": "9" * 5_000},
+            "seed",
+            "This number has too many digits: write at least 0 and less than 2^63.",
+        ),
+        (
+            {"optimizer": {"learning_rate": float("inf")}},
+            "optimizer.learning_rate",
+            "finite number: more than 0",
+        ),
+        (
             {"data": {"dataset": "d", "validation_fraction": 0.7}},
             "data.validation_fraction",
             "0.7 is too large: write 0 to 0.5.",

@@ -81,6 +81,14 @@ RANGE_ERRORS = {
 }
 """Pydantic's error types for numbers out of range, and whether they are too small or too large."""
 
+NOT_COMPARED = {
+    "int_parsing_size": "This number has too many digits: write {}.",
+    "finite_number": "Write a finite number: {}.",
+}
+"""Pydantic's error types for numbers that it does not compare with the bounds of their field, and messages with the bounds."""
+
+BOUNDS = ("ge", "gt", "le", "lt")
+
 LARGEST_SHOWN = 10**18
 LONGEST_SHOWN = 40
 
@@ -100,6 +108,11 @@ PLAIN = {
     "tuple_type": "Write a list",
     "list_type": "Write a list",
     "int_parsing_size": "This number has too many digits",
+    "timezone_aware": "Write a time with its time zone, such as 2026-11-26T09:30:00Z",
+    "datetime_type": "Write a date and a time, such as 2026-11-26T09:30:00Z",
+    "datetime_parsing": "Write a date and a time, such as 2026-11-26T09:30:00Z",
+    "datetime_object_invalid": "Write a date and a time, such as 2026-11-26T09:30:00Z",
+    "datetime_from_date_parsing": "Write a date and a time, such as 2026-11-26T09:30:00Z",
     "finite_number": "Write a finite number",
     "json_invalid": "This is not valid JSON",
 }
@@ -113,7 +126,7 @@ NODE_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 CAPABILITY_PATTERN = r"^\d{1,2}\.\d$"
 LAYERS_PATTERN = r"^\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*$"
 PATTERNS = {
-    EMAIL_PATTERN: "Write an e-mail address, such as ana@example.org",
+    EMAIL_PATTERN: "Write an email address, such as ana@example.org",
     SLUG_PATTERN: "Write 3 to 40 lowercase letters, digits and hyphens, such as my-team. Start with a letter, and"
     " do not end with a hyphen",
     WEB_ADDRESS_PATTERN: "Write an http or https address without a user name, such as https://example.org/hook",
@@ -171,6 +184,9 @@ def problems_in(errors: Sequence[Mapping[str, Any]], model: type[BaseModel] | No
         elif item["type"] in RANGE_ERRORS:
             message = _out_of_range(item, _field_at(path, model))
             found.append(Problem(field=".".join(path), message=message, value=_short(item["input"])))
+        elif item["type"] in NOT_COMPARED and (bounds := _bounds_of(_field_at(path, model))):
+            message = NOT_COMPARED[item["type"]].format(_range(bounds))
+            found.append(Problem(field=".".join(path), message=message, value=_short(item["input"])))
         else:
             message = _in_plain_words(item)
             found.append(
@@ -225,12 +241,15 @@ def _join_alternatives(found: Sequence[Problem]) -> list[Problem]:
     return joined
 
 
+def _bounds_of(field: FieldInfo | None) -> dict[str, Any]:
+    """The bounds of a field by the names of `BOUNDS`."""
+    marks = field.metadata if field else ()
+    return {name: getattr(mark, name) for mark in marks for name in BOUNDS if hasattr(mark, name)}
+
+
 def _out_of_range(item: Mapping[str, Any], field: FieldInfo | None) -> str:
     """A message with value and range, in percent if pages show percent."""
-    broken = item["ctx"]
-    bounds = {name: broken[name] for name in ("ge", "gt", "le", "lt") if name in broken}
-    for mark in field.metadata if field else ():
-        bounds |= {name: getattr(mark, name) for name in ("ge", "gt", "le", "lt") if hasattr(mark, name)}
+    bounds = {name: bound for name, bound in item["ctx"].items() if name in BOUNDS} | _bounds_of(field)
     way = f"is too {RANGE_ERRORS[item['type']]}"
     message = f"{_number(item['input'])} {way}: write {_range(bounds)}."
     if field is None or not any(isinstance(mark, _Percent) for mark in field.metadata):
