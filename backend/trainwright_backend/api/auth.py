@@ -39,7 +39,7 @@ def sign_in(
     settings: CurrentSettings,
     later: BackgroundTasks,
 ) -> Me | Response:
-    """Sign in with e-mail and password; sets the session cookie."""
+    """Sign in with email and password; sets the session cookie."""
     known = is_known_browser(request, settings, given.email)
     try:
         account = passwords.check_password(

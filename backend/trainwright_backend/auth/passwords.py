@@ -84,7 +84,7 @@ def check_password(
     """
     account = _account_with_password(database, settings, email, password, known_browser)
     if account is None:
-        raise Unauthorized("E-mail or password is wrong.", code="wrong_password")
+        raise Unauthorized("Email or password is wrong.", code="wrong_password")
     return account
 
 

@@ -107,7 +107,7 @@ class OneTimeLink(Base):
 
 
 class SignInAttempt(Base):
-    """A sign-in attempt for an e-mail address, known or not. Rows older than the window are ignored."""
+    """A sign-in attempt for an email address, known or not. Rows older than the window are ignored."""
 
     __tablename__ = "sign_in_attempt"
     __table_args__ = (Index("ix_sign_in_attempt_subject_time", "subject", "time"),)

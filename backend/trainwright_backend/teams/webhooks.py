@@ -41,7 +41,7 @@ def create_webhook(
     """
     if is_refused_literal(new.url, settings.allowed_webhook_networks):
         rule = (
-            "This is not a public address, so nothing would be sent to it. Use the address of a host in the internet, or ask an "
+            "This is not a public address, so nothing would be sent to it. Use the address of a host on the internet, or ask an "
             "operator to allow its network (TRAINWRIGHT_WEBHOOK_NETWORKS)."
         )
         raise Invalid.at("url", rule, new.url)

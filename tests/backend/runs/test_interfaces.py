@@ -411,7 +411,7 @@ def test_an_owner_manages_invitations_by_command(scene: Scene, served: Served) -
     key = _key_of(scene.site.admin)
     typo = served.command(key, "invitations create bob")
     assert typo.exit_code == 1
-    assert typo.output.strip() == "email: Write an e-mail address, such as ana@example.org."
+    assert typo.output.strip() == "email: Write an email address, such as ana@example.org."
     made = served.command(key, "invitations create Bob@example.org --role editor")
     token = made.stdout.strip().rpartition("/link/")[2]
     assert scene.site.admin.get(f"/api/v1/auth/link/{token}").json()["email"] == "bob@example.org"

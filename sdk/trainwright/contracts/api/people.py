@@ -36,7 +36,7 @@ class LinkInfo(Envelope):
     email: str | None = None
     team: str | None = None
     needs_account: bool
-    """Whether name, e-mail address and a password are required. An invitation requires them of everybody who is not signed
+    """Whether name, email address and a password are required. An invitation requires them of everybody who is not signed
     in with its address, whether or not the address has an account: its owner signs in first."""
 
     needs_password: bool = False
