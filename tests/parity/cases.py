@@ -237,6 +237,10 @@ MODEL_OPTIONS: dict[str, dict[str, Any]] = {
     "GPT": {"model": {"activation": "gelu", "norm": "layer", "biases": "all"}},
     "multipliers": {"model": {"embedding_multiplier": 4.0, "residual_multiplier": 0.5}},
     "document masks": {"batch": {"document_mask": True}},
+    "learned positions": {"model": {"positions": "learned"}, "batch": {"document_mask": True}},
+    "partial rotary positions in some layers": {
+        "model": {"no_rope_layer_interval": 3, "partial_rotary_factor": 0.5, "rope_scaling": {"factor": 4.0}}
+    },
 }
 """Options of the model, each trained on every axis and in every kind of precision."""
 

@@ -22,11 +22,11 @@ LLAMA_3_8B = ModelSpec(
     ],
 )
 def test_parameters(model: ModelSpec, vocabulary: int, total: int) -> None:
-    assert count_parameters(model, vocabulary).total == total
+    assert count_parameters(model, vocabulary, 32).total == total
 
 
 def test_parameters_by_part() -> None:
-    parts = count_parameters(LLAMA_2_7B, 32_000)
+    parts = count_parameters(LLAMA_2_7B, 32_000, 4_096)
     assert parts.embedding == parts.head == 131_072_000
     assert parts.attention == 32 * 4 * 4_096**2
     assert parts.feed_forward == 32 * 3 * 4_096 * 11_008
@@ -40,7 +40,7 @@ def test_flops_of_a_token() -> None:
 
 def test_tying_saves_weights_but_no_arithmetic() -> None:
     tied = LLAMA_2_7B.model_copy(update={"tied_embeddings": True})
-    assert count_parameters(tied, 32_000).total == 6_738_415_616 - 131_072_000
+    assert count_parameters(tied, 32_000, 4_096).total == 6_738_415_616 - 131_072_000
     assert flops_per_token(tied, 32_000, 4_096) == flops_per_token(LLAMA_2_7B, 32_000, 4_096)
 
 

@@ -14,6 +14,7 @@ from trainwright.contracts.data_spec import TokenizerSpec
 from trainwright.contracts.presets import PRESET_FAMILIES, PRESETS, PUBLISHED
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.series import FAMILIES, SERIES, SeriesRegistry
+from trainwright.contracts.training_spec import BatchSpec
 from trainwright.planner.flops import count_parameters
 from trainwright.planner.gpus import gpu_models
 from trainwright_backend.api.dependencies import ReadSession
@@ -74,10 +75,11 @@ def get_health(session: ReadSession, request: Request) -> Health:
 @router.get("/spec")
 def get_spec() -> SpecInfo:
     """The JSON Schema of a run's spec, with a description of every field, and the named model sizes."""
-    vocabulary = dict.fromkeys(PRESETS, TokenizerSpec().size) | {
-        name: each.vocabulary for name, each in PUBLISHED.items()
+    usual = TokenizerSpec().size, BatchSpec().sequence_tokens
+    published = {name: (each.vocabulary, each.sequence_tokens) for name, each in PUBLISHED.items()}
+    sizes = {
+        name: count_parameters(model, *published.get(name, usual)).total for name, model in PRESETS.items()
     }
-    sizes = {name: count_parameters(model, vocabulary[name]).total for name, model in PRESETS.items()}
     return SpecInfo(
         run_spec=RunSpec.model_json_schema(),
         presets=PRESETS,

@@ -11,6 +11,7 @@ from sqlalchemy.orm import undefer
 
 from trainwright.contracts.base import Problem
 from trainwright.contracts.data_spec import TokenizerKind, TokenizerSpec
+from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import AmaxKind, PrecisionKind, PrecisionSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.token_shards import ShardManifest
@@ -34,12 +35,13 @@ def with_vocabulary(spec: RunSpec, before: RunSpec) -> RunSpec:
 
 def incompatibilities(before: RunSpec, spec: RunSpec, step: int) -> Iterator[Problem]:
     """Fields of ``spec`` that are incompatible with a state of ``before`` after ``step``."""
-    for field, value, was in _changed("model", before.model.model_dump(), spec.model.model_dump()):
+    for field, value, was in _changed("model", _shaping(before.model), _shaping(spec.model)):
         name, what = field.rpartition(".")[2], "left empty" if was is None else was
         message = (
             f"The checkpoint's weights are of a model whose {name} is {what}. Keep it, or clone the run."
         )
         yield Problem(field=field, message=message, value=value)
+    yield from _learned_position_incompatibilities(before, spec)
     if spec.optimizer.kind != before.optimizer.kind:
         message = f"The checkpoint has the state of {before.optimizer.kind}. Keep it, or clone the run."
         yield Problem(field="optimizer.kind", message=message, value=spec.optimizer.kind)
@@ -86,6 +88,18 @@ def restarts_data(before: RunSpec, spec: RunSpec) -> bool:
         spec.seed,
         spec.batch.sequence_tokens,
     )
+
+
+def _shaping(model: ModelSpec) -> dict[str, Any]:
+    """What a continued run must keep. It may scale rotary positions, to learn longer sequences with the same weights."""
+    return model.model_dump(exclude={"rope_scaling"})
+
+
+def _learned_position_incompatibilities(before: RunSpec, spec: RunSpec) -> Iterator[Problem]:
+    length = before.batch.sequence_tokens
+    if before.model.positions == "learned" and spec.batch.sequence_tokens != length:
+        message = f"The checkpoint has learned positions for {length:,} tokens. Keep it, or clone the run."
+        yield Problem(field="batch.sequence_tokens", message=message, value=spec.batch.sequence_tokens)
 
 
 def _changed(path: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:

@@ -75,7 +75,7 @@ def estimate_run(session: Read, team_id: UUID, requested: RunSpec, begin_step: i
     tokens = (steps - begin_step) * spec.tokens_per_step
     seconds = tokens / measured.tokens_per_second if measured is not None else None
     return RunEstimate(
-        parameters=count_parameters(spec.model, spec.data.tokenizer.size).total,
+        parameters=count_parameters(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens).total,
         flops=flops,
         petaflop_days=flops / (1e15 * SECONDS_A_DAY),
         memory_bytes=max(rank.total for rank in planned.memory),

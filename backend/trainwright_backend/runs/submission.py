@@ -243,7 +243,9 @@ def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> SpecCheck:
     if preparation is not None:
         _check_length(preparation, resolved)
     stored = choose_precision(session, with_data(resolved, data)).spec
-    parameters = count_parameters(stored.model, stored.data.tokenizer.size).total
+    parameters = count_parameters(
+        stored.model, stored.data.tokenizer.size, stored.batch.sequence_tokens
+    ).total
     return SpecCheck(
         valid=True,
         spec=stored,

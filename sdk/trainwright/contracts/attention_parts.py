@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from trainwright.contracts.block_weight import BlockWeight, bias_weight
-from trainwright.contracts.hugging_face import HuggingFaceArchitecture, llama_like
+from trainwright.contracts.hugging_face import HuggingFaceArchitecture, class_of
 from trainwright.contracts.refused_combination import RefusedCombination
 
 if TYPE_CHECKING:  # ``model_spec`` itself imports the names of ``ATTENTIONS``
@@ -70,7 +70,7 @@ class AttentionPart:
     width_divisor: int | None = None
     """Tensor ranks split width ÷ this. None: none of its weights splits the width."""
 
-    hugging_face: Callable[[ModelSpec], HuggingFaceArchitecture | str] = llama_like
+    hugging_face: Callable[[ModelSpec], HuggingFaceArchitecture | str] = class_of
     """The class of `transformers` that computes the same, or why there is none; then ``plain_model`` computes it."""
 
 

@@ -117,6 +117,11 @@ def last_norm_size(model: ModelSpec) -> int:
     return model.width * (2 if model.norm == "layer" else 1)
 
 
+def position_table_size(model: ModelSpec, sequence_tokens: int) -> int:
+    """Elements of the table of learned positions."""
+    return sequence_tokens * model.width if model.positions == "learned" else 0
+
+
 def is_bias(name: str) -> bool:
     """Whether the initial values of a vector, by its canonical name, are 0."""
     weight = weight_in_block(name)

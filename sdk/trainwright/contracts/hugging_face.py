@@ -1,14 +1,72 @@
-"""The classes of `transformers` that read exports of models whose blocks are like Llama's."""
+"""The classes of `transformers` that read exports, and what each computes.
+
+A class is named only if it computes the same as the model. What a model has beyond the simplest Llama is a set of options in
+plain words; a class lists those that it can have and those that it always has.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # ``model_spec`` itself imports the names of ``ATTENTIONS``
     from trainwright.contracts.model_spec import ModelSpec
+
+Options = frozenset[str]
+
+GEGLU, GELU = "GEGLU", "GELU without a gate"
+LAYER_NORM, LAYER_NORM_WITHOUT_BIAS = "LayerNorm with a bias", "LayerNorm without a bias"
+QKV_BIASES, ALL_BIASES = "biases of queries, keys and values only", "all biases"
+HEAD_NORMS = "norms of queries and keys"
+WINDOWS, SOME_WINDOWS = "sliding windows in all layers", "sliding windows in some layers"
+ROOT_OF_WIDTH, MULTIPLIERS = "embedded tokens multiplied by √width", "other multipliers"
+PARALLEL = "parallel blocks"
+SHARED_KEYS, OWN_HEAD_SIZE = "heads that share keys", "a head size that differs from width ÷ heads"
+LEARNED, NO_POSITIONS = "learned positions", "no positions"
+PARTIAL, SCALED = "partly rotated heads", "scaled rotary positions"
+SOME_ROTARY = "rotary positions in some layers"
+
+
+def options_of(model: ModelSpec) -> Options:
+    """What ``model`` has that is not in the simplest Llama, apart from its variant of attention."""
+    return frozenset(_options(model))
+
+
+def _options(model: ModelSpec) -> Iterator[str]:
+    chosen = {
+        "geglu": GEGLU,
+        "gelu": GELU,
+        "layer": LAYER_NORM,
+        "layer_without_bias": LAYER_NORM_WITHOUT_BIAS,
+        "query_key_value": QKV_BIASES,
+        "all": ALL_BIASES,
+        "parallel": PARALLEL,
+        "learned": LEARNED,
+        "none": NO_POSITIONS,
+    }
+    named = [model.activation, model.norm, model.block, model.positions]
+    named += [model.biases] if model.biases != "none" else []
+    yield from (chosen[each] for each in named if each in chosen)
+    if model.qk_norm:
+        yield HEAD_NORMS
+    if model.sliding_window is not None:
+        yield WINDOWS if model.sliding_window_pattern is None else SOME_WINDOWS
+    if model.residual_multiplier != 1 or model.embedding_multiplier != 1:
+        is_root = math.isclose(model.embedding_multiplier, math.sqrt(model.width), rel_tol=1e-6)
+        yield ROOT_OF_WIDTH if is_root and model.residual_multiplier == 1 else MULTIPLIERS
+    if model.key_value_heads != model.heads:
+        yield SHARED_KEYS
+    if model.query_features != model.width:
+        yield OWN_HEAD_SIZE
+    if model.partial_rotary_factor != 1:
+        yield PARTIAL
+    if model.rope_scaling is not None:
+        yield SCALED
+    if model.no_rope_layer_interval is not None:
+        yield SOME_ROTARY
 
 
 @dataclass(frozen=True)
@@ -17,53 +75,166 @@ class HuggingFaceArchitecture:
 
     architecture: str
     model_type: str
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Fields and properties of ``ModelSpec`` that only this architecture has, by their names in `config.json`."""
+    can_have: Options = frozenset()
+    """Options that a model of this class may have or not."""
+
+    always_has: Options = frozenset()
+    settings: Callable[[ModelSpec], Mapping[str, Any]] = lambda m: {}
+    """Keys of `config.json` that only some classes have."""
 
     norm_offset: float = 0.0
     """What it adds to the weights of norms."""
 
+    def computes(self, options: Options) -> bool:
+        """Whether it computes a model with ``options``."""
+        return self.always_has <= options <= self.can_have | self.always_has
 
-LLAMA = HuggingFaceArchitecture("LlamaForCausalLM", "llama")
-GEMMA = HuggingFaceArchitecture("GemmaForCausalLM", "gemma", {}, norm_offset=1.0)
-GRANITE = HuggingFaceArchitecture(
-    "GraniteForCausalLM",
-    "granite",
-    {
-        "embedding_multiplier": "embedding_multiplier",
-        "residual_multiplier": "residual_multiplier",
-        "attention_multiplier": "attention_scale",
-    },
+
+def _windows(model: ModelSpec) -> dict[str, Any]:
+    return {
+        "sliding_window": model.sliding_window,
+        "use_sliding_window": model.sliding_window is not None,
+        "layer_types": model.layer_types,
+    }
+
+
+_COMMON = {SHARED_KEYS, OWN_HEAD_SIZE, GEGLU, SCALED}
+_GPT = frozenset({LAYER_NORM, GELU, ALL_BIASES})
+
+LLAMA = HuggingFaceArchitecture(
+    "LlamaForCausalLM",
+    "llama",
+    frozenset({*_COMMON, ALL_BIASES}),
+    settings=lambda m: {"attention_bias": m.biases == "all", "mlp_bias": m.biases == "all"},
 )
-QWEN2 = HuggingFaceArchitecture("Qwen2ForCausalLM", "qwen2")
-QWEN3 = HuggingFaceArchitecture("Qwen3ForCausalLM", "qwen3")
-MISTRAL = HuggingFaceArchitecture("MistralForCausalLM", "mistral", {"sliding_window": "sliding_window"})
-MINISTRAL = HuggingFaceArchitecture(
-    "MinistralForCausalLM", "ministral", {"sliding_window": "sliding_window", "layer_types": "layer_types"}
+CLASSES: tuple[HuggingFaceArchitecture, ...] = (
+    LLAMA,
+    HuggingFaceArchitecture(
+        "MistralForCausalLM",
+        "mistral",
+        frozenset(_COMMON),
+        frozenset({WINDOWS}),
+        lambda m: {"sliding_window": m.sliding_window},
+    ),
+    HuggingFaceArchitecture(
+        "MinistralForCausalLM", "ministral", frozenset(_COMMON), frozenset({SOME_WINDOWS}), _windows
+    ),
+    HuggingFaceArchitecture(
+        "Qwen2ForCausalLM",
+        "qwen2",
+        frozenset({*_COMMON, WINDOWS, SOME_WINDOWS}),
+        frozenset({QKV_BIASES}),
+        _windows,
+    ),
+    HuggingFaceArchitecture(
+        "Qwen3ForCausalLM",
+        "qwen3",
+        frozenset({*_COMMON, WINDOWS, SOME_WINDOWS}),
+        frozenset({HEAD_NORMS}),
+        lambda m: _windows(m) | {"attention_bias": False},
+    ),
+    HuggingFaceArchitecture(
+        "GemmaForCausalLM",
+        "gemma",
+        frozenset({SHARED_KEYS, OWN_HEAD_SIZE, SCALED}),
+        frozenset({GEGLU, ROOT_OF_WIDTH}),
+        lambda m: {"attention_bias": False},
+        norm_offset=1.0,
+    ),
+    HuggingFaceArchitecture(
+        "GraniteForCausalLM",
+        "granite",
+        frozenset({*_COMMON, ALL_BIASES, ROOT_OF_WIDTH, MULTIPLIERS}),
+        settings=lambda m: {
+            "embedding_multiplier": m.embedding_multiplier,
+            "residual_multiplier": m.residual_multiplier,
+            "attention_multiplier": m.attention_scale,
+            **LLAMA.settings(m),
+        },
+    ),
+    HuggingFaceArchitecture(
+        "SmolLM3ForCausalLM",
+        "smollm3",
+        frozenset({*_COMMON, ALL_BIASES, WINDOWS, SOME_WINDOWS, SOME_ROTARY, NO_POSITIONS}),
+        settings=lambda m: {
+            "no_rope_layers": m.no_rope_layers,
+            "pad_token_id": None,  # the default is outside of small vocabularies
+            **_windows(m),
+            **LLAMA.settings(m),
+        },
+    ),
+    HuggingFaceArchitecture(
+        "StableLmForCausalLM",
+        "stablelm",
+        frozenset({SHARED_KEYS, GEGLU, SCALED, PARTIAL, PARALLEL, QKV_BIASES}),
+        frozenset({LAYER_NORM}),
+        lambda m: {
+            "layer_norm_eps": m.norm_epsilon,
+            "use_qkv_bias": m.biases == "query_key_value",
+            "use_parallel_residual": m.block == "parallel",
+        },
+    ),
+    HuggingFaceArchitecture(
+        "Starcoder2ForCausalLM",
+        "starcoder2",
+        frozenset({SHARED_KEYS, OWN_HEAD_SIZE, SCALED, WINDOWS, ALL_BIASES}),
+        frozenset({LAYER_NORM, GELU}),
+        lambda m: {
+            "norm_epsilon": m.norm_epsilon,
+            "use_bias": m.biases == "all",
+            "sliding_window": m.sliding_window,
+        },
+    ),
+    HuggingFaceArchitecture(
+        "GPTNeoXForCausalLM",
+        "gpt_neox",
+        frozenset({SCALED, PARTIAL, PARALLEL}),
+        _GPT,
+        lambda m: {
+            "layer_norm_eps": m.norm_epsilon,
+            "use_parallel_residual": m.block == "parallel",
+            "attention_bias": True,
+        },
+    ),
+    HuggingFaceArchitecture(
+        "PhiForCausalLM",
+        "phi",
+        frozenset({SHARED_KEYS, OWN_HEAD_SIZE, SCALED, PARTIAL}),
+        _GPT | {PARALLEL},
+        lambda m: {"layer_norm_eps": m.norm_epsilon},
+    ),
+    HuggingFaceArchitecture(
+        "GPT2LMHeadModel",
+        "gpt2",
+        always_has=_GPT | {LEARNED},
+        settings=lambda m: {
+            "n_inner": m.feed_forward_width,
+            "activation_function": "gelu_pytorch_tanh",
+            "layer_norm_epsilon": m.norm_epsilon,
+            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
+        },
+    ),
 )
+"""A model is exported as the first class that computes it."""
 
 
-def has_multipliers(model: ModelSpec) -> bool:
-    """Whether embedded tokens, or what is added to the residual stream, are multiplied."""
-    return model.embedding_multiplier != 1 or model.residual_multiplier != 1
+def class_of(model: ModelSpec) -> HuggingFaceArchitecture | str:
+    """The class that computes ``model``, if its attention is full; or why there is none."""
+    options = options_of(model)
+    return next((each for each in CLASSES if each.computes(options)), None) or _reason(options)
 
 
-def _is_gemma(model: ModelSpec) -> bool:
-    is_root = math.isclose(model.embedding_multiplier, math.sqrt(model.width), rel_tol=1e-6)
-    is_plain = model.residual_multiplier == 1 and model.biases == "none"
-    return is_root and is_plain and model.activation == "geglu"
+def _reason(options: Options) -> str:
+    """The fewest options that no class has together, or what the nearest class has besides."""
+    for count in range(1, len(options) + 1):
+        for some in combinations(sorted(options), count):
+            if not any(each.can_have | each.always_has >= set(some) for each in CLASSES):
+                return f"no class has {_together(some)}"
+    near = [each for each in CLASSES if each.can_have | each.always_has >= options]
+    lacking = min((sorted(each.always_has - options) for each in near), key=len)
+    return f"a class with {_together(sorted(options))} also has {_together(lacking)}"
 
 
-def llama_like(model: ModelSpec) -> HuggingFaceArchitecture:
-    """All compute the same except for multipliers, norms of heads, biases, and windows: none, in all layers, in some
-    layers.
-    """
-    if has_multipliers(model):
-        return GEMMA if _is_gemma(model) else GRANITE
-    if model.qk_norm:
-        return QWEN3
-    if model.biases == "query_key_value":
-        return QWEN2
-    if model.sliding_window is None:
-        return LLAMA
-    return MISTRAL if model.sliding_window_pattern is None else MINISTRAL
+def _together(options: tuple[str, ...] | list[str]) -> str:
+    first, *rest = options
+    return first if not rest else f"{', '.join([first, *rest[:-1]])} together with {rest[-1]}"

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from trainwright.contracts.attention_parts import AttentionKind
 from trainwright.contracts.base import Strict, field_error
+from trainwright.contracts.rope_scaling import RopeScalingSpec
 
 
 class ModelSpec(Strict):
@@ -54,8 +55,21 @@ class ModelSpec(Strict):
     biases: Literal["none", "query_key_value", "all"] = "none"
     """Linear layers of blocks that add a bias: `none` (Llama), those of queries, keys and values (Qwen2), or `all` (GPT)."""
 
+    positions: Literal["rotary", "learned", "none"] = "rotary"
+    """How tokens know their positions: `rotary` rotates queries and keys (Llama), `learned` adds a learned vector for each
+    position to the embedded token (GPT-2), `none` leaves it to the causal mask (NoPE)."""
+
     rope_theta: float = Field(default=10_000.0, gt=1.0)
     """Base of the rotary position frequencies."""
+
+    partial_rotary_factor: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Fraction of the features of each head that rotary positions rotate (GPT-NeoX, Phi, StableLM)."""
+
+    rope_scaling: RopeScalingSpec | None = None
+    """Lower frequencies of rotary positions, for sequences longer than those of an earlier training. Empty: none."""
+
+    no_rope_layer_interval: int | None = Field(default=None, ge=2, le=1_000)
+    """Every n-th layer has no rotary positions (SmolLM3, Llama 4). Empty: all layers have them."""
 
     norm_epsilon: float = Field(default=1e-5, gt=0.0, le=1e-2)
     """Small number that norms add to the mean square, or to the variance."""
@@ -86,11 +100,36 @@ class ModelSpec(Strict):
         if self.heads % self.key_value_heads:
             rule = "must divide heads {}, so that each key head serves the same number of query heads"
             raise field_error("kv_heads", self.key_value_heads, rule.format(self.heads))
-        if self.features_per_head % 2:
+        return self
+
+    @model_validator(mode="after")
+    def _positions_fit(self) -> Self:
+        if self.positions != "rotary":
+            self._refuse_rotary_settings()
+        elif self.features_per_head % 2:
             raise field_error(
                 "head_size", self.features_per_head, "must be even: rotary positions rotate pairs of features"
             )
+        elif self.rotary_features % 2 or not self.rotary_features:
+            rule = (
+                f"of {self.features_per_head} features per head rotates {self.rotary_features}, but rotary positions "
+                f"rotate pairs of features: use {max(2, self.rotary_features // 2 * 2) / self.features_per_head:g}"
+            )
+            raise field_error("partial_rotary_factor", self.partial_rotary_factor, rule)
+        interval = self.no_rope_layer_interval
+        if interval is not None and interval > self.layers:
+            rule = f"is more than layers {self.layers}, so all layers have rotary positions: lower it, or leave it empty"
+            raise field_error("no_rope_layer_interval", interval, rule)
         return self
+
+    def _refuse_rotary_settings(self) -> None:
+        rule = f"applies to rotary positions only, but positions is {self.positions}: "
+        if self.partial_rotary_factor != 1:
+            raise field_error("partial_rotary_factor", self.partial_rotary_factor, rule + "use 1")
+        if self.rope_scaling is not None:
+            raise field_error("rope_scaling", self.rope_scaling.rope_type, rule + "leave it empty")
+        if self.no_rope_layer_interval is not None:
+            raise field_error("no_rope_layer_interval", self.no_rope_layer_interval, rule + "leave it empty")
 
     @model_validator(mode="after")
     def _pattern_has_a_window(self) -> Self:
@@ -115,6 +154,21 @@ class ModelSpec(Strict):
         """What each layer attends to, in the words of `transformers`."""
         windows = map(self.window_of_layer, range(self.layers))
         return ["full_attention" if window is None else "sliding_attention" for window in windows]
+
+    @property
+    def rotary_features(self) -> int:
+        """Features of each head that rotary positions rotate."""
+        return int(self.features_per_head * self.partial_rotary_factor) if self.positions == "rotary" else 0
+
+    def has_rotary_positions(self, layer: int) -> bool:
+        """Whether ``layer``, counted from 0, rotates queries and keys."""
+        interval = self.no_rope_layer_interval
+        return self.positions == "rotary" and (interval is None or (layer + 1) % interval != 0)
+
+    @property
+    def no_rope_layers(self) -> list[int]:
+        """1 for each layer with rotary positions, otherwise 0, as in `transformers`."""
+        return [int(self.has_rotary_positions(layer)) for layer in range(self.layers)]
 
     @property
     def key_value_heads(self) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.rope_scaling import RopeScalingSpec
 
 OWN_SIZES = "Small models"
 """The family of the sizes that are ours."""
@@ -35,6 +36,12 @@ class Published:
     vocabulary: int
     parameters: int | None = None
     """The published number of parameters, with embeddings."""
+
+    sequence_tokens: int = 2_048
+    """Tokens of its sequences, which the number of learned positions follows."""
+
+    rounding: int = 0
+    """Half a unit of the last digit that was published, if the number is rounded to fewer than three."""
 
 
 _LLAMA = partial(ModelSpec, tied_embeddings=False)
@@ -64,6 +71,18 @@ PUBLISHED: dict[str, Published] = {
     ),
     "llama-3-8b": _LLAMA_3(
         _LLAMA(layers=32, width=4_096, heads=32, kv_heads=8, feed_forward=14_336, rope_theta=500_000.0),
+        parameters=8_030_261_248,
+    ),
+    "llama-3.1-8b": _LLAMA_3(
+        _LLAMA(
+            layers=32,
+            width=4_096,
+            heads=32,
+            kv_heads=8,
+            feed_forward=14_336,
+            rope_theta=500_000.0,
+            rope_scaling=RopeScalingSpec(),
+        ),
         parameters=8_030_261_248,
     ),
     "llama-3-70b": _LLAMA_3(
@@ -134,6 +153,75 @@ PUBLISHED |= {
     "yuan-2-102b": _YUAN_2_OF(
         _YUAN_2(layers=84, width=8_192, heads=64, feed_forward=32_768), parameters=102_600_000_000
     ),
+}
+
+_SMOLLM3 = partial(ModelSpec, kv_heads=4, no_rope_layer_interval=4, rope_theta=5e6, norm_epsilon=1e-6)
+_SMOLLM3_OF = partial(
+    Published, "SmolLM3", source="huggingface.co/HuggingFaceTB/SmolLM3-3B", vocabulary=128_256
+)
+
+PUBLISHED |= {
+    "smollm3-tiny": _SMOLLM3_OF(_SMOLLM3(layers=4, width=128, heads=8, feed_forward=384)),
+    "smollm3-3b": _SMOLLM3_OF(
+        _SMOLLM3(layers=36, width=2_048, heads=16, feed_forward=11_008), parameters=3_075_098_624
+    ),
+}
+
+_GPT = partial(
+    ModelSpec,
+    positions="learned",
+    activation="gelu",
+    norm="layer",
+    biases="all",
+)
+_GPT_2_OF = partial(
+    Published, "GPT-2", source="Radford et al. 2019", vocabulary=50_257, sequence_tokens=1_024
+)
+_GPT_3_OF = partial(Published, "GPT-3", source="arXiv 2005.14165", vocabulary=50_257)
+
+# Every second layer of GPT-3 has a band of attention whose width is not published: here all layers attend to all tokens. Table
+# 2.1 prints a width of 5,140 for 13B and 24 heads for 1.3B, which do not fit its other columns: 5,120 and 16 do. Its number
+# for `gpt-3-350m` is rounded further than its other numbers, so none is compared.
+PUBLISHED |= {
+    "gpt-2-tiny": _GPT_2_OF(_GPT(layers=2, width=128, heads=4)),
+    "gpt-2-124m": _GPT_2_OF(_GPT(layers=12, width=768, heads=12), parameters=124_439_808),
+    "gpt-2-355m": _GPT_2_OF(_GPT(layers=24, width=1_024, heads=16), parameters=354_823_168),
+    "gpt-2-774m": _GPT_2_OF(_GPT(layers=36, width=1_280, heads=20), parameters=774_030_080),
+    "gpt-2-1.5b": _GPT_2_OF(_GPT(layers=48, width=1_600, heads=25), parameters=1_557_611_200),
+    "gpt-3-tiny": _GPT_3_OF(_GPT(layers=2, width=128, heads=2)),
+    "gpt-3-125m": _GPT_3_OF(_GPT(layers=12, width=768, heads=12), parameters=125_000_000),
+    "gpt-3-350m": _GPT_3_OF(_GPT(layers=24, width=1_024, heads=16)),
+    "gpt-3-760m": _GPT_3_OF(_GPT(layers=24, width=1_536, heads=16), parameters=760_000_000),
+    "gpt-3-1.3b": _GPT_3_OF(
+        _GPT(layers=24, width=2_048, heads=16), parameters=1_300_000_000, rounding=50_000_000
+    ),
+    "gpt-3-2.7b": _GPT_3_OF(
+        _GPT(layers=32, width=2_560, heads=32), parameters=2_700_000_000, rounding=50_000_000
+    ),
+    "gpt-3-6.7b": _GPT_3_OF(
+        _GPT(layers=32, width=4_096, heads=32), parameters=6_700_000_000, rounding=50_000_000
+    ),
+    "gpt-3-13b": _GPT_3_OF(
+        _GPT(layers=40, width=5_120, heads=40), parameters=13_000_000_000, rounding=500_000_000
+    ),
+    "gpt-3-175b": _GPT_3_OF(_GPT(layers=96, width=12_288, heads=96), parameters=175_000_000_000),
+}
+
+# The paper prints neither the window, here half a sequence, nor the kind of positions, here those of GPT.
+_MEGASCALE = partial(_GPT, block="parallel", sliding_window=1_024)
+_MEGASCALE_OF = partial(Published, "MegaScale", source="arXiv 2402.15627", vocabulary=64_000)
+_YUAN_1_OF = partial(Published, "Yuan 1.0", source="arXiv 2110.04725", vocabulary=53_228)
+
+PUBLISHED |= {
+    "megascale-tiny": _MEGASCALE_OF(_MEGASCALE(layers=2, width=128, heads=4, sliding_window=64)),
+    "megascale-175b": _MEGASCALE_OF(
+        _MEGASCALE(layers=96, width=12_288, heads=128), parameters=175_000_000_000
+    ),
+    "megascale-530b": _MEGASCALE_OF(
+        _MEGASCALE(layers=105, width=20_480, heads=160), parameters=530_000_000_000
+    ),
+    "yuan-1-tiny": _YUAN_1_OF(_GPT(layers=2, width=128, heads=4)),
+    "yuan-1-245b": _YUAN_1_OF(_GPT(layers=76, width=16_384, heads=128), parameters=245_700_000_000),
 }
 
 PRESETS: dict[str, ModelSpec] = _OWN | {name: each.model for name, each in PUBLISHED.items()}

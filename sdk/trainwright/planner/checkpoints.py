@@ -21,7 +21,10 @@ _EXPORTED = {"fp32": 4, "bf16": 2}
 
 def state_bytes(spec: RunSpec) -> int:
     """Size of one checkpoint."""
-    parameters, fp8 = count_parameters(spec.model, spec.data.tokenizer.size).total, spec.precision.fp8
+    parameters, fp8 = (
+        count_parameters(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens).total,
+        spec.precision.fp8,
+    )
     if fp8 is None:
         return 4 * (parameters + _state_values(spec, parameters))
     formats = (fp8.master_format, *spec.optimizer.formats_in_fp8(fp8))
@@ -30,7 +33,7 @@ def state_bytes(spec: RunSpec) -> int:
 
 def export_bytes(spec: RunSpec) -> int:
     """Size of the export."""
-    parameters = count_parameters(spec.model, spec.data.tokenizer.size).total
+    parameters = count_parameters(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens).total
     return parameters * _EXPORTED[spec.checkpoint.export_dtype]
 
 

@@ -17,6 +17,7 @@ from trainwright.contracts.block_parts import (
     last_norm_size,
     linear_size,
     mixing_flops,
+    position_table_size,
 )
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
@@ -28,6 +29,8 @@ class Parameters:
     """Weights of a model, by part."""
 
     embedding: int
+    """Rows of tokens, and of learned positions."""
+
     attention: int
     feed_forward: int
     norms: int
@@ -41,14 +44,14 @@ class Parameters:
         return self.embedding + self.attention + self.feed_forward + self.norms + self.head
 
 
-def count_parameters(model: ModelSpec, vocabulary: int) -> Parameters:
-    """Weights of ``model`` with ``vocabulary`` token ids."""
+def count_parameters(model: ModelSpec, vocabulary: int, sequence_tokens: int) -> Parameters:
+    """Weights of ``model`` with ``vocabulary`` token ids, for sequences of ``sequence_tokens``."""
     attention, feed_forward, block = (
         sum(weight.size(model) for weight in weights(model).values())
         for weights in (attention_weights, feed_forward_weights, block_weights)
     )
     return Parameters(
-        embedding=vocabulary * model.width,
+        embedding=vocabulary * model.width + position_table_size(model, sequence_tokens),
         attention=model.layers * attention,
         feed_forward=model.layers * feed_forward,
         norms=model.layers * (block - attention - feed_forward) + last_norm_size(model),

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
-from trainwright.contracts.block_parts import block_weights, last_norm_size
+from trainwright.contracts.block_parts import block_weights, last_norm_size, position_table_size
 from trainwright.contracts.block_weight import BlockWeight
 from trainwright.contracts.parallelism_spec import Device, EngineKind, OffloadKind
 from trainwright.contracts.precision_spec import (
@@ -186,12 +186,15 @@ def _states(spec: RunSpec, weight: str, dims: int) -> int:
 
 
 def end_weights(spec: RunSpec, first: bool, last: bool) -> list[WeightSize]:
-    """Embedding, last norm and head. Tied weights count once."""
+    """Embeddings of tokens and positions, last norm and head. Tied weights count once."""
     model = spec.model
     rows = -(-spec.data.tokenizer.size // spec.parallelism.tensor) * model.width
     matrix = [WeightSize(rows, _states(spec, "embedding.weight", 2))]
     embedding = matrix if first or (last and model.tied_embeddings) else []
     head = matrix if last and not model.tied_embeddings else []
+    table = position_table_size(model, spec.batch.sequence_tokens)
+    if first and table:
+        embedding = [*embedding, WeightSize(table, _states(spec, "position_embedding.weight", 2))]
     return embedding + [WeightSize(last_norm_size(model), _states(spec, "norm.weight", 1))] * last + head
 
 
@@ -245,7 +248,7 @@ def document_bytes(spec: RunSpec) -> int:
     if not spec.batch.document_mask:
         return 0
     model, batch = spec.model, spec.batch
-    tables = 2 * 4 * batch.sequence_tokens * model.features_per_head
+    tables = 2 * 4 * batch.sequence_tokens * model.rotary_features
     if spec.resources.device is not Device.CPU and model.features_per_head >= FLEX_HEAD_SIZE:
         return batch.micro_sequences * tables
     window = model.sliding_window

@@ -8,7 +8,9 @@ from sqlalchemy import select
 from tests.backend.datasets.test_delete_races import answer_after, concurrently
 from tests.backend.scripted_agent import Agent, Scene, Work
 from trainwright.contracts.api.actions import NewFork
+from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.auth.tables import Account
+from trainwright_backend.checkpoints.compatibility import incompatibilities
 from trainwright_backend.checkpoints.deletion import delete_checkpoint
 from trainwright_backend.checkpoints.fork import fork_run
 from trainwright_backend.checkpoints.tables import Checkpoint
@@ -125,7 +127,17 @@ def test_an_incompatible_change_is_refused_by_field(scene: Scene, parent: Work) 
     ):
         blamed, why = refusal(fork(scene, parent.run_id, **(LONGER | {field: value})))
         assert blamed == field and why.endswith("."), (field, why)
-    assert fork(scene, parent.run_id, **(LONGER | {"precision.kind": "fp32"})).status_code == 201
+    for changes in ({"precision.kind": "fp32"}, {"model.rope_scaling": {"factor": 4.0}}):
+        assert fork(scene, parent.run_id, **(LONGER | changes)).status_code == 201, changes
+
+
+@pytest.mark.parametrize(("positions", "fields"), [("learned", ["batch.sequence_tokens"]), ("rotary", [])])
+def test_learned_positions_keep_their_number(positions: str, fields: list[str]) -> None:
+    base = {"name": "x", "data": {"dataset": "d"}, "model": {"positions": positions}}
+    before, after = (
+        RunSpec.model_validate(base | {"batch": {"sequence_tokens": tokens}}) for tokens in (128, 256)
+    )
+    assert [problem.field for problem in incompatibilities(before, after, 0)] == fields
 
 
 def test_other_data_starts_at_its_beginning_and_an_event_reports_it(

@@ -40,7 +40,7 @@ def measured(scene: Scene, rates: list[float] = RATES, **sections: Any) -> Work:
 def test_figures_follow_from_the_spec(scene: Scene) -> None:
     found = ask(scene)
     spec = RunSpec.model_validate(scene.spec())
-    parameters = count_parameters(spec.model, 257).total
+    parameters = count_parameters(spec.model, 257, spec.batch.sequence_tokens).total
     flops = 10 * spec.tokens_per_step * flops_per_token(spec.model, 257, spec.batch.sequence_tokens)
     assert found["parameters"] == parameters
     assert found["flops"] == pytest.approx(flops)

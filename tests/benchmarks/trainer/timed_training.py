@@ -43,7 +43,7 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        return count_parameters(self.model, self.vocabulary).total
+        return count_parameters(self.model, self.vocabulary, self.batch.sequence_tokens).total
 
     @property
     def tokens_per_step(self) -> int:

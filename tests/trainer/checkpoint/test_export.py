@@ -20,7 +20,8 @@ from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest,
 from trainwright.contracts.export_architecture import loaded_by
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.checkpoint import export, plain_model
-from trainwright_trainer.checkpoint.export import hugging_face_name, load_export
+from trainwright_trainer.checkpoint.export import load_export
+from trainwright_trainer.checkpoint.export_layout import name_in_llama
 from trainwright_trainer.checkpoint.load import read_tensor, verify_files
 from trainwright_trainer.checkpoint.save import Origin, Writer, save_checkpoint
 from trainwright_trainer.checkpoint.snapshot import Snapshot, StateSlice, config_digest
@@ -51,6 +52,16 @@ SHAPES = {
         "embedding_multiplier": 32**0.5,
     },
     "multipliers": {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "biases": "all"},
+    "GPT-2": {"positions": "learned", "activation": "gelu", "norm": "layer", "biases": "all", "kv_heads": 4},
+    "GPT-NeoX": {
+        "block": "parallel",
+        "partial_rotary_factor": 0.5,
+        "activation": "gelu",
+        "norm": "layer",
+        "biases": "all",
+        "kv_heads": 4,
+    },
+    "SmolLM3": {"layers": 3, "no_rope_layer_interval": 2, "rope_scaling": {"factor": 4.0}},
     "odd sizes": {
         "layers": 2,
         "width": 42,
@@ -71,6 +82,9 @@ CLASSES = {
     "biases of queries, keys and values": "Qwen2ForCausalLM",
     "Gemma": "GemmaForCausalLM",
     "multipliers": "GraniteForCausalLM",
+    "GPT-2": "GPT2LMHeadModel",
+    "GPT-NeoX": "GPTNeoXForCausalLM",
+    "SmolLM3": "SmolLM3ForCausalLM",
 }
 
 
@@ -138,8 +152,10 @@ UNKNOWN: tuple[dict[str, Any], ...] = (
     {"block": "parallel"},
     {"block": "parallel", "sliding_window": 6, "sliding_window_pattern": 2},
     {"attention": "localized_filtering", "qk_norm": True},
-    {"activation": "gelu", "norm": "layer", "biases": "all"},
+    {"activation": "gelu", "norm": "layer", "biases": "all", "positions": "learned", "qk_norm": True},
     {
+        "partial_rotary_factor": 0.5,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
         "activation": "geglu",
         "norm": "layer_without_bias",
         "biases": "all",
@@ -210,7 +226,7 @@ def test_large_exports_are_several_files_with_an_index(
     if block == "serial":
         theirs = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
         for name, weight in training.engine.model.named_parameters():
-            assert torch.equal(theirs.get_parameter(hugging_face_name(name)), weight), name
+            assert torch.equal(theirs.get_parameter(name_in_llama(name)), weight), name
     else:
         plain = dict(plain_model.load(folder).named_parameters())
         assert all(
@@ -239,7 +255,7 @@ def test_an_export_in_bf16_is_the_trained_weights_rounded_once(tmp_path: Path, d
     reloaded, _ = load_export(tmp_path / "out/export")
     assert theirs.dtype == torch.bfloat16
     for name, weight in training.engine.model.named_parameters():
-        exported = theirs.get_parameter(hugging_face_name(name))
+        exported = theirs.get_parameter(name_in_llama(name))
         assert exported.dtype == torch.bfloat16
         assert torch.equal(exported, weight.bfloat16()), name
         assert torch.equal(reloaded.get_parameter(name), weight.bfloat16().float()), name

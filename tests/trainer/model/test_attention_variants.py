@@ -128,7 +128,7 @@ def _check_declared(spec: ModelSpec) -> None:
     (block, *_) = model.layers.values()
     actual = {name: tuple(weight.shape) for name, weight in block.named_parameters()}
     assert actual == {name: weight.shape(spec) for name, weight in block_weights(spec).items()}
-    assert count_parameters(spec, 257).total == sum(weight.numel() for weight in model.parameters())
+    assert count_parameters(spec, 257, 32).total == sum(weight.numel() for weight in model.parameters())
     modules = dict(block.named_modules())
     linear = {f"{name}.weight" for name, module in modules.items() if isinstance(module, nn.Linear)}
     assert linear == {name for name, weight in block_weights(spec).items() if weight.is_linear}

@@ -164,7 +164,7 @@ def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -
 def test_the_planner_counts_what_options_add() -> None:
     """GPT's block has 12·D² weights in matrices, 9·D in biases and 4·D in norms."""
     model = ModelSpec(layers=3, width=64, heads=4, **GPT)
-    counted = count_parameters(model, 100)
+    counted = count_parameters(model, 100, 16)
     assert counted.total == 100 * 64 + 3 * (12 * 64**2 + 13 * 64) + 2 * 64
     assert flops_per_token(model, 100, 16) == 6 * (3 * 12 * 64**2 + 100 * 64) + 3 * 12 * 64 * 16
     with torch.device("meta"):
@@ -184,7 +184,11 @@ def test_the_planner_counts_what_options_add() -> None:
         ({"activation": "gelu"}, "TrainwrightForCausalLM"),
         ({"norm": "layer_without_bias"}, "TrainwrightForCausalLM"),
         ({"biases": "all", "qk_norm": True}, "TrainwrightForCausalLM"),
-        ({"biases": "query_key_value", "sliding_window": 4}, "TrainwrightForCausalLM"),
+        ({"biases": "query_key_value", "sliding_window": 4}, "Qwen2ForCausalLM"),
+        ({"biases": "all", "sliding_window": 4}, "SmolLM3ForCausalLM"),
+        (GPT, "Starcoder2ForCausalLM"),
+        (GPT | {"positions": "learned"}, "TrainwrightForCausalLM"),
+        (GPT | {"positions": "learned", "kv_heads": 4}, "GPT2LMHeadModel"),
     ],
 )
 def test_a_transformers_class_is_named_only_if_it_computes_the_same(

@@ -31,6 +31,8 @@ OPTIONS: dict[str, dict[str, object]] = {
     "windows": {"sliding_window": 3, "sliding_window_pattern": 2},
     "parallel block": {"block": "parallel"},
     "localized filtering": {"attention": "localized_filtering", "sliding_window": 4},
+    "learned positions": {"positions": "learned"},
+    "rotary positions in some layers": {"no_rope_layer_interval": 2, "partial_rotary_factor": 0.5},
 }
 DOCUMENTS = [range(5), range(5, 6), range(6, 8), range(8, LENGTH)]
 """Positions of a sequence's documents: one of several tokens, one of an end token only, one of a token and an end,
@@ -180,7 +182,7 @@ def test_the_digest_of_runs_without_masks_is_unchanged() -> None:
     assert config_digest(plain) == config_digest(off) != config_digest(on)
 
 
-@pytest.mark.parametrize("option", ["full", "windows"])
+@pytest.mark.parametrize("option", ["full", "windows", "rotary positions in some layers"])
 def test_the_planner_counts_masks_and_tables(option: str) -> None:
     spec = RunSpec.model_validate(
         TINY

@@ -19,6 +19,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "localized filtering": {"attention": "localized_filtering"},
     "localized filtering with a window": {"attention": "localized_filtering", "sliding_window": 3},
     "parallel block": {"block": "parallel"},
+    "learned positions": {"positions": "learned"},
+    "rotary positions in some layers": {"no_rope_layer_interval": 2, "partial_rotary_factor": 0.5},
 }
 TEXTS = [[5], [7, 1, 9, 30, 2], [11, 4]]
 """Texts of different lengths; one is shorter than the two tokens that a filter reads."""

@@ -158,7 +158,7 @@ def test_tensor_ranks_in_fp8_learn_what_one_process_does(tmp_path: Path, data: P
 def test_yuan_2_has_its_published_number_of_weights() -> None:
     """2.1B: 18 · D² a layer, and 2.09 billion with the embedding."""
     yuan = ModelSpec(layers=24, width=2_048, heads=32, feed_forward=8_192, attention="localized_filtering")
-    parameters = count_parameters(yuan, 135_040)
+    parameters = count_parameters(yuan, 135_040, 8_192)
     assert parameters.total == pytest.approx(2.09e9, rel=0.005)
     matrices = 24 * 18 * 2_048**2 + 135_040 * 2_048
     assert flops_per_token(yuan, 135_040, 8_192) == 6 * matrices + 12 * 24 * 2_048 * 8_192

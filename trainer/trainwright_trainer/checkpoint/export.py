@@ -1,7 +1,7 @@
 """Exports: the weights of a checkpoint in the layout of Hugging Face's models, with the tokenizer.
 
-Rotary features are already in that layout's order, so exporting only renames tensors; the same table in reverse loads
-an export for sampling. If `transformers` has no class for a model (``contracts.export_architecture``), its export has our
+Rotary features are already in that layout's order, so for most classes exporting only renames tensors (``export_layout``); the
+same table in reverse loads an export for sampling. If `transformers` has no class for a model (``contracts.export_architecture``), its export has our
 names and a copy of ``plain_model``, which loads it without our packages. We never run that copy. Exported weights are
 real numbers in float32, or rounded to bfloat16 for half the size. Weights are read and written one by one, in files of
 at most 4 GiB.
@@ -10,7 +10,7 @@ at most 4 GiB.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,12 +20,13 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from trainwright.contracts.block_parts import weight_in_block
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, FileEntry
 from trainwright.contracts.export_architecture import PLAIN, PLAIN_FILE, architecture_of
+from trainwright.contracts.hugging_face import PARTIAL, HuggingFaceArchitecture
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.token_shards import TOKENIZER_NAME, ShardManifest
+from trainwright_trainer.checkpoint.export_layout import StoredTensor, stored_tensors
 from trainwright_trainer.checkpoint.load import read_tensor, verify_files
 from trainwright_trainer.checkpoint.save import code_version, replace_folder, write_manifest
 from trainwright_trainer.checkpoint.snapshot import used_fields
@@ -49,7 +50,6 @@ FILE_BYTES = 4 * 2**30
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _PLAIN_MODEL = Path(__file__).with_name("plain_model.py")
-_OUTER_NAMES = {"embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
 
 
 def export(
@@ -89,14 +89,14 @@ def load_export(folder: Path) -> tuple[Transformer, Tokenizer]:
         for path in sorted(folder.glob("*.safetensors"))
         for name, weight in load_file(path).items()
     }
-    is_plain = config["model_type"] == PLAIN.model_type
-    named = str if is_plain else hugging_face_name
-    offset = 0.0 if is_plain else architecture_of(spec).norm_offset
-    own = {name: weights[named(name)] for name, _ in model.named_parameters()}
-    model.load_state_dict(
-        {name: weight.float() + offset if weight.ndim == 1 else weight for name, weight in own.items()},
-        strict=False,
-    )
+    theirs = architecture_of(spec)
+    own = {
+        source: weight.float() + theirs.norm_offset if weight.ndim == 1 else weight
+        for name, stored in stored_tensors(theirs, spec, weight_shapes(model)).items()
+        if stored.sources
+        for source, weight in zip(stored.sources, stored.split(weights[name]), strict=True)
+    }
+    model.load_state_dict(own, strict=False)
     return model, Tokenizer.from_file(str(folder / TOKENIZER_NAME))
 
 
@@ -120,13 +120,19 @@ def _model_spec(config: dict[str, Any]) -> ModelSpec:
     )
 
 
-def hugging_face_name(name: str) -> str:
-    """The name of one of our weights in Hugging Face's layout."""
-    weight = weight_in_block(name)
-    if weight is None:
-        module, _, kind = name.rpartition(".")
-        return f"{_OUTER_NAMES[module]}.{kind}"
-    return f"model.layers.{name.split('.')[1]}.{weight.exported_as}"
+def weight_shapes(model: Transformer) -> dict[str, tuple[int, ...]]:
+    """Of the weights of ``model``, by canonical name."""
+    return {name: tuple(weight.shape) for name, weight in model.named_parameters()}
+
+
+def exported_tensor(
+    stored: StoredTensor, theirs: HuggingFaceArchitecture, weights: Callable[[str], Tensor]
+) -> Tensor:
+    """A tensor of an export, from our ``weights`` by name."""
+    if not stored.sources:
+        return torch.zeros(stored.shape)
+    parts = [weights(source) for source in stored.sources]
+    return stored.join([part - theirs.norm_offset if part.ndim == 1 else part for part in parts])
 
 
 def _write_weights(
@@ -137,15 +143,15 @@ def _write_weights(
         model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     dtype = DTYPES[spec.checkpoint.export_dtype]
     theirs = architecture_of(spec.model)
-    renamed, offset = str if theirs is PLAIN else hugging_face_name, theirs.norm_offset
-    ours = {renamed(name): name for name, _ in model.named_parameters()}
-    shapes = {
-        renamed(name): TensorShape(dtype, tuple(weight.shape)) for name, weight in model.named_parameters()
-    }
+    ours = weight_shapes(model)
+    stored = stored_tensors(theirs, spec.model, ours)
+    shapes = {name: TensorShape(dtype, each.shape) for name, each in stored.items()}
+
+    def weight(name: str) -> Tensor:
+        return read_tensor(checkpoint, manifest, f"model.{name}", ours[name])
 
     def read(name: str) -> Tensor:
-        weight = read_tensor(checkpoint, manifest, f"model.{ours[name]}", shapes[name].shape)
-        return (weight - offset if weight.ndim == 1 else weight).to(dtype)
+        return exported_tensor(stored[name], theirs, weight).to(dtype)
 
     groups = list(_groups(shapes, FILE_BYTES))
     if len(groups) == 1:
@@ -184,12 +190,18 @@ def _side_files(spec: RunSpec, data: ShardManifest, folder: Path) -> dict[str, b
     ends = {"bos_token_id": data.end_of_text, "eos_token_id": data.end_of_text}
     plain = architecture_of(spec.model) is PLAIN
     return ({PLAIN_FILE: _PLAIN_MODEL.read_bytes()} if plain else {}) | {
-        "config.json": _json((_plain_config(spec) if plain else _config(spec)) | ends),
+        "config.json": _json(model_config(spec) | ends),
         "generation_config.json": _json(ends),
         TOKENIZER_NAME: tokenizer,
         "tokenizer_config.json": _json(settings),
         "special_tokens_map.json": _json(special),
     }
+
+
+def model_config(spec: RunSpec) -> dict[str, Any]:
+    """`config.json` without the ids of special tokens."""
+    theirs = architecture_of(spec.model)
+    return _plain_config(spec) if theirs is PLAIN else _config(spec, theirs)
 
 
 def _plain_config(spec: RunSpec) -> dict[str, Any]:
@@ -213,8 +225,8 @@ def _dtype_name(spec: RunSpec) -> str:
     return str(DTYPES[spec.checkpoint.export_dtype]).removeprefix("torch.")
 
 
-def _config(spec: RunSpec) -> dict[str, Any]:
-    model, theirs, dtype = spec.model, architecture_of(spec.model), _dtype_name(spec)
+def _config(spec: RunSpec, theirs: HuggingFaceArchitecture) -> dict[str, Any]:
+    model, dtype = spec.model, _dtype_name(spec)
     return {
         "architectures": [theirs.architecture],
         "model_type": theirs.model_type,
@@ -228,17 +240,24 @@ def _config(spec: RunSpec) -> dict[str, Any]:
         "hidden_act": {"swiglu": "silu"}.get(model.activation, "gelu_pytorch_tanh"),
         "max_position_embeddings": spec.batch.sequence_tokens,
         "rms_norm_eps": model.norm_epsilon,
-        # transformers before 5 reads the first spelling, later releases the second.
-        "rope_theta": model.rope_theta,
-        "rope_parameters": {"rope_type": "default", "rope_theta": model.rope_theta},
         "tie_word_embeddings": model.tied_embeddings,
         "initializer_range": model.initializer_std,
-        "attention_bias": model.biases == "all",
-        "mlp_bias": model.biases == "all",
         "dtype": dtype,
         "torch_dtype": dtype,
         OWN_KEY: model.model_dump(mode="json"),
-    } | {key: getattr(model, field) for key, field in theirs.settings.items()}
+    } | {**_rotary_config(model, PARTIAL in theirs.can_have), **theirs.settings(model)}
+
+
+def _rotary_config(model: ModelSpec, may_be_partial: bool) -> dict[str, Any]:
+    """Settings of rotary positions. `transformers` before 5 reads those outside of `rope_parameters`."""
+    if model.positions == "learned":
+        return {}
+    theta: dict[str, Any] = {"rope_theta": model.rope_theta}
+    scaling = {} if model.rope_scaling is None else model.rope_scaling.parameters
+    factor = model.partial_rotary_factor
+    partial = {"partial_rotary_factor": factor} if may_be_partial else {}
+    older = ({"rope_scaling": scaling} if scaling else {}) | ({"rotary_pct": factor} if partial else {})
+    return theta | {"rope_parameters": theta | {"rope_type": "default"} | scaling | partial} | partial | older
 
 
 def _json(content: dict[str, Any]) -> bytes:

@@ -10,13 +10,15 @@ It needs torch and safetensors, and tokenizers for text. From Python, in this fo
 
 On the command line: `python model.py "Once upon a time" --tokens 50`.
 
-    B sequence   T position   D width   F hidden   H query heads   G key heads   K features of a head   V vocabulary
+    B sequence   T position   D width   F hidden   H query heads   G key heads   K features of a head   R of them rotated
+    V vocabulary
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +48,21 @@ _FIELDS = {
     "biases",
     "embedding_multiplier",
     "residual_multiplier",
+    "positions",
+    "partial_rotary_factor",
+    "rope_scaling",
+    "no_rope_layer_interval",
 }
 """Settings that this file supports: it refuses a folder with others, instead of computing something else."""
 
 
+Rotation = tuple[Tensor, Tensor]
+"""Cosines and sines of rotary positions, (T, R) each."""
+
+
 class Attention(nn.Module):
-    """Causal attention whose query heads share heads of keys and values, with rotary positions. A layer may have a
-    window: its tokens attend to at most that many tokens, including themselves.
+    """Causal attention whose query heads share heads of keys and values. A layer may have a window: its tokens attend to
+    at most that many tokens, including themselves. A layer may have rotary positions.
     """
 
     def __init__(self, config: dict[str, Any], layer: int) -> None:
@@ -60,6 +70,9 @@ class Attention(nn.Module):
         pattern = config.get("sliding_window_pattern")
         is_full = pattern is not None and (layer + 1) % pattern == 0
         self.window = None if is_full else config.get("sliding_window")
+        interval = config.get("no_rope_layer_interval")
+        is_rotary = config.get("positions", "rotary") == "rotary"
+        self.rotates = is_rotary and (interval is None or (layer + 1) % interval != 0)
         self.head_size = config["head_size"]
         queries, keys = config["heads"] * self.head_size, config["kv_heads"] * self.head_size
         self.query = nn.Linear(config["width"], queries, bias=False)
@@ -77,12 +90,13 @@ class Attention(nn.Module):
             LocalFilter(config["width"]) if config.get("attention") == "localized_filtering" else None
         )
 
-    def forward(self, x_BTD: Tensor, angles_TK: Tensor) -> Tensor:
+    def forward(self, x_BTD: Tensor, rotation: Rotation) -> Tensor:
         filtered_BTD = x_BTD if self.filter is None else self.filter(x_BTD)
         q_BTF = self.query_bias(self.query(filtered_BTD))
         k_BTF = self.key_bias(self.key(filtered_BTD))
-        q_BHTK = _rotate(self.query_norm(self._heads(q_BTF)), angles_TK)
-        k_BGTK = _rotate(self.key_norm(self._heads(k_BTF)), angles_TK)
+        q_BHTK, k_BGTK = self.query_norm(self._heads(q_BTF)), self.key_norm(self._heads(k_BTF))
+        if self.rotates:
+            q_BHTK, k_BGTK = _rotate(q_BHTK, rotation), _rotate(k_BGTK, rotation)
         v_BGTK = self._heads(self.value_bias(self.value(x_BTD)))
         group = q_BHTK.shape[1] // k_BGTK.shape[1]
         k_BHTK, v_BHTK = (each.repeat_interleave(group, 1) for each in (k_BGTK, v_BGTK))
@@ -136,12 +150,14 @@ def _previous(x_BTD: Tensor) -> Tensor:
     return F.pad(x_BTD, (0, 0, 1, 0))[:, :-1]
 
 
-def _rotate(x_BHTK: Tensor, angles_TK: Tensor) -> Tensor:
-    """Feature i is paired with feature i + K/2."""
-    first, second = x_BHTK.float().chunk(2, -1)
+def _rotate(x_BHTK: Tensor, rotation: Rotation) -> Tensor:
+    """Of the first R features of each head, feature i is paired with feature i + R/2."""
+    cosines_TR, sines_TR = rotation
+    features = cosines_TR.shape[-1]
+    first, second = x_BHTK[..., :features].float().chunk(2, -1)
     crossed = torch.cat((-second, first), -1)
-    rotated_BHTK: Tensor = x_BHTK.float() * angles_TK.cos() + crossed * angles_TK.sin()
-    return rotated_BHTK.type_as(x_BHTK)
+    rotated_BHTR = x_BHTK[..., :features].float() * cosines_TR + crossed * sines_TR
+    return torch.cat((rotated_BHTR.type_as(x_BHTK), x_BHTK[..., features:]), -1)
 
 
 class LayerNorm(nn.LayerNorm):
@@ -204,8 +220,8 @@ class Block(nn.Module):
         self.multiplier = config.get("residual_multiplier", 1.0)
         self.attention_bias, self.feed_forward_bias = (_bias(config["width"], biased) for _ in range(2))
 
-    def forward(self, x_BTD: Tensor, angles_TK: Tensor) -> Tensor:
-        attended_BTD = self.attention_bias(self.attention(self.attention_norm(x_BTD), angles_TK))
+    def forward(self, x_BTD: Tensor, rotation: Rotation) -> Tensor:
+        attended_BTD = self.attention_bias(self.attention(self.attention_norm(x_BTD), rotation))
         x_BTD = x_BTD + attended_BTD * self.multiplier
         forwarded_BTD = self.feed_forward_bias(self.feed_forward(self.feed_forward_norm(x_BTD)))
         out_BTD: Tensor = x_BTD + forwarded_BTD * self.multiplier
@@ -223,9 +239,9 @@ class ParallelBlock(nn.Module):
         self.multiplier = config.get("residual_multiplier", 1.0)
         self.bias = _bias(config["width"], config.get("biases") == "all")
 
-    def forward(self, x_BTD: Tensor, angles_TK: Tensor) -> Tensor:
+    def forward(self, x_BTD: Tensor, rotation: Rotation) -> Tensor:
         normed_BTD = self.norm(x_BTD)
-        added_BTD = self.attention(normed_BTD, angles_TK) + self.feed_forward(normed_BTD)
+        added_BTD = self.attention(normed_BTD, rotation) + self.feed_forward(normed_BTD)
         out_BTD: Tensor = x_BTD + self.bias(added_BTD) * self.multiplier
         return out_BTD
 
@@ -238,10 +254,12 @@ class Model(nn.Module):
         unknown = sorted(set(config) - _FIELDS)
         if unknown:
             raise ValueError(f"config.json: this file does not know {', '.join(unknown)}")
-        self.positions, self.head_size, self.theta = positions, config["head_size"], config["rope_theta"]
+        self.positions, self.config = positions, config
         self.multiplier = config.get("embedding_multiplier", 1.0)
         kind = ParallelBlock if config.get("block") == "parallel" else Block
         self.embedding = nn.Embedding(vocabulary, config["width"])
+        is_learned = config.get("positions") == "learned"
+        self.position_embedding = nn.Embedding(positions, config["width"]) if is_learned else None
         self.layers = nn.ModuleDict({str(layer): kind(config, layer) for layer in range(config["layers"])})
         self.norm = _norm(config)
         self.head = nn.Linear(config["width"], vocabulary, bias=False)
@@ -249,10 +267,13 @@ class Model(nn.Module):
             self.head.weight = self.embedding.weight
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        angles_TK = self._angles(tokens_BT.shape[1], tokens_BT.device)
+        places_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
         x_BTD = self.embedding(tokens_BT) * self.multiplier
+        if self.position_embedding is not None:
+            x_BTD = x_BTD + self.position_embedding(places_T)
+        rotation = _rotation(self.config, places_T)
         for block in self.layers.values():
-            x_BTD = block(x_BTD, angles_TK)
+            x_BTD = block(x_BTD, rotation)
         logits_BTV: Tensor = self.head(self.norm(x_BTD))
         return logits_BTV
 
@@ -270,11 +291,41 @@ class Model(nn.Module):
             ids.append(int(drawn))
         return ids
 
-    def _angles(self, length: int, device: torch.device) -> Tensor:
-        even = torch.arange(0, self.head_size, 2, dtype=torch.float32, device=device)
-        frequencies = 1.0 / self.theta ** (even / self.head_size)
-        positions = torch.arange(length, dtype=torch.float32, device=device)
-        return torch.outer(positions, frequencies).repeat(1, 2)
+
+def _rotation(config: dict[str, Any], places_T: Tensor) -> Rotation:
+    """The tables of rotary positions. A scaling lowers the frequencies of long wavelengths."""
+    features = int(config["head_size"] * config.get("partial_rotary_factor", 1.0))
+    even = torch.arange(0, features, 2, dtype=torch.float32, device=places_T.device)
+    frequencies, factor = 1.0 / config["rope_theta"] ** (even / features), 1.0
+    scaling = config.get("rope_scaling")
+    if scaling is not None:
+        wanted = {name: value for name, value in scaling.items() if value is not None}
+        scaled = _llama3 if wanted["rope_type"] == "llama3" else _yarn
+        frequencies, factor = scaled(frequencies, config["rope_theta"], wanted)
+    angles_TR = torch.outer(places_T.float(), frequencies).repeat(1, 2)
+    return angles_TR.cos() * factor, angles_TR.sin() * factor
+
+
+def _llama3(frequencies: Tensor, theta: float, scaling: dict[str, Any]) -> tuple[Tensor, float]:
+    """Frequencies and the factor of cosines and sines (Llama 3.1)."""
+    length, low = scaling["original_max_position_embeddings"], scaling.get("low_freq_factor", 1.0)
+    smooth = length * frequencies / (2 * math.pi) - low
+    kept = (smooth / (scaling.get("high_freq_factor", 4.0) - low)).clamp(0, 1)
+    return (1 - kept) * frequencies / scaling["factor"] + kept * frequencies, 1.0
+
+
+def _yarn(frequencies: Tensor, theta: float, scaling: dict[str, Any]) -> tuple[Tensor, float]:
+    """Frequencies and the factor of cosines and sines (YaRN, arXiv 2309.00071)."""
+    features, length = 2 * len(frequencies), scaling["original_max_position_embeddings"]
+    first, last = (
+        features * math.log(length / (scaling.get(name, default) * 2 * math.pi)) / (2 * math.log(theta))
+        for name, default in (("beta_fast", 32.0), ("beta_slow", 1.0))
+    )
+    first, last = max(math.floor(first), 0), min(math.ceil(last), features - 1)
+    pairs = torch.arange(len(frequencies), dtype=torch.float32, device=frequencies.device)
+    divided = ((pairs - first) / (last - first or 0.001)).clamp(0, 1)
+    factor = scaling.get("attention_factor", 0.1 * math.log(scaling["factor"]) + 1.0)
+    return frequencies / scaling["factor"] * divided + frequencies * (1 - divided), factor
 
 
 def load(folder: str | Path) -> Model:

@@ -96,6 +96,10 @@ _ADDED_OPTIONS = (
     "biases",
     "embedding_multiplier",
     "residual_multiplier",
+    "positions",
+    "partial_rotary_factor",
+    "rope_scaling",
+    "no_rope_layer_interval",
 )
 """Fields of ``ModelSpec`` that were added after the first checkpoints existed."""
 

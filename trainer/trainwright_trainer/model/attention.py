@@ -31,7 +31,7 @@ class AttentionTables(NamedTuple):
     """The inputs of attention other than the residual stream, the same for all layers of a forward pass."""
 
     cosines: Tensor
-    """(T, K), or (B, 1, T, K) if the sequences differ in their positions."""
+    """(T, R) for R rotated features of a head, or (B, 1, T, R) if the sequences differ in their positions."""
 
     sines: Tensor
     mask: Any = None
@@ -68,6 +68,7 @@ class Attention(nn.Module):
     def __init__(self, spec: ModelSpec, layer: int = 0) -> None:
         super().__init__()
         self.window = spec.window_of_layer(layer)
+        self.has_rotary_positions = spec.has_rotary_positions(layer)
         self.head_size = spec.features_per_head
         self.group = spec.heads // spec.key_value_heads
         queries, keys = spec.heads * self.head_size, spec.key_value_heads * self.head_size
@@ -89,10 +90,13 @@ class Attention(nn.Module):
         (B, T, G·K) and (B, T, G·K) → (B, T, H·K).
         """
         q_BTF, k_BTF, v_BTF = self.query_bias(q_BTF), self.key_bias(k_BTF), self.value_bias(v_BTF)
-        q_BHTK = rotate(self.query_norm(self._heads(q_BTF)).type_as(q_BTF), tables.cosines, tables.sines)
-        k_BGTK = rotate(self.key_norm(self._heads(k_BTF)).type_as(k_BTF), tables.cosines, tables.sines)
+        q_BHTK = self._rotated(self.query_norm(self._heads(q_BTF)).type_as(q_BTF), tables)
+        k_BGTK = self._rotated(self.key_norm(self._heads(k_BTF)).type_as(k_BTF), tables)
         mixed_BHTK = self._attend(q_BHTK, k_BGTK, self._heads(v_BTF), tables)
         return mixed_BHTK.transpose(1, 2).flatten(2)
+
+    def _rotated(self, x_BHTK: Tensor, tables: AttentionTables) -> Tensor:
+        return rotate(x_BHTK, tables.cosines, tables.sines) if self.has_rotary_positions else x_BHTK
 
     def _attend(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, tables: AttentionTables) -> Tensor:
         cache = tables.cache

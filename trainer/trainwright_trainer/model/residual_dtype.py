@@ -31,3 +31,5 @@ def set_residual_dtype(model: Transformer, dtype: torch.dtype) -> None:
     warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight")
     if hasattr(model, "embedding"):  # a later stage of a pipeline receives the stream
         model.embedding.register_forward_hook(cast)
+    if model.position_embedding is not None:
+        model.position_embedding.register_forward_hook(cast)

@@ -7,7 +7,7 @@ A parallel block has one norm, and x ← x + attention(norm(x)) + feed_forward(n
 No module here depends on precision, devices or ranks. Parameter names are canonical: checkpoints use them, and an
 export renames them one by one.
 
-    B sequence   T position   D width   V vocabulary   K features of a head
+    B sequence   T position   N new position   D width   V vocabulary
 """
 
 from __future__ import annotations
@@ -19,9 +19,15 @@ from torch import Tensor, nn
 
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.linear.bias import optional_bias
+from trainwright_trainer.linear.position_embedding import PositionEmbedding
 from trainwright_trainer.model.attention import AttentionTables
 from trainwright_trainer.model.attention_registry import build_attention
-from trainwright_trainer.model.documents import by_position, document_starts, is_first
+from trainwright_trainer.model.documents import (
+    by_position,
+    document_starts,
+    is_first,
+    positions_within,
+)
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.masks import DenseMasks, Masks, Visible
@@ -100,6 +106,9 @@ class Transformer(nn.Module):
         self.end_of_text = end_of_text
         self.embedding = nn.Embedding(vocabulary, spec.width)
         self._embedding_multiplier = spec.embedding_multiplier
+        self.position_embedding: nn.Module | None = None
+        if spec.positions == "learned":
+            self.position_embedding = PositionEmbedding(positions, spec.width)
         self.layers = nn.ModuleDict(
             {str(layer): _BLOCKS[spec.block](spec, layer) for layer in range(spec.layers)}
         )
@@ -107,7 +116,7 @@ class Transformer(nn.Module):
         self.head = nn.Linear(spec.width, vocabulary, bias=False)
         if spec.tied_embeddings:
             self.head.weight = self.embedding.weight
-        self._features_per_head, self._rope_theta = spec.features_per_head, spec.rope_theta
+        self._rotary = spec.rotary_features, spec.rope_theta, spec.rope_scaling
         self._window, self.masks = spec.sliding_window, DenseMasks()
         self.fill_tables()
 
@@ -115,7 +124,7 @@ class Transformer(nn.Module):
         """Compute the rotary tables on torch's current default device; called again for a model built on the
         meta device.
         """
-        cosines, sines = rotary_table(self.positions, self._features_per_head, self._rope_theta)
+        cosines, sines = rotary_table(self.positions, *self._rotary)
         self.register_buffer("cosines", cosines, persistent=False)
         self.register_buffer("sines", sines, persistent=False)
 
@@ -134,8 +143,7 @@ class Transformer(nn.Module):
     ) -> AttentionTables:
         """The inputs of all layers' attention, for ``length`` tokens of each sequence and a residual stream of ``dtype``."""
         if cache is not None and cache.starts is not None:
-            # Tokens beyond the last position are padding.
-            at_BN = cache.positions(length, self.cosines.device).clamp(max=self.positions - 1)
+            at_BN = self._positions_in(cache, length, self.cosines.device)
             return AttentionTables(self.cosines[at_BN][:, None], self.sines[at_BN][:, None], cache=cache)
 
         def mask(window: int | None) -> Any:
@@ -158,9 +166,30 @@ class Transformer(nn.Module):
         logits_BTV: Tensor = self.head(self.features(tokens_BT))
         return logits_BTV
 
-    def embed(self, tokens_BT: Tensor) -> Tensor:
+    def embed(
+        self, tokens_BT: Tensor, starts_BT: Tensor | None = None, cache: KeyValueCache | None = None
+    ) -> Tensor:
         """The residual stream before the first block: (B, T, D)."""
-        return multiplied(self.embedding(tokens_BT), self._embedding_multiplier)
+        x_BTD = multiplied(self.embedding(tokens_BT), self._embedding_multiplier)
+        if self.position_embedding is None:
+            return x_BTD
+        learned_BTD: Tensor = self.position_embedding(self._positions_of(tokens_BT, starts_BT, cache))
+        return x_BTD + learned_BTD
+
+    def _positions_of(
+        self, tokens_BT: Tensor, starts_BT: Tensor | None, cache: KeyValueCache | None
+    ) -> Tensor:
+        """(B, T): the position of each token, in its document if documents are masked."""
+        length = tokens_BT.shape[1]
+        if cache is not None and cache.starts is not None:
+            return self._positions_in(cache, length, tokens_BT.device)
+        if starts_BT is not None:
+            return positions_within(starts_BT)
+        return torch.arange(length, device=tokens_BT.device).expand_as(tokens_BT)
+
+    def _positions_in(self, cache: KeyValueCache, length: int, device: torch.device) -> Tensor:
+        """(B, N): the positions of the new tokens. Those beyond the last position are padding."""
+        return cache.positions(length, device).clamp(max=self.positions - 1)
 
     def features(self, tokens_BT: Tensor, cache: KeyValueCache | None = None) -> Tensor:
         """The head's input: (B, T, D), normed. A loss may apply the head in chunks (``model.loss``).
@@ -168,8 +197,9 @@ class Transformer(nn.Module):
         Args:
             cache: of the texts whose first or next tokens are ``tokens_BT``.
         """
-        x_BTD = self.embed(tokens_BT)
-        tables = self.tables(tokens_BT.shape[1], x_BTD.dtype, self.starts(tokens_BT, cache), cache)
+        starts_BT = self.starts(tokens_BT, cache)
+        x_BTD = self.embed(tokens_BT, starts_BT, cache)
+        tables = self.tables(tokens_BT.shape[1], x_BTD.dtype, starts_BT, cache)
         for block in self.layers.values():
             x_BTD = block(x_BTD, tables)
         features_BTD: Tensor = self.norm(x_BTD)

@@ -306,7 +306,9 @@ def _started(job: JobSpec, mesh: Mesh, step: int) -> AttemptStarted:
         attempt=job.attempt,
         resume_step=step,
         ranks=mesh.ranks,
-        parameters=count_parameters(job.spec.model, job.spec.data.tokenizer.size).total,
+        parameters=count_parameters(
+            job.spec.model, job.spec.data.tokenizer.size, job.spec.batch.sequence_tokens
+        ).total,
         device=device_name(mesh.device),
         peak_name=job.peak.name if job.peak else None,
         bf16_peak_name=job.bf16_peak.name if job.bf16_peak else None,

@@ -32,6 +32,13 @@ class BF16Embedding(WeightModule):
         return self.stored_weight.rows(tokens)
 
 
+class BF16PositionEmbedding(WeightModule):
+    """Positions (…) → bfloat16 (…, D). The table is small: its gradient is that of all rows."""
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return F.embedding(positions, self.weight)
+
+
 class BF16Linear(WeightModule):
     """x (…, K) → (…, N), a bfloat16 matmul."""
 

@@ -22,12 +22,14 @@ from trainwright_trainer.fp8.compute.bf16_layers import (
     BF16LayerNorm,
     BF16Linear,
     BF16Norm,
+    BF16PositionEmbedding,
 )
 from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.fp8.compute.scaling import AmaxHistory, LayerScaling
 from trainwright_trainer.fp8.compute.weight import Weight
 from trainwright_trainer.linear.bias import Bias
 from trainwright_trainer.linear.layer_norm import LayerNorm
+from trainwright_trainer.linear.position_embedding import PositionEmbedding
 
 _GRADIENT_DTYPES = {AccumulationKind.BF16: torch.bfloat16, AccumulationKind.FP32: torch.float32}
 
@@ -102,6 +104,8 @@ def _convert_modules(
 
 
 def _bf16_module(module: nn.Module, weight: Weight) -> nn.Module:
+    if isinstance(module, PositionEmbedding):
+        return BF16PositionEmbedding(weight)
     if isinstance(module, nn.Embedding):
         return BF16Embedding(weight)
     if isinstance(module, nn.RMSNorm):

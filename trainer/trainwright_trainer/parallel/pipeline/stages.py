@@ -2,7 +2,7 @@
 
     owns   each rank entire layers, in one stage or several        moves   nothing; see ``forward_backward``
 
-A stage is a range of layers; the first also has the embedding, the last the norm and the head. Stages are
+A stage is a range of layers; the first also has the embeddings, the last the norm and the head. Stages are
 assigned to ranks round-robin, stage s to rank s mod p, or in a V, where the second half returns along the
 first, so that one rank has both ends:
 
@@ -51,7 +51,7 @@ class Stage:
 
     def weight_names(self, shard_specs: ShardSpecs) -> list[str]:
         """Weights of this stage alone, without one that is tied to another stage's."""
-        beginnings = [f"layers.{layer}." for layer in self.layers]
+        beginnings = [f"layers.{layer}." for layer in self.layers] + ["position_embedding."] * self.first
         beginnings += [EMBEDDING] * (self.first and not has_tied_head(shard_specs)) + [
             "norm.",
             "head.",
@@ -110,6 +110,8 @@ def split_model(model: Transformer, stages: list[Stage], shard_specs: ShardSpecs
         del model.layers[layer]
     if not first and not (last and has_tied_head(shard_specs)):
         del model.embedding
+    if not first:
+        model.position_embedding = None
     if not last:
         del model.norm, model.head
     return replace(

@@ -86,7 +86,7 @@ class StageModule(nn.Module):
         model = self.model
         with autocast(self.precision, x.device):
             if self.stage.first:
-                x = model.embed(x)
+                x = model.embed(x, starts_BT, cache)
             tables = model.tables(positions or model.positions, x.dtype, starts_BT, cache)
             for layer in self.stage.layers:
                 x = model.layers[str(layer)](x, tables)

@@ -3,7 +3,7 @@ of the tokens.
 
     owns    heads             rows of query, key and value, columns of output
             hidden features   rows of gate and up, columns of down
-            vocabulary        rows of embedding and head (``vocab_parallel``)
+            vocabulary        rows of embedding and head (``vocab_parallel``); learned positions are replicated
             tokens            a part of the residual stream (``sequence_parallel``); norms work on it, and are replicated
     moves   forward     twice per block: the normed part is all-gathered before the first matmuls, and the output of the
                         last, partial sums on each rank, is reduce-scattered
@@ -31,8 +31,13 @@ from torch import Tensor, nn
 from trainwright.contracts.block_parts import weight_in_block
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.shard_spec import ShardSpec, ShardSpecs, Slice
-from trainwright_trainer.fp8.compute.bf16_layers import BF16Embedding, WeightModule
+from trainwright_trainer.fp8.compute.bf16_layers import (
+    BF16Embedding,
+    BF16PositionEmbedding,
+    WeightModule,
+)
 from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
+from trainwright_trainer.linear.position_embedding import PositionEmbedding
 from trainwright_trainer.model.attention import Attention, AttentionTables
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.feed_forward import FeedForward
@@ -49,6 +54,7 @@ from trainwright_trainer.parallel.tensor.sequence_parallel import (
     all_gather,
     all_reduce,
     all_reduce_gradient,
+    own_part,
     reduce_scatter,
 )
 from trainwright_trainer.parallel.tensor.vocab_parallel import (
@@ -58,7 +64,13 @@ from trainwright_trainer.parallel.tensor.vocab_parallel import (
 )
 from trainwright_trainer.runtime.module_replacement import Replacements, recreate, replace_modules
 
-_OUTER_SHARD_DIM = {"embedding.weight": 0, "head.weight": 0, "norm.weight": None, "norm.shift.weight": None}
+_OUTER_SHARD_DIM = {
+    "embedding.weight": 0,
+    "position_embedding.weight": None,
+    "head.weight": 0,
+    "norm.weight": None,
+    "norm.shift.weight": None,
+}
 """The dim along which a weight outside of blocks is sharded; None if ranks replicate it."""
 
 
@@ -117,6 +129,8 @@ def parallelize_modules(model: nn.Module, vocabulary: int, axis: Axis, chunks: i
         {
             nn.Embedding: partial(VocabParallelEmbedding, vocabulary=vocabulary, axis=axis),
             BF16Embedding: partial(VocabParallelBF16Embedding, vocabulary=vocabulary, axis=axis),
+            PositionEmbedding: partial(_own_positions, into=_OwnPositionEmbedding, axis=axis),
+            BF16PositionEmbedding: partial(_own_positions, into=_OwnBF16PositionEmbedding, axis=axis),
         },
     )
     replicated = _with_replicated_weight(model)
@@ -175,6 +189,31 @@ class _RanksSum(PartialSum):
 
     def forward(self, terms: Tensor) -> Tensor:
         return all_reduce(terms, self.axis)
+
+
+class _OwnPositions(nn.Module):
+    """Looks up the positions of this rank's tokens."""
+
+    axis: Axis
+
+    def forward(self, positions_BT: Tensor) -> Tensor:
+        """(B, T) → (B, T/t, D)."""
+        found_BTD: Tensor = super().forward(own_part(positions_BT, self.axis))
+        return found_BTD
+
+
+class _OwnPositionEmbedding(_OwnPositions, PositionEmbedding):
+    pass
+
+
+class _OwnBF16PositionEmbedding(_OwnPositions, BF16PositionEmbedding):
+    pass
+
+
+def _own_positions(module: nn.Module, into: type[_OwnPositions], axis: Axis) -> _OwnPositions:
+    made = recreate(module, into)
+    made.axis = axis
+    return made
 
 
 class _ParallelAttention(Attention):

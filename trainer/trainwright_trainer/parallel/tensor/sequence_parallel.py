@@ -37,6 +37,11 @@ def reduce_scatter(full_BTD: Tensor, axis: Axis) -> Tensor:
     return part
 
 
+def own_part(full_BT: Tensor, axis: Axis) -> Tensor:
+    """(B, T), the same on all ranks → this rank's part (B, T/t)."""
+    return full_BT.flatten().chunk(axis.ranks)[axis.rank].view(len(full_BT), -1)
+
+
 def all_reduce(terms_BTD: Tensor, axis: Axis) -> Tensor:
     """(B, T, D), a partial sum on each rank → the sum on every rank. Ranks compute different results from it, so its
     gradient is all-reduced too.
