@@ -28,6 +28,7 @@ SHARED_KEYS, OWN_HEAD_SIZE = "heads that share keys", "a head size that differs 
 LEARNED, NO_POSITIONS = "learned positions", "no positions"
 PARTIAL, SCALED = "partly rotated heads", "scaled rotary positions"
 SOME_ROTARY = "rotary positions in some layers"
+SOFT_CAPS = "soft caps"
 
 
 def options_of(model: ModelSpec) -> Options:
@@ -47,7 +48,7 @@ def _options(model: ModelSpec) -> Iterator[str]:
         "learned": LEARNED,
         "none": NO_POSITIONS,
     }
-    named = [model.activation, model.norm, model.block, model.positions]
+    named: list[str] = [model.activation, model.norm, model.block, model.positions]
     named += [model.biases] if model.biases != "none" else []
     yield from (chosen[each] for each in named if each in chosen)
     if model.qk_norm:
@@ -67,6 +68,8 @@ def _options(model: ModelSpec) -> Iterator[str]:
         yield SCALED
     if model.no_rope_layer_interval is not None:
         yield SOME_ROTARY
+    if model.attn_logit_softcapping is not None or model.final_logit_softcapping is not None:
+        yield SOFT_CAPS
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,22 @@ CLASSES: tuple[HuggingFaceArchitecture, ...] = (
         frozenset({SHARED_KEYS, OWN_HEAD_SIZE, SCALED}),
         frozenset({GEGLU, ROOT_OF_WIDTH}),
         lambda m: {"attention_bias": False},
+        norm_offset=1.0,
+    ),
+    HuggingFaceArchitecture(
+        "VaultGemmaForCausalLM",
+        "vaultgemma",
+        frozenset({SHARED_KEYS, OWN_HEAD_SIZE, SCALED, WINDOWS, SOME_WINDOWS}),
+        frozenset({GEGLU, ROOT_OF_WIDTH, SOFT_CAPS}),
+        lambda m: {
+            "hidden_activation": "gelu_pytorch_tanh",
+            "attention_bias": False,
+            "query_pre_attn_scalar": m.features_per_head,
+            "attn_logit_softcapping": m.attn_logit_softcapping,
+            "final_logit_softcapping": m.final_logit_softcapping,
+            **_windows(m),
+            "sliding_window": m.sliding_window or 2**20,  # it must be set, even if no layer has it
+        },
         norm_offset=1.0,
     ),
     HuggingFaceArchitecture(

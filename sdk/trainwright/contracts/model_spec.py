@@ -80,6 +80,12 @@ class ModelSpec(Strict):
     residual_multiplier: float = Field(default=1.0, gt=0.0, le=10.0)
     """Factor of the results of attention and feed-forward network before they are added to the residual stream (Granite)."""
 
+    attn_logit_softcapping: float | None = Field(default=None, gt=0.0, le=1_000_000.0)
+    """Bound c on products of queries and keys, which become c · tanh(product ÷ c) (Gemma 2). Empty: no bound."""
+
+    final_logit_softcapping: float | None = Field(default=None, gt=0.0, le=1_000_000.0)
+    """Bound c on logits, which become c · tanh(logit ÷ c) (Gemma 2). Empty: no bound."""
+
     tied_embeddings: bool = True
     """Use the token embedding as the output projection as well."""
 

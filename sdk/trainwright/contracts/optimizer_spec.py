@@ -81,10 +81,18 @@ class OptimizerSpec(Strict):
     """Decay of the momentum of `muon`. Empty: 0.95."""
 
     weight_decay: float = Field(default=0.1, ge=0.0, le=10.0)
-    """Decoupled weight decay of matrices. Norms and other vectors have none."""
+    """Decoupled weight decay of the weights in `weight_decay_of`."""
+
+    weight_decay_of: Literal["matrices", "block_matrices", "all"] = "matrices"
+    """Weights that decay: `matrices`, but neither norms nor biases; `block_matrices`, which leaves out embeddings and head too;
+    or `all`."""
 
     clip_norm: float | None = Field(default=1.0, gt=0.0)
     """Gradients are clipped to this global L2 norm. Null (off): no clipping."""
+
+    z_loss: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Coefficient of the squared logarithm of the softmax's denominator, which is added to what training minimizes, so that
+    logits stay small (PaLM: 1e-4). Reported losses do not contain it. 0: off."""
 
     @model_validator(mode="after")
     def _settings_are_used(self) -> Self:
@@ -110,6 +118,12 @@ class OptimizerSpec(Strict):
         if rule.block_matrix_states is not None and is_block_matrix(weight, dims):
             return rule.block_matrix_states
         return rule.states
+
+    def decays(self, weight: str, dims: int) -> bool:
+        """Whether a weight decays, by its canonical name and number of dims."""
+        if self.weight_decay_of == "block_matrices":
+            return is_block_matrix(weight, dims)
+        return self.weight_decay_of == "all" or dims >= 2
 
     def formats_in_fp8(self, fp8: FP8Spec) -> tuple[StateFormat, ...]:
         """How ``states`` are stored in an FP8 run."""

@@ -65,12 +65,12 @@ class RopeScalingSpec(Strict):
     @property
     def parameters(self) -> dict[str, str | float]:
         """All settings of this ``rope_type`` with their values, by their names in `transformers`."""
-        own = {name: self.resolved(name) for name in _SETTINGS[self.rope_type]}
         return {
             "rope_type": self.rope_type,
             "factor": self.factor,
             "original_max_position_embeddings": self.original_max_position_embeddings,
-        } | own
+            **{name: self.resolved(name) for name in _SETTINGS[self.rope_type]},
+        }
 
 
 _SETTINGS: dict[str, dict[str, float | None]] = {

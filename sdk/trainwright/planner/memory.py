@@ -235,6 +235,8 @@ def stage_bytes(
         casts += (1 if keeps_weight_casts(spec, layer) else in_flight) * weights * cast_bytes_per_weight(mode)
         if mode.precision is PrecisionKind.FP8 and keeps_weight_operands(spec):
             casts += 2 * weights
+        if mode.recompute is not RecomputeKind.FULL:
+            activations += in_flight * score_bytes(spec)
     if (
         not stage.last and spec.parallelism.pipeline > 1
     ):  # torch keeps what was sent until its gradient arrives
@@ -243,13 +245,30 @@ def stage_bytes(
     return int(activations), int(gathered), int(casts)
 
 
+def score_bytes(spec: RunSpec) -> int:
+    """Scores of a layer that are stored, because they have a soft cap and no kernel caps them: capped and as probabilities in
+    float32, and cast for the product with values.
+    """
+    model, batch = spec.model, spec.batch
+    if model.attn_logit_softcapping is None or _uses_flex_attention(spec):
+        return 0
+    size = 8 if spec.precision.kind is PrecisionKind.FP32 else 8 + 2
+    pairs = batch.micro_sequences * batch.sequence_tokens**2
+    return size * pairs * model.heads // spec.parallelism.tensor
+
+
+def _uses_flex_attention(spec: RunSpec) -> bool:
+    """Whether masked attention stores nothing for pairs of positions."""
+    return spec.resources.device is not Device.CPU and spec.model.features_per_head >= FLEX_HEAD_SIZE
+
+
 def document_bytes(spec: RunSpec) -> int:
     """Tables of rotary positions that restart with each document of a micro batch, and masks where they are tensors."""
     if not spec.batch.document_mask:
         return 0
     model, batch = spec.model, spec.batch
     tables = 2 * 4 * batch.sequence_tokens * model.rotary_features
-    if spec.resources.device is not Device.CPU and model.features_per_head >= FLEX_HEAD_SIZE:
+    if _uses_flex_attention(spec):
         return batch.micro_sequences * tables
     window = model.sliding_window
     masks = 2 if window is not None and window < batch.sequence_tokens else 1
@@ -429,10 +448,11 @@ def _with_activations(
     )
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
     cut = spec.parallelism.tensor > 1
+    scores = score_bytes(spec) if spec.memory.recompute is RecomputeKind.FULL else 0
     return replace(
         static,
         copies=static.copies + casts,
-        activations=most[0] + int(tokens * again) + (0 if cut else most[1]),
+        activations=most[0] + int(tokens * again) + scores + (0 if cut else most[1]),
         gathered=most[1] if cut else 0,
         loss=loss_bytes(spec, compiled) if own[-1].last else 0,
         transfers=transfer_bytes(spec),
@@ -449,11 +469,13 @@ def loss_bytes(spec: RunSpec, compiled: bool = False) -> int:
     features = tokens * width * size
     cast = 2 * rows * width if size == 2 else 0
     a_logit = 2 * size if compiled else size + 4 + size
+    capped = 0 if spec.model.final_logit_softcapping is None else 4
+    a_logit += 0 if compiled else capped
     at_once = 2 * features + cast + 4 * rows * width + -(-tokens // chunks) * rows * a_logit
     if chunks > 1 or spec.parallelism.tensor > 1:
         return at_once
     # Plain cross-entropy: logits, in float32, and log-softmax, in float32. Compiled for a GPU it is computed at once too.
-    plain = features + cast + tokens * rows * (size + 8)
+    plain = features + cast + tokens * rows * (size + 8 + capped)
     return max(plain, at_once) if compiled else plain
 
 

@@ -29,13 +29,14 @@ LLAMA3 = {"factor": 4.0, "original_max_position_embeddings": 8}
 YARN = LLAMA3 | {"rope_type": "yarn"}
 VALUES: dict[str, list[dict[str, Any]]] = {
     "activation": [{}, {"activation": "geglu"}, {"activation": "gelu"}],
-    "norm": [{}, {"norm": "layer"}, {"norm": "layer_without_bias"}],
+    "norm": [{}, {"norm": "layer"}],
     "biases": [{}, {"biases": "query_key_value"}, {"biases": "all"}],
     "block": [{}, {"block": "parallel"}],
     "head norms": [{}, {"qk_norm": True}],
     "windows": [{}, {"sliding_window": 3}, {"sliding_window": 3, "sliding_window_pattern": 2}],
     "multipliers": [{}, {"embedding_multiplier": 4.0}, {"residual_multiplier": 0.5}],
     "key heads": [{}, {"kv_heads": 2}],
+    "soft caps": [{}, {"final_logit_softcapping": 1.0, "attn_logit_softcapping": 0.5}],
     "head size": [{}, {"head_size": 8}],
     "positions": [
         {},

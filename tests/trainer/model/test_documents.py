@@ -32,6 +32,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "parallel block": {"block": "parallel"},
     "localized filtering": {"attention": "localized_filtering", "sliding_window": 4},
     "learned positions": {"positions": "learned"},
+    "soft caps": {"attn_logit_softcapping": 1.0, "final_logit_softcapping": 2.0},
     "rotary positions in some layers": {"no_rope_layer_interval": 2, "partial_rotary_factor": 0.5},
 }
 DOCUMENTS = [range(5), range(5, 6), range(6, 8), range(8, LENGTH)]

@@ -20,6 +20,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "localized filtering with a window": {"attention": "localized_filtering", "sliding_window": 3},
     "parallel block": {"block": "parallel"},
     "learned positions": {"positions": "learned"},
+    "soft caps": {"attn_logit_softcapping": 1.0, "final_logit_softcapping": 2.0, "sliding_window": 3},
     "rotary positions in some layers": {"no_rope_layer_interval": 2, "partial_rotary_factor": 0.5},
 }
 TEXTS = [[5], [7, 1, 9, 30, 2], [11, 4]]
@@ -50,7 +51,7 @@ def decode(model: Transformer, count: int, unit: int = 1) -> tuple[list[int], fl
         with torch.no_grad():
             features_BTD = model.features(padded, cache)
             logits_BV = torch.stack(
-                [model.head(features_BTD[row, len(ids) - 1]) for row, ids in enumerate(new)]
+                [model.logits(features_BTD[row, len(ids) - 1]) for row, ids in enumerate(new)]
             )
             whole_BV = torch.stack([_from_whole_text(model, ids) for ids in rows])
         apart = max(apart, float((logits_BV - whole_BV).abs().max()))

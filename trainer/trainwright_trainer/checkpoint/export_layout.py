@@ -70,7 +70,7 @@ def name_in_llama(name: str) -> str:
 @dataclass(frozen=True)
 class _Layout:
     layer: str = "model.layers"
-    outer: Mapping[str, str] = field(default_factory=dict)
+    outer: dict[str, str] = field(default_factory=dict)
     """Their names of modules outside of blocks."""
 
     inner: Mapping[str, str] = field(default_factory=dict)

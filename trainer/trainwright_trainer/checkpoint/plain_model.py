@@ -52,12 +52,19 @@ _FIELDS = {
     "partial_rotary_factor",
     "rope_scaling",
     "no_rope_layer_interval",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
 }
 """Settings that this file supports: it refuses a folder with others, instead of computing something else."""
 
 
 Rotation = tuple[Tensor, Tensor]
 """Cosines and sines of rotary positions, (T, R) each."""
+
+
+def _softcapped(x: Tensor, cap: float | None) -> Tensor:
+    """c · tanh(x / c), or ``x`` itself without a cap (Gemma 2, arXiv 2408.00118)."""
+    return x if cap is None else (x / cap).tanh() * cap
 
 
 class Attention(nn.Module):
@@ -70,6 +77,7 @@ class Attention(nn.Module):
         pattern = config.get("sliding_window_pattern")
         is_full = pattern is not None and (layer + 1) % pattern == 0
         self.window = None if is_full else config.get("sliding_window")
+        self.softcap = config.get("attn_logit_softcapping")
         interval = config.get("no_rope_layer_interval")
         is_rotary = config.get("positions", "rotary") == "rotary"
         self.rotates = is_rotary and (interval is None or (layer + 1) % interval != 0)
@@ -101,7 +109,12 @@ class Attention(nn.Module):
         group = q_BHTK.shape[1] // k_BGTK.shape[1]
         k_BHTK, v_BHTK = (each.repeat_interleave(group, 1) for each in (k_BGTK, v_BGTK))
         mask_TT = self._mask(x_BTD.shape[1], x_BTD.device)
-        mixed_BHTK = F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, attn_mask=mask_TT)
+        if self.softcap is None:
+            mixed_BHTK = F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, attn_mask=mask_TT)
+        else:
+            scores_BHTT = (q_BHTK @ k_BHTK.transpose(-1, -2)).float() * self.head_size**-0.5
+            capped_BHTT = _softcapped(scores_BHTT, self.softcap).masked_fill(~mask_TT, -torch.inf)
+            mixed_BHTK = capped_BHTT.softmax(-1).type_as(v_BHTK) @ v_BHTK
         mixed_BTD: Tensor = self.output(mixed_BHTK.transpose(1, 2).flatten(2))
         return mixed_BTD
 
@@ -274,8 +287,7 @@ class Model(nn.Module):
         rotation = _rotation(self.config, places_T)
         for block in self.layers.values():
             x_BTD = block(x_BTD, rotation)
-        logits_BTV: Tensor = self.head(self.norm(x_BTD))
-        return logits_BTV
+        return _softcapped(self.head(self.norm(x_BTD)), self.config.get("final_logit_softcapping"))
 
     @torch.inference_mode()
     def generate(self, ids: list[int], new_tokens: int, temperature: float = 0.0) -> list[int]:

@@ -100,6 +100,8 @@ _ADDED_OPTIONS = (
     "partial_rotary_factor",
     "rope_scaling",
     "no_rope_layer_interval",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
 )
 """Fields of ``ModelSpec`` that were added after the first checkpoints existed."""
 

@@ -68,6 +68,7 @@ class Attention(nn.Module):
     def __init__(self, spec: ModelSpec, layer: int = 0) -> None:
         super().__init__()
         self.window = spec.window_of_layer(layer)
+        self.softcap = spec.attn_logit_softcapping
         self.has_rotary_positions = spec.has_rotary_positions(layer)
         self.head_size = spec.features_per_head
         self.group = spec.heads // spec.key_value_heads
@@ -104,11 +105,12 @@ class Attention(nn.Module):
             k_BGTK, v_BGTK = cache.extend(self, k_BGTK, v_BGTK)
             if cache.starts is not None:
                 visible = cache.mask(q_BHTK.shape[2], k_BGTK.shape[2], self.window, q_BHTK.device)
-                return DenseMasks().attend(q_BHTK, k_BGTK, v_BGTK, visible)
+                return DenseMasks().attend(q_BHTK, k_BGTK, v_BGTK, visible, self.softcap)
         has_own = self.window is not None and tables.window_mask is not None
         mask = tables.window_mask if has_own else tables.mask
         if mask is not None:
-            return self.masks.attend(q_BHTK, k_BGTK, v_BGTK, mask)
+            return self.masks.attend(q_BHTK, k_BGTK, v_BGTK, mask, self.softcap)
+        assert self.softcap is None, "attention with a soft cap has a mask"
         mixed_BHTK: Tensor = scaled_dot_product_attention(
             q_BHTK, k_BGTK, v_BGTK, is_causal=True, enable_gqa=self.group > 1
         )

@@ -9,6 +9,7 @@ change.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 
 from trainwright_trainer.model.attention import Attention
 from trainwright_trainer.model.masks import Visible, sees
+from trainwright_trainer.model.softcap import softcapped
 from trainwright_trainer.model.transformer import Transformer
 
 NAME = "FlexAttention"
@@ -42,11 +44,27 @@ class FlexMasks:
             self._known = which, mask
         return self._known[1]
 
-    def attend(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, mask: BlockMask) -> Tensor:
+    def attend(
+        self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, mask: BlockMask, softcap: float | None = None
+    ) -> Tensor:
         grouped = q_BHTK.shape[1] > k_BGTK.shape[1]
         compute = _kernel() if q_BHTK.is_cuda and not torch.compiler.is_compiling() else flex_attention
-        mixed_BHTK: Tensor = compute(q_BHTK, k_BGTK, v_BGTK, block_mask=mask, enable_gqa=grouped)
+        mixed_BHTK: Tensor = compute(
+            q_BHTK, k_BGTK, v_BGTK, score_mod=_cap_of(softcap), block_mask=mask, enable_gqa=grouped
+        )
         return mixed_BHTK
+
+
+@cache
+def _cap_of(softcap: float | None) -> Callable[..., Tensor] | None:
+    """What the kernel does with each score; the same function for all layers, so that they share a compiled kernel."""
+    if softcap is None:
+        return None
+
+    def capped(score: Tensor, batch: Any, head: Any, query: Any, key: Any) -> Tensor:
+        return softcapped(score, softcap)
+
+    return capped
 
 
 def use_flex_attention(model: Transformer) -> None:

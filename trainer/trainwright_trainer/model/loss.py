@@ -7,6 +7,10 @@ backward pass:
 
     d loss / d logits = (p - onehot(target)) / N        d/dx = that @ W        d/dW = Σ over chunks of thatᵀ @ x
 
+Two options change the loss. With a soft cap c, a logit l is used as s = c · tanh(l / c), and its gradient is multiplied by 1 - s²/c².
+With z-loss (PaLM, Chowdhery et al. 2022, section 5), training minimizes z · L² besides, L the logarithm of the sum of
+exponentials, which multiplies p by 1 + 2·z·L. The loss that is returned does not contain it.
+
 Nothing is computed twice, and the saved tensors have the sizes of x and W. The backward pass only multiplies by the
 incoming gradient, a scalar. (Wijmans et al. 2024, "Cut your losses", go further and fuse matmul and softmax.)
 
@@ -16,6 +20,8 @@ incoming gradient, a scalar. (Wijmans et al. 2024, "Cut your losses", go further
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,30 +31,64 @@ from torch.nn.functional import cross_entropy, linear, log_softmax
 
 from trainwright_trainer.linear.add_weight_gradient import add_weight_gradient
 from trainwright_trainer.linear.dense import input_gradient, matmul_dtype, output
+from trainwright_trainer.model.softcap import softcapped
 
-ChunkGradient = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
+
+class LossOptions(NamedTuple):
+    """What changes the loss."""
+
+    softcap: float | None = None
+    """`model.final_logit_softcapping`."""
+
+    z_loss: float = 0.0
+    """`optimizer.z_loss`."""
+
+
+NO_OPTIONS = LossOptions()
+
+ChunkGradient = Callable[..., tuple[Tensor, Tensor]]
 """``chunk_gradient``, or its compiled form."""
 
 HeadLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """``head_loss`` with its options bound: features, head weight and targets in, loss out."""
 
 
-def next_token_loss(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
+def next_token_loss(logits_BTV: Tensor, targets_BT: Tensor, options: LossOptions = NO_OPTIONS) -> Tensor:
     """Mean over all tokens, a float32 scalar for logits of any dtype."""
-    return cross_entropy(logits_BTV.float().flatten(0, 1), targets_BT.flatten())
+    capped_NV = softcapped(logits_BTV.float().flatten(0, 1), options.softcap)
+    loss = cross_entropy(capped_NV, targets_BT.flatten())
+    if not options.z_loss:
+        return loss
+    added = options.z_loss * capped_NV.logsumexp(1).square().mean()
+    return loss + (added - added.detach())
 
 
-def chunk_gradient(logits_CV: Tensor, targets_C: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
+def chunk_gradient(
+    logits_CV: Tensor, targets_C: Tensor, tokens: int, options: LossOptions = NO_OPTIONS
+) -> tuple[Tensor, Tensor]:
     """Loss of a chunk and its gradient by the logits, as parts of a mean over ``tokens``.
 
     Returns:
         The part of the mean, a scalar of at least float32; the gradient (C, V) in the dtype of the logits.
     """
-    log_p_CV = log_softmax(logits_CV, dim=-1, dtype=_wide(logits_CV.dtype))
+    capped_CV = logits_CV if options.softcap is None else softcapped(widened(logits_CV), options.softcap)
+    log_p_CV = log_softmax(capped_CV, dim=-1, dtype=_wide(logits_CV.dtype))
     loss = -log_p_CV.gather(1, targets_C[:, None]).sum() / tokens
     is_target_CV = targets_C[:, None] == torch.arange(logits_CV.shape[1], device=logits_CV.device)
-    gradient_CV = log_p_CV.exp_().add_(is_target_CV, alpha=-1).div_(tokens)
-    return loss, gradient_CV.to(logits_CV.dtype)
+    log_sum_C = capped_CV[:, 0] - log_p_CV[:, 0] if options.z_loss else None
+    gradient_CV = with_z_loss(log_p_CV.exp_(), log_sum_C, options.z_loss)
+    gradient_CV = gradient_CV.add_(is_target_CV, alpha=-1).div_(tokens)
+    return loss, through_softcap(gradient_CV, capped_CV, options.softcap).to(logits_CV.dtype)
+
+
+def with_z_loss(p_CV: Tensor, log_sum_C: Tensor | None, z_loss: float) -> Tensor:
+    """Probabilities, multiplied in place by what z-loss adds to the gradient of the logarithm of their sum."""
+    return p_CV if log_sum_C is None or not z_loss else p_CV.mul_(1 + 2 * z_loss * log_sum_C[:, None])
+
+
+def through_softcap(gradient_CV: Tensor, capped_CV: Tensor, softcap: float | None) -> Tensor:
+    """The gradient by logits, in place, from that by ``capped_CV``."""
+    return gradient_CV if softcap is None else gradient_CV.mul_(1 - (capped_CV / softcap).square())
 
 
 def head_loss(
@@ -58,6 +98,7 @@ def head_loss(
     chunk_tokens: int,
     gradient_of: ChunkGradient = chunk_gradient,
     always_at_once: bool = False,
+    options: LossOptions = NO_OPTIONS,
 ) -> Tensor:
     """Mean loss of the next token, with logits of at most ``chunk_tokens`` tokens in memory.
 
@@ -79,11 +120,12 @@ def head_loss(
         A float32 scalar.
     """
     if targets_BT.numel() <= chunk_tokens and not (always_at_once and torch.is_grad_enabled()):
-        return next_token_loss(linear(features_BTD, head_weight_VD), targets_BT)
+        return next_token_loss(linear(features_BTD, head_weight_VD), targets_BT, options)
     x_ND, targets_N = features_BTD.flatten(0, 1), targets_BT.flatten()
     if not torch.is_grad_enabled():
-        return _loss_only(x_ND, head_weight_VD, targets_N, chunk_tokens)
-    return loss_by_chunks(x_ND, head_weight_VD, targets_N, chunk_tokens, gradient_of)
+        return _loss_only(x_ND, head_weight_VD, targets_N, chunk_tokens, options.softcap)
+    gradient = partial(gradient_of, options=options) if options != NO_OPTIONS else gradient_of
+    return loss_by_chunks(x_ND, head_weight_VD, targets_N, chunk_tokens, gradient)
 
 
 def loss_by_chunks(
@@ -107,9 +149,11 @@ def widened(logits: Tensor) -> Tensor:
     return logits.to(_wide(logits.dtype))
 
 
-def _loss_only(x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, chunk_tokens: int) -> Tensor:
+def _loss_only(
+    x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, chunk_tokens: int, softcap: float | None
+) -> Tensor:
     losses = [
-        cross_entropy(linear(x_CD, weight_VD).float(), targets_C, reduction="sum")
+        cross_entropy(softcapped(linear(x_CD, weight_VD).float(), softcap), targets_C, reduction="sum")
         for x_CD, targets_C in zip(*chunks_of(chunk_tokens, x_ND, targets_N), strict=True)
     ]
     return torch.stack(losses).sum() / targets_N.numel()

@@ -4,7 +4,7 @@
     window      of these, itself and the w - 1 just before it (Beltagy et al. 2020; Mistral, Jiang et al. 2023)
     documents   of these, those of its document (``documents``)
 
-Causal attention has separate kernels. For narrower masks, ``DenseMasks`` are the reference: they add a number to the
+Causal attention has separate kernels, but not for scores with a soft cap (``softcap``). For these, and for narrower masks, ``DenseMasks`` are the reference: they add a number to the
 score of each pair of positions, -inf if the query does not attend to the key. ``flex_attention`` computes the same on a
 GPU without storing these numbers, and without the products that the mask excludes.
 
@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
+
+from trainwright_trainer.model.softcap import softcapped
 
 Index = TypeVar("Index", Tensor, Any)
 
@@ -50,8 +52,10 @@ class Masks(Protocol):
     def build(self, positions: int, visible: Visible, dtype: torch.dtype, device: torch.device) -> Any:
         """The mask of sequences with ``positions`` tokens, for tensors of ``dtype``."""
 
-    def attend(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, mask: Any) -> Tensor:
-        """(B, H, T, K): attention under a mask that ``build`` returned."""
+    def attend(
+        self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, mask: Any, softcap: float | None = None
+    ) -> Tensor:
+        """(B, H, T, K): attention under a mask that ``build`` returned, with scores below ``softcap``."""
 
 
 class DenseMasks:
@@ -69,12 +73,34 @@ class DenseMasks:
             self._known = which, _scores(positions, visible.window, None, dtype, device)
         return self._known[1]
 
-    def attend(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, mask: Tensor) -> Tensor:
+    def attend(
+        self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, mask: Tensor, softcap: float | None = None
+    ) -> Tensor:
+        if softcap is not None:
+            return _capped_attention(q_BHTK, k_BGTK, v_BGTK, mask, softcap)
         grouped = q_BHTK.shape[1] > k_BGTK.shape[1]
         mixed_BHTK: Tensor = scaled_dot_product_attention(
             q_BHTK, k_BGTK, v_BGTK, attn_mask=mask, enable_gqa=grouped
         )
         return mixed_BHTK
+
+
+def _capped_attention(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, mask: Tensor, softcap: float) -> Tensor:
+    """Attention whose scores are stored, in float32: no kernel of SDPA caps them.
+
+    Args:
+        mask: numbers to add to scores, or whether a query attends to a key.
+    """
+    group = q_BHTK.shape[1] // k_BGTK.shape[1]
+    k_BHTK, v_BHTK = (each.repeat_interleave(group, 1) for each in (k_BGTK, v_BGTK))
+    scores_BHTT = (q_BHTK @ k_BHTK.transpose(-1, -2)).float() * q_BHTK.shape[-1] ** -0.5
+    capped_BHTT = softcapped(scores_BHTT, softcap)
+    if mask.dtype == torch.bool:
+        capped_BHTT = capped_BHTT.masked_fill(~mask, -torch.inf)
+    else:
+        capped_BHTT = capped_BHTT + mask
+    mixed_BHTK: Tensor = capped_BHTT.softmax(-1).to(v_BHTK.dtype) @ v_BHTK
+    return mixed_BHTK
 
 
 def _scores(

@@ -10,14 +10,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from trainwright_trainer.model.softcap import softcapped
+
 HeadLogits = Callable[[Tensor, nn.Module, Tensor], Tensor]
 """``head_logits``, or that of a sharded head."""
 
 
-def head_logits(features_BTD: Tensor, head: nn.Module, at_B: Tensor) -> Tensor:
+def head_logits(features_BTD: Tensor, head: nn.Module, at_B: Tensor, softcap: float | None = None) -> Tensor:
     """Logits (B, V) of the tokens after the positions ``at_B``, one per sequence."""
-    logits_BV: Tensor = head(features_at(features_BTD, at_B))
-    return logits_BV
+    return softcapped(head(features_at(features_BTD, at_B)), softcap)
 
 
 def features_at(features_BTD: Tensor, at_B: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.masks import DenseMasks, Masks, Visible
 from trainwright_trainer.model.norm import build_norm
 from trainwright_trainer.model.rotary import rotary_table
+from trainwright_trainer.model.softcap import softcapped
 
 
 def multiplied(x_BTD: Tensor, multiplier: float) -> Tensor:
@@ -118,6 +119,10 @@ class Transformer(nn.Module):
             self.head.weight = self.embedding.weight
         self._rotary = spec.rotary_features, spec.rope_theta, spec.rope_scaling
         self._window, self.masks = spec.sliding_window, DenseMasks()
+        self._has_softcap, self.logit_softcap = (
+            spec.attn_logit_softcapping is not None,
+            spec.final_logit_softcapping,
+        )
         self.fill_tables()
 
     def fill_tables(self) -> None:
@@ -152,7 +157,10 @@ class Transformer(nn.Module):
         window = self._window if self._window is not None and self._window < length else None
         window_mask = None if window is None else mask(window)
         if starts_BT is None:
-            return AttentionTables(self.cosines[:length], self.sines[:length], None, window_mask, cache=cache)
+            full_mask = mask(None) if self._has_softcap else None
+            return AttentionTables(
+                self.cosines[:length], self.sines[:length], full_mask, window_mask, cache=cache
+            )
         return AttentionTables(
             by_position(self.cosines, starts_BT),
             by_position(self.sines, starts_BT),
@@ -163,8 +171,11 @@ class Transformer(nn.Module):
         )
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        logits_BTV: Tensor = self.head(self.features(tokens_BT))
-        return logits_BTV
+        return self.logits(self.features(tokens_BT))
+
+    def logits(self, features: Tensor) -> Tensor:
+        """(…, D) → (…, V)."""
+        return softcapped(self.head(features), self.logit_softcap)
 
     def embed(
         self, tokens_BT: Tensor, starts_BT: Tensor | None = None, cache: KeyValueCache | None = None

@@ -20,9 +20,14 @@ class FusedAdamW(Optimizer):
             update_by_adamw(group, self.state, self._spec)
 
 
-def torch_adamw(model: nn.Module, spec: OptimizerSpec) -> AdamW:
-    """torch's own fused AdamW over ``model``."""
-    groups = weight_groups(dict(model.named_parameters()), spec)
+def torch_adamw(model: nn.Module, spec: OptimizerSpec, prefix: str = "") -> AdamW:
+    """torch's own fused AdamW over ``model``.
+
+    Args:
+        prefix: what names have before those of weights.
+    """
+    names = {name.removeprefix(prefix): weight for name, weight in model.named_parameters()}
+    groups = weight_groups(names, spec)
     return AdamW(groups, lr=spec.learning_rate, betas=(spec.beta1, spec.beta2), eps=spec.epsilon, fused=True)
 
 

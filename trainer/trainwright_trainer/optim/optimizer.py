@@ -66,10 +66,12 @@ class Optimizer(ABC):
 
 
 def weight_groups(weights: Mapping[str, nn.Parameter], spec: OptimizerSpec) -> list[dict[str, Any]]:
-    """Matrices get weight decay, norms and other vectors do not."""
-    matrices = {name: weight for name, weight in weights.items() if weight.ndim >= 2}
-    vectors = {name: weight for name, weight in weights.items() if weight.ndim < 2}
-    return [_group(matrices, spec.weight_decay), _group(vectors, 0.0)]
+    """Weights that decay, and those that do not."""
+    decayed, others = (
+        {name: weight for name, weight in weights.items() if spec.decays(name, weight.ndim) is chosen}
+        for chosen in (True, False)
+    )
+    return [_group(decayed, spec.weight_decay), _group(others, 0.0)]
 
 
 def _group(weights: Mapping[str, nn.Parameter], weight_decay: float) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from trainwright_trainer.optim.whole_weights import WholeWeights
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"adamw": FusedAdamW, "lamb": Lamb, "muon": Muon}
 
-TORCH_OPTIMIZERS: dict[str, Callable[[nn.Module, OptimizerSpec], TorchOptimizer]] = {"adamw": torch_adamw}
+TORCH_OPTIMIZERS: dict[str, Callable[[nn.Module, OptimizerSpec, str], TorchOptimizer]] = {
+    "adamw": torch_adamw
+}
 """torch's own classes of the optimizers that have one, over all weights of a model. DeepSpeed shards these
 (``UpdateRule.on_deepspeed``)."""
 

@@ -23,7 +23,7 @@ def sample(folder: Path, prompt: str, tokens: int, temperature: float, seed: int
     with torch.inference_mode():
         while len(ids) < prompt_length + tokens:
             cache, (new,) = next_pass([ids], cache, model.positions, model.end_of_text)
-            logits_V = model.head(model.features(torch.tensor([new]), cache)[0, -1])
+            logits_V = model.logits(model.features(torch.tensor([new]), cache)[0, -1])
             ids.append(draw_token(logits_V, temperature, generator))
             if ids[-1] == end:
                 break

@@ -43,7 +43,7 @@ from trainwright_trainer.data.position import START, DataPosition
 from trainwright_trainer.data.token_shards import TokenStream, read_manifest
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.state.updater import FP8Updater
-from trainwright_trainer.model.loss import HeadLoss, chunk_gradient, head_loss
+from trainwright_trainer.model.loss import HeadLoss, LossOptions, chunk_gradient, head_loss
 from trainwright_trainer.model.next_token import HeadLogits, head_logits
 from trainwright_trainer.observe.events import EventWriter, Report, ignore_event, now
 from trainwright_trainer.observe.loss_spikes import LossSpikes
@@ -64,7 +64,13 @@ from trainwright_trainer.runtime.errors import BadJobError, CheckpointInvalidErr
 from trainwright_trainer.training.engine import Engine, TorchEngine
 from trainwright_trainer.training.forward_backward import ForwardBackward, GradientAccumulation
 from trainwright_trainer.training.materialize import materialize
-from trainwright_trainer.training.model_passes import ModelParts, build_parts, has_masks, uses_flex_attention
+from trainwright_trainer.training.model_passes import (
+    ModelParts,
+    build_parts,
+    has_masks,
+    is_masked_everywhere,
+    uses_flex_attention,
+)
 from trainwright_trainer.training.samples import SampleWriter, sample_writer
 from trainwright_trainer.training.skipped_steps import SkippedSteps, skip_limit
 
@@ -194,11 +200,16 @@ def _build_loss(parts: ModelParts, spec: RunSpec, mesh: Mesh) -> HeadLoss:
 
 def _chunked_loss(compiled: bool, spec: RunSpec, mesh: Mesh) -> HeadLoss:
     chunk_tokens = spec.memory.loss_chunk_tokens
+    options = LossOptions(spec.model.final_logit_softcapping, spec.optimizer.z_loss)
     if mesh.tensor.ranks == 1:
         full_gradient = compile_gradient(chunk_gradient) if compiled else chunk_gradient
         at_once = compiled and mesh.device.type == "cuda"
         return partial(
-            head_loss, chunk_tokens=chunk_tokens, gradient_of=full_gradient, always_at_once=at_once
+            head_loss,
+            chunk_tokens=chunk_tokens,
+            gradient_of=full_gradient,
+            always_at_once=at_once,
+            options=options,
         )
     gradient = vocab_parallel_chunk_gradient
     return partial(
@@ -207,14 +218,16 @@ def _chunked_loss(compiled: bool, spec: RunSpec, mesh: Mesh) -> HeadLoss:
         vocabulary=spec.data.tokenizer.size,
         axis=mesh.tensor,
         gradient_of=compile_gradient(gradient) if compiled else gradient,
+        options=options,
     )
 
 
 def _head_logits(spec: RunSpec, mesh: Mesh) -> HeadLogits:
+    softcap = spec.model.final_logit_softcapping
     if mesh.tensor.ranks == 1:
-        return head_logits
+        return partial(head_logits, softcap=softcap)
     vocabulary = spec.data.tokenizer.size
-    return partial(vocab_parallel_head_logits, vocabulary=vocabulary, axis=mesh.tensor)
+    return partial(vocab_parallel_head_logits, vocabulary=vocabulary, axis=mesh.tensor, softcap=softcap)
 
 
 def _attention_kernels(spec: RunSpec, mesh: Mesh) -> str:
@@ -227,7 +240,7 @@ def _attention_kernels(spec: RunSpec, mesh: Mesh) -> str:
     if not has_masks(spec):
         return plain
     masked = "FlexAttention" if uses_flex_attention(spec) else "masked SDPA"
-    unmasked = not spec.batch.document_mask and "full_attention" in model.layer_types
+    unmasked = not is_masked_everywhere(spec) and "full_attention" in model.layer_types
     return f"{masked} in layers with a window, {plain} in the others" if unmasked else masked
 
 

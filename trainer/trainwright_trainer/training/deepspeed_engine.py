@@ -319,7 +319,7 @@ class LossModule(nn.Module):
         with autocast(self._precision, self._device):
             features_BTD = self.model.features(tokens_BT, cache)
             if at_B is not None:
-                return head_logits(features_BTD, self.model.head, at_B)
+                return head_logits(features_BTD, self.model.head, at_B, self.model.logit_softcap)
             assert targets_BT is not None
             return self.head_loss(features_BTD, self.model.head.weight, targets_BT)
 
@@ -351,7 +351,7 @@ def _initialize(deepspeed: Any, loss_module: LossModule, spec: RunSpec, mesh: Me
     """DeepSpeed's own engine over ``loss_module``, whose weights are on the CPU."""
     _init_single_process_group(mesh)
     settings = deepspeed_settings(spec, mesh.device)
-    optimizer = TORCH_OPTIMIZERS[spec.optimizer.kind](loss_module, spec.optimizer)
+    optimizer = TORCH_OPTIMIZERS[spec.optimizer.kind](loss_module, spec.optimizer, "model.")
     if spec.parallelism.zero_stage == 3:
         # Shard one weight at a time, so that a model that does not fit on the device is never there unsharded.
         kept = "cpu" if spec.parallelism.offload is OffloadKind.PARAMETERS else mesh.device.type

@@ -129,14 +129,19 @@ def zero_stage(spec: RunSpec, mesh: Mesh) -> int:
 
 
 def uses_flex_attention(spec: RunSpec) -> bool:
-    """Whether layers have a mask narrower than the causal one, and heads that FlexAttention takes on a GPU."""
+    """Whether layers compute under a mask, and have heads that FlexAttention takes on a GPU."""
     return has_masks(spec) and spec.model.features_per_head >= FLEX_HEAD_SIZE
 
 
 def has_masks(spec: RunSpec) -> bool:
-    """Whether layers have a mask narrower than the causal one."""
+    """Whether layers compute under a mask: one narrower than the causal one, or any if scores have a soft cap."""
     window = spec.model.sliding_window
-    return spec.batch.document_mask or (window is not None and window < spec.batch.sequence_tokens)
+    return is_masked_everywhere(spec) or (window is not None and window < spec.batch.sequence_tokens)
+
+
+def is_masked_everywhere(spec: RunSpec) -> bool:
+    """Whether layers without a window compute under a mask too."""
+    return spec.batch.document_mask or spec.model.attn_logit_softcapping is not None
 
 
 def _split(parts: ModelParts, stages: Stages, mesh: Mesh) -> None:

@@ -13,7 +13,7 @@ from tests.trainer.ranks import on_mesh
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.model.loss import head_loss
+from trainwright_trainer.model.loss import NO_OPTIONS, LossOptions, head_loss
 from trainwright_trainer.parallel.tensor.vocab_parallel import (
     local_range,
     vocab_parallel_chunk_gradient,
@@ -31,7 +31,9 @@ def _given(scale: float) -> tuple[Tensor, Tensor, Tensor]:
     return torch.randn(B, T, D), scale * torch.randn(V, D) / D**0.5, torch.randint(V, (B, T))
 
 
-def sharded_loss(mesh: Mesh, scale: float, chunk_tokens: int, products: torch.dtype) -> dict[str, Any]:
+def sharded_loss(
+    mesh: Mesh, scale: float, chunk_tokens: int, products: torch.dtype, options: LossOptions
+) -> dict[str, Any]:
     """This rank's loss, gradients and largest tensor."""
     axis = mesh.tensor
     features, head, targets = _given(scale)
@@ -49,6 +51,7 @@ def sharded_loss(mesh: Mesh, scale: float, chunk_tokens: int, products: torch.dt
                 vocabulary=V,
                 axis=axis,
                 gradient_of=vocab_parallel_chunk_gradient,
+                options=options,
             )
 
     with watched() as shapes:
@@ -68,21 +71,22 @@ def sharded_loss(mesh: Mesh, scale: float, chunk_tokens: int, products: torch.dt
 
 @pytest.mark.parametrize("ranks", partly_slow([2, 4], [2]))
 @pytest.mark.parametrize(
-    ("scale", "chunk_tokens", "products"),
+    ("scale", "chunk_tokens", "products", "options"),
     [
-        (1.0, CHUNK, torch.float32),
-        (1.0, B * T, torch.float32),
-        (100.0, CHUNK, torch.float32),  # exponentials that float32 cannot represent
-        (1.0, CHUNK, torch.bfloat16),
+        (1.0, CHUNK, torch.float32, NO_OPTIONS),
+        (1.0, B * T, torch.float32, NO_OPTIONS),
+        (100.0, CHUNK, torch.float32, NO_OPTIONS),  # exponentials that float32 cannot represent
+        (1.0, CHUNK, torch.bfloat16, NO_OPTIONS),
+        (1.0, CHUNK, torch.float32, LossOptions(2.0, 0.01)),
     ],
 )
 def test_the_loss_of_a_sharded_vocabulary_equals_that_of_a_full_one(
-    ranks: int, scale: float, chunk_tokens: int, products: torch.dtype
+    ranks: int, scale: float, chunk_tokens: int, products: torch.dtype, options: LossOptions
 ) -> None:
-    results = on_mesh(Degrees(tensor=ranks), sharded_loss, scale, chunk_tokens, products)
+    results = on_mesh(Degrees(tensor=ranks), sharded_loss, scale, chunk_tokens, products, options)
     features, head, targets = (item.double() if item.is_floating_point() else item for item in _given(scale))
     x, w = features.requires_grad_(), head.requires_grad_()
-    exact = head_loss(x, w, targets, B * T)
+    exact = head_loss(x, w, targets, B * T, options=options)
     (exact / 4).backward()
     assert x.grad is not None and w.grad is not None
     # As in test_loss.py: a logit is a sum of D products, rounded to the dtype of products, and the

@@ -183,9 +183,8 @@ class ScaledAdamW:
         self._keys = torch.tensor(
             [weight_key(slot.name, seed) for slot in layout.slots], dtype=torch.int32, device=device
         )
-        self._decay = torch.tensor(
-            [spec.weight_decay if len(slot.shape) > 1 else 0.0 for slot in layout.slots], device=device
-        )
+        decays = [spec.decays(slot.name, len(slot.shape)) for slot in layout.slots]
+        self._decay = torch.tensor([spec.weight_decay * chosen for chosen in decays], device=device)
         self._largest = 1.0
         self._hyper = torch.zeros(4, device=device)
         """Learning rate, corrections of both moments, clamp of updates: a tensor, so that code is not

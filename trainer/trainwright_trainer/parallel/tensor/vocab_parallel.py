@@ -25,8 +25,17 @@ from torch.nn.functional import linear, pad
 
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.fp8.compute.bf16_layers import BF16Embedding
-from trainwright_trainer.model.loss import chunks_of, loss_by_chunks, widened
+from trainwright_trainer.model.loss import (
+    NO_OPTIONS,
+    LossOptions,
+    chunks_of,
+    loss_by_chunks,
+    through_softcap,
+    widened,
+    with_z_loss,
+)
 from trainwright_trainer.model.next_token import features_at
+from trainwright_trainer.model.softcap import softcapped
 from trainwright_trainer.parallel.tensor.sequence_parallel import all_gather, reduce_scatter
 from trainwright_trainer.runtime.errors import BadJobError
 
@@ -38,7 +47,7 @@ class VocabRange(NamedTuple):
     size: int
 
 
-VocabParallelGradient = Callable[[Tensor, Tensor, int, VocabRange, Axis], tuple[Tensor, Tensor]]
+VocabParallelGradient = Callable[..., tuple[Tensor, Tensor]]
 """``vocab_parallel_chunk_gradient``, or its compiled form."""
 
 
@@ -102,6 +111,7 @@ def vocab_parallel_head_loss(
     vocabulary: int,
     axis: Axis,
     gradient_of: VocabParallelGradient,
+    options: LossOptions = NO_OPTIONS,
 ) -> Tensor:
     """``model.loss.head_loss`` of a sharded head: the same number, on every rank.
 
@@ -114,13 +124,19 @@ def vocab_parallel_head_loss(
     x_ND, targets_N = all_gather(features_BTD, axis).flatten(0, 1), targets_BT.flatten()
     rows = local_range(vocabulary, axis)
     if not torch.is_grad_enabled():
-        return _loss_only(x_ND, head_weight_VD, targets_N, chunk_tokens, rows, axis)
-    gradient = partial(_bound_gradient, gradient_of, rows, axis)
+        return _loss_only(x_ND, head_weight_VD, targets_N, chunk_tokens, rows, axis, options.softcap)
+    gradient = partial(_bound_gradient, gradient_of, rows, axis, options)
     return loss_by_chunks(x_ND, head_weight_VD, targets_N, chunk_tokens, gradient)
 
 
 def vocab_parallel_head_logits(
-    features_BTD: Tensor, head: nn.Module, at_B: Tensor, *, vocabulary: int, axis: Axis
+    features_BTD: Tensor,
+    head: nn.Module,
+    at_B: Tensor,
+    *,
+    vocabulary: int,
+    axis: Axis,
+    softcap: float | None = None,
 ) -> Tensor:
     """``model.next_token.head_logits`` of a sharded head: (B, V) of all ranks' rows, on every rank.
 
@@ -136,18 +152,26 @@ def vocab_parallel_head_logits(
     padded_VB = pad(own_VB, (0, 0, 0, longest - len(own_VB)))
     parts = axis.all_gather(padded_VB.contiguous()).split(longest)
     sizes = [_range_of(vocabulary, rank, axis.ranks).size for rank in range(axis.ranks)]
-    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)]).t()
+    logits_BV = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)]).t()
+    return softcapped(logits_BV, softcap)
 
 
 def vocab_parallel_chunk_gradient(
-    logits_CV: Tensor, targets_C: Tensor, tokens: int, rows: VocabRange, axis: Axis
+    logits_CV: Tensor,
+    targets_C: Tensor,
+    tokens: int,
+    rows: VocabRange,
+    axis: Axis,
+    options: LossOptions = NO_OPTIONS,
 ) -> tuple[Tensor, Tensor]:
     """``model.loss.chunk_gradient`` of the logits of ``rows``; the loss is that of the entire vocabulary."""
-    log_sum_C, target_C = log_sum_and_target(logits_CV, targets_C, rows, axis)
+    capped_CV = logits_CV if options.softcap is None else softcapped(widened(logits_CV), options.softcap)
+    log_sum_C, target_C = log_sum_and_target(capped_CV, targets_C, rows, axis)
     columns_V = torch.arange(rows.first, rows.first + rows.size, device=logits_CV.device)
     is_target_CV = targets_C[:, None] == columns_V
-    p_CV = (logits_CV.to(log_sum_C.dtype) - log_sum_C[:, None]).exp_()
-    gradient_CV = p_CV.add_(is_target_CV, alpha=-1).div_(tokens)
+    p_CV = (capped_CV.to(log_sum_C.dtype) - log_sum_C[:, None]).exp_()
+    gradient_CV = with_z_loss(p_CV, log_sum_C, options.z_loss).add_(is_target_CV, alpha=-1).div_(tokens)
+    gradient_CV = through_softcap(gradient_CV, capped_CV, options.softcap)
     return (log_sum_C - target_C).sum() / tokens, gradient_CV.to(logits_CV.dtype)
 
 
@@ -155,19 +179,28 @@ def _bound_gradient(
     gradient_of: VocabParallelGradient,
     rows: VocabRange,
     axis: Axis,
+    options: LossOptions,
     logits_CV: Tensor,
     targets_C: Tensor,
     tokens: int,
 ) -> tuple[Tensor, Tensor]:
-    return gradient_of(logits_CV, targets_C, tokens, rows, axis)
+    return gradient_of(logits_CV, targets_C, tokens, rows, axis, options)
 
 
 def _loss_only(
-    x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, chunk_tokens: int, rows: VocabRange, axis: Axis
+    x_ND: Tensor,
+    weight_VD: Tensor,
+    targets_N: Tensor,
+    chunk_tokens: int,
+    rows: VocabRange,
+    axis: Axis,
+    softcap: float | None,
 ) -> Tensor:
     losses = []
     for x_CD, targets_C in zip(*chunks_of(chunk_tokens, x_ND, targets_N), strict=True):
-        log_sum_C, target_C = log_sum_and_target(linear(x_CD, weight_VD), targets_C, rows, axis)
+        logits_CV = linear(x_CD, weight_VD)
+        capped_CV = logits_CV if softcap is None else softcapped(widened(logits_CV), softcap)
+        log_sum_C, target_C = log_sum_and_target(capped_CV, targets_C, rows, axis)
         losses.append((log_sum_C - target_C).sum())
     return torch.stack(losses).sum() / targets_N.numel()
 
