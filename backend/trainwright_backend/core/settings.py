@@ -207,4 +207,4 @@ def settings_from(variables: Mapping[str, str]) -> Settings:
             source.env_vars = {name.lower(): value for name, value in variables.items()}
             return (source,)
 
-    return FromVariables()  # type: ignore[call-arg]  # its fields come from the variables
+    return FromVariables()

@@ -315,7 +315,7 @@ export interface paths {
         put?: never;
         /**
          * Sign In
-         * @description Sign in with e-mail and password; sets the session cookie.
+         * @description Sign in with email and password; sets the session cookie.
          */
         post: operations["sign_in"];
         delete?: never;
@@ -597,7 +597,8 @@ export interface paths {
         head?: never;
         /**
          * Edit Node
-         * @description Drain a node, so that no new runs are placed on it, or let it take runs again; allow it more or fewer slots.
+         * @description Drain a node, so that no new runs are placed on it, and optionally move its runs off; or let it take runs again; allow it
+         *     more or fewer slots.
          */
         patch: operations["edit_node"];
         trace?: never;
@@ -3770,7 +3771,7 @@ export interface components {
             email?: string | null;
             /**
              * Needs Account
-             * @description Whether name, e-mail address and a password are required. An invitation requires them of everybody who is not signed
+             * @description Whether name, email address and a password are required. An invitation requires them of everybody who is not signed
              *     in with its address, whether or not the address has an account: its owner signs in first.
              */
             needs_account: boolean;
@@ -4127,6 +4128,11 @@ export interface components {
              */
             attention: "full" | "localized_filtering";
             /**
+             * Attn Logit Softcapping
+             * @description Bound c on products of queries and keys, which become c · tanh(product ÷ c) (Gemma 2). Empty: no bound.
+             */
+            attn_logit_softcapping?: number | null;
+            /**
              * Biases
              * @description Linear layers of blocks that add a bias: `none` (Llama), those of queries, keys and values (Qwen2), or `all` (GPT).
              * @default none
@@ -4152,6 +4158,11 @@ export interface components {
              * @description Hidden size of the feed-forward network. Empty: 8/3 · width with a gate, 4 · width without, rounded up to a multiple of 32.
              */
             feed_forward?: number | null;
+            /**
+             * Final Logit Softcapping
+             * @description Bound c on logits, which become c · tanh(logit ÷ c) (Gemma 2). Empty: no bound.
+             */
+            final_logit_softcapping?: number | null;
             /**
              * Head Size
              * @description Features of one head. Empty: width ÷ heads.
@@ -4181,6 +4192,11 @@ export interface components {
              */
             layers: number;
             /**
+             * No Rope Layer Interval
+             * @description Every n-th layer has no rotary positions (SmolLM3, Llama 4). Empty: all layers have them.
+             */
+            no_rope_layer_interval?: number | null;
+            /**
              * Norm
              * @description Norm of the residual stream: `rms` is RMSNorm (Llama), `layer` LayerNorm with a bias (GPT), `layer_without_bias` LayerNorm
              *     without one.
@@ -4195,6 +4211,20 @@ export interface components {
              */
             norm_epsilon: number;
             /**
+             * Partial Rotary Factor
+             * @description Fraction of the features of each head that rotary positions rotate (GPT-NeoX, Phi, StableLM).
+             * @default 1
+             */
+            partial_rotary_factor: number;
+            /**
+             * Positions
+             * @description How tokens know their positions: `rotary` rotates queries and keys (Llama), `learned` adds a learned vector for each
+             *     position to the embedded token (GPT-2), `none` leaves it to the causal mask (NoPE).
+             * @default rotary
+             * @enum {string}
+             */
+            positions: "rotary" | "learned" | "none";
+            /**
              * Qk Norm
              * @description Queries and keys of each head pass an RMSNorm before they are rotated (Qwen3), which keeps their products from growing.
              * @default false
@@ -4206,6 +4236,8 @@ export interface components {
              * @default 1
              */
             residual_multiplier: number;
+            /** @description Lower frequencies of rotary positions, for sequences longer than those of an earlier training. Empty: none. */
+            rope_scaling?: components["schemas"]["RopeScalingSpec"] | null;
             /**
              * Rope Theta
              * @description Base of the rotary position frequencies.
@@ -4466,6 +4498,12 @@ export interface components {
             inventory: components["schemas"]["Inventory"];
             /** Last Heartbeat */
             last_heartbeat: string | null;
+            /**
+             * Move Runs
+             * @description Whether it is drained, and its runs are moved to other nodes.
+             * @default false
+             */
+            move_runs: boolean;
             /** Name */
             name: string;
             /** Online */
@@ -4505,8 +4543,16 @@ export interface components {
          */
         NodeEdit: {
             allowed_slots?: components["schemas"]["AllowedSlots"] | null;
-            /** Draining */
+            /**
+             * Draining
+             * @description True: the node gets no new runs. Its runs continue, unless `move_runs` is true.
+             */
             draining?: boolean | null;
+            /**
+             * Move Runs
+             * @description True: the node drains, and each of its runs saves, leaves it and is queued again. False: its runs continue.
+             */
+            move_runs?: boolean | null;
             /**
              * Quarantined
              * @description True: the node gets no runs until it passes a self-test. False: the node is released without a self-test.
@@ -4643,10 +4689,25 @@ export interface components {
             momentum?: number | null;
             /**
              * Weight Decay
-             * @description Decoupled weight decay of matrices. Norms and other vectors have none.
+             * @description Decoupled weight decay of the weights in `weight_decay_of`.
              * @default 0.1
              */
             weight_decay: number;
+            /**
+             * Weight Decay Of
+             * @description Weights that decay: `matrices`, but neither norms nor biases; `block_matrices`, which leaves out embeddings and head too;
+             *     or `all`.
+             * @default matrices
+             * @enum {string}
+             */
+            weight_decay_of: "matrices" | "block_matrices" | "all";
+            /**
+             * Z Loss
+             * @description Coefficient of the squared logarithm of the softmax's denominator, which is added to what training minimizes, so that
+             *     logits stay small (PaLM: 1e-4). Reported losses do not contain it. 0: off.
+             * @default 0
+             */
+            z_loss: number;
         };
         /**
          * Outcome
@@ -5557,6 +5618,12 @@ export interface components {
              */
             max_hours?: number | null;
             /**
+             * Min Nodes
+             * @description Least number of nodes (elastic run). If too few nodes are free after an attempt, the next one goes on with fewer data ranks
+             *     and the same global batch. Empty: always `nodes`.
+             */
+            min_nodes?: number | null;
+            /**
              * Nodes
              * @description Number of nodes. The run starts when all of them have free slots, and ends on all of them together.
              * @default 1
@@ -5661,6 +5728,57 @@ export interface components {
          * @enum {string}
          */
         Role: "owner" | "editor" | "viewer";
+        /**
+         * RopeScalingSpec
+         * @description Lower frequencies of rotary positions, so that a model reads sequences longer than those of its first training.
+         */
+        RopeScalingSpec: {
+            /**
+             * Attention Factor
+             * @description Factor of `yarn` for cosines and sines. Empty: 0.1 · ln(factor) + 1.
+             */
+            attention_factor?: number | null;
+            /**
+             * Beta Fast
+             * @description `yarn` leaves frequencies of more rotations than this within the original length. Empty: 32.
+             */
+            beta_fast?: number | null;
+            /**
+             * Beta Slow
+             * @description `yarn` divides frequencies of fewer rotations than this within the original length. Empty: 1.
+             */
+            beta_slow?: number | null;
+            /**
+             * Factor
+             * @description By how much frequencies are divided: the new length divided by the original one.
+             * @default 8
+             */
+            factor: number;
+            /**
+             * High Freq Factor
+             * @description `llama3` leaves frequencies of wavelengths below the original length ÷ this. Empty: 4.
+             */
+            high_freq_factor?: number | null;
+            /**
+             * Low Freq Factor
+             * @description `llama3` divides frequencies of wavelengths over the original length ÷ this. Empty: 1.
+             */
+            low_freq_factor?: number | null;
+            /**
+             * Original Max Position Embeddings
+             * @description Tokens of a sequence in the first training.
+             * @default 8192
+             */
+            original_max_position_embeddings: number;
+            /**
+             * Rope Type
+             * @description Which frequencies are lowered: `llama3` (Llama 3.1) those of long wavelengths, with a smooth transition; `yarn` (Peng et
+             *     al. 2023) those of few rotations within the original length, and cosines and sines are multiplied by `attention_factor`.
+             * @default llama3
+             * @enum {string}
+             */
+            rope_type: "llama3" | "yarn";
+        };
         /** Run */
         Run: {
             /** Attempt */
@@ -6094,6 +6212,8 @@ export interface components {
              *       "layers": 6,
              *       "norm": "rms",
              *       "norm_epsilon": 0.00001,
+             *       "partial_rotary_factor": 1,
+             *       "positions": "rotary",
              *       "qk_norm": false,
              *       "residual_multiplier": 1,
              *       "rope_theta": 10000,
@@ -6116,7 +6236,9 @@ export interface components {
              *       "epsilon": 1e-8,
              *       "kind": "adamw",
              *       "learning_rate": 0.001,
-             *       "weight_decay": 0.1
+             *       "weight_decay": 0.1,
+             *       "weight_decay_of": "matrices",
+             *       "z_loss": 0
              *     }
              */
             optimizer: components["schemas"]["OptimizerSpec"];
