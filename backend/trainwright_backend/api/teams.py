@@ -32,7 +32,7 @@ from trainwright_backend.auth.policies import Leaver, Owner, SignedIn, SiteAdmin
 from trainwright_backend.checkpoints import team_deletion
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.core.policy import GuardedRoute
-from trainwright_backend.runs.joined_nodes import with_joined_slots
+from trainwright_backend.runs.joined_nodes import with_joined_slots, with_share_warning
 from trainwright_backend.runs.service import cancel_runs_of
 from trainwright_backend.teams import invitations, members, service
 
@@ -134,8 +134,9 @@ def revoke_invitation(access: Owner, session: WriteSession, invitation: str) -> 
 
 @router.put("/{team}/quota/{device}")
 def set_quota(team: str, device: str, new: QuotaLimit, admin: SiteAdmin, session: WriteSession) -> Quota:
-    """Change how many slots of a device the team may occupy at once. For site admins."""
-    return service.set_quota(session, team, device, new.limit)
+    """Change how many slots of a device the team may occupy at once, and how many of them are its guaranteed share. The shares of
+    all teams may exceed the slots of the nodes; the answer then has a `warning`. For site admins."""
+    return with_share_warning(session, service.set_quota(session, team, device, new))
 
 
 @router.put("/{team}/storage")

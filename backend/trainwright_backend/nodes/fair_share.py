@@ -1,6 +1,6 @@
 """The order of teams in a placement round.
 
-The team with the least use goes first. Use is the team's recent slot-seconds, decayed with a half-life of
+A run within its team's guaranteed share goes before all runs that borrow. Otherwise the team with the least use goes first. Use is the team's recent slot-seconds, decayed with a half-life of
 `HALF_LIFE_DAYS`, plus what its present slots would add if it kept them for ever. So a team that used little goes before
 one that used much, and within a round teams with the same number of slots take turns. Teams with equal use are ordered
 by the places of their first runs. Priorities order the runs of one team only, so no team gets ahead of another by
@@ -36,10 +36,16 @@ class FairOrder:
         for run in self.runs:
             queues.setdefault(run.team_id, deque()).append(run)
         while queues:
-            team_id = min(queues, key=lambda team: (self._use(team), _place(queues[team][0])))
+            team_id = min(queues, key=lambda team: self._turn(queues[team][0]))
             yield queues[team_id].popleft()
             if not queues[team_id]:
                 del queues[team_id]
+
+    def _turn(self, head: Run) -> tuple[bool, float, UUID]:
+        """Sorts the first runs of the teams."""
+        budget = self.budgets.get(head.team_id)
+        borrows = budget is None or not budget.covers(head.slots)
+        return borrows, self._use(head.team_id), _place(head)
 
     def _use(self, team_id: UUID) -> float:
         budget = self.budgets.get(team_id)

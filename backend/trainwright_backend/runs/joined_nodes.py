@@ -18,6 +18,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.runs.tables import NodeSize
+from trainwright_backend.teams.slot_quota import all_guaranteed_slots, count_slots
 
 SHOWN_NAMES = 3
 LOOPBACK = ("127.", "localhost")
@@ -79,6 +80,19 @@ def with_joined_slots(session: Read, quota: list[Quota]) -> list[Quota]:
     sizes = select(NodeSize.device, func.sum(NodeSize.slots)).where(NodeSize.joined).group_by(NodeSize.device)
     joined = {device: int(slots) for device, slots in session.execute(sizes)}
     return [item.model_copy(update={"joined": joined.get(item.device, 0)}) for item in quota]
+
+
+def with_share_warning(session: Read, quota: Quota) -> Quota:
+    """``quota`` with the slots of all joined nodes, and a warning if the shares of all teams exceed them."""
+    [shown] = with_joined_slots(session, [quota])
+    shares, joined = all_guaranteed_slots(session, quota.device), shown.joined or 0
+    if not quota.guaranteed_slots or shares <= joined:
+        return shown
+    warning = (
+        f"The shares of all teams are {count_slots(quota.device, shares)}, and the nodes have {joined}. Not all teams can use "
+        "their shares at the same time."
+    )
+    return shown.model_copy(update={"warning": warning})
 
 
 def check_engine(session: Read, spec: RunSpec) -> None:

@@ -5,7 +5,7 @@ from uuid import UUID
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
-from trainwright.contracts.api.people import NewTeam, Role, StorageUse
+from trainwright.contracts.api.people import NewTeam, QuotaLimit, Role, StorageUse
 from trainwright.contracts.api.people import Quota as QuotaOut
 from trainwright.contracts.api.people import Team as TeamOut
 from trainwright_backend.auth.tables import Membership, Team
@@ -62,14 +62,27 @@ def rename_team(session: Write, team_id: UUID, name: str) -> TeamOut:
     return show_team(session, team_id)
 
 
-def set_quota(session: Write, slug: str, device: str, limit: int) -> QuotaOut:
-    """Change a team's limit. Running runs continue; waiting ones start once the use is below the limit."""
+def set_quota(session: Write, slug: str, device: str, new: QuotaLimit) -> QuotaOut:
+    """Change a team's limit, and its share if one is given. Running runs continue; waiting ones start once the use is below the
+    limit.
+
+    Raises:
+        Invalid: the share would exceed the limit.
+    """
     if device not in DEVICES:
         raise NotFound(f"There is no device {device[:40]!r}. Choose one of {', '.join(DEVICES)}.")
     team_id = team_id_of(session, slug)
-    session.execute(
-        update(Quota).where(Quota.team_id == team_id, Quota.device == device).values(slots_limit=limit)
-    )
+    mine = (Quota.team_id == team_id, Quota.device == device)
+    quota = session.scalars(select(Quota).where(*mine).with_for_update()).one()
+    share = quota.guaranteed_slots if new.guaranteed_slots is None else new.guaranteed_slots
+    if share > new.limit:
+        rule = (
+            f"A team's share is at most its limit, and {share} slots are more than {new.limit}. Lower guaranteed_slots or raise "
+            "limit."
+        )
+        raise Invalid.at("guaranteed_slots", rule, share)
+    quota.slots_limit, quota.guaranteed_slots = new.limit, share
+    session.flush()
     return get_quota(session, team_id, device)
 
 

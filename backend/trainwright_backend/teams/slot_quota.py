@@ -4,13 +4,16 @@ A run uses its slots from its placement on nodes until it has left them; a waiti
 that places the run takes the quota, and the one that takes the run off its nodes releases it. So ``quota.used`` always
 equals the sum of the ledger and the number of occupied slots, and never exceeds the limit at the time of the placement.
 A single UPDATE guards the limit, so two concurrent placements cannot both pass it.
+
+A part of the limit may be guaranteed: the team's share. `nodes.scheduling` places runs within it first, and takes borrowed
+slots back for them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 
 from trainwright.contracts.api.people import Quota as QuotaOut
 from trainwright_backend.core.db import Read, Write
@@ -26,6 +29,14 @@ class SlotBudget:
 
     limit: int
     used: int
+    guaranteed: int = 0
+    """The team's share."""
+    awaited: int = 0
+    """Slots for which the team's runs wait, so far in this round."""
+
+    def covers(self, slots: int) -> bool:
+        """Whether the team's share covers so many more slots."""
+        return self.used + self.awaited + slots <= self.guaranteed
 
 
 def hold(session: Write, team_id: UUID, device: str, slots: int, run_id: UUID) -> bool:
@@ -53,18 +64,34 @@ def release(session: Write, team_id: UUID, device: str, slots: int, run_id: UUID
 
 
 def slot_budgets(session: Read, device: str) -> dict[UUID, SlotBudget]:
-    """The limit and use of each team."""
-    rows = select(Quota.team_id, Quota.slots_limit, Quota.used).where(Quota.device == device)
-    return {team_id: SlotBudget(limit, used) for team_id, limit, used in session.execute(rows)}
+    """The limit, use and share of each team."""
+    rows = select(Quota.team_id, Quota.slots_limit, Quota.used, Quota.guaranteed_slots)
+    return {
+        team_id: SlotBudget(limit, used, guaranteed)
+        for team_id, limit, used, guaranteed in session.execute(rows.where(Quota.device == device))
+    }
+
+
+def slot_budget(session: Read, team_id: UUID, device: str) -> SlotBudget:
+    """The limit, use and share of a team."""
+    quota = get_quota(session, team_id, device)
+    return SlotBudget(quota.limit, quota.used, quota.guaranteed_slots)
 
 
 def get_quota(session: Read, team_id: UUID, device: str) -> QuotaOut:
-    """Limit and use of one kind of device."""
+    """Limit, use and share of one kind of device."""
     row = session.execute(
-        select(Quota.slots_limit, Quota.used).where(Quota.team_id == team_id, Quota.device == device)
+        select(Quota.slots_limit, Quota.used, Quota.guaranteed_slots).where(
+            Quota.team_id == team_id, Quota.device == device
+        )
     ).one_or_none()
-    limit, used = row if row is not None else (0, 0)
-    return QuotaOut(device=device, limit=limit, used=used)
+    limit, used, guaranteed = row if row is not None else (0, 0, 0)
+    return QuotaOut(device=device, limit=limit, used=used, guaranteed_slots=guaranteed)
+
+
+def all_guaranteed_slots(session: Read, device: str) -> int:
+    """The shares of all teams together."""
+    return session.scalar(select(func.sum(Quota.guaranteed_slots)).where(Quota.device == device)) or 0
 
 
 def why_never_fits(session: Read, team_id: UUID, device: str, slots: int) -> str | None:

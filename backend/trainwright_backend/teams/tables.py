@@ -19,6 +19,8 @@ class Quota(Base):
     team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), primary_key=True)
     device: Mapped[str] = mapped_column(String(16), primary_key=True)
     slots_limit: Mapped[int]
+    guaranteed_slots: Mapped[int] = mapped_column(default=0)
+    """The team's share, at most the limit. What it uses beyond it is borrowed."""
     used: Mapped[int] = mapped_column(default=0)
 
 

@@ -18,9 +18,15 @@ class LimitCalls(TeamCalls):
         """Replace the team's limits. For site admins."""
         return self._client.put(f"{self._path}/limits", TeamLimits, json=limits.model_dump(mode="json"))
 
-    def set_slots(self, device: str, limit: int) -> Quota:
-        """Change how many slots of a device, ``cuda`` or ``cpu``, the team may use at once. For site admins."""
-        new = QuotaLimit(limit=limit).model_dump()
+    def set_slots(self, device: str, limit: int, guaranteed_slots: int | None = None) -> Quota:
+        """Change how many slots of a device, ``cuda`` or ``cpu``, the team may use at once. For site admins.
+
+        Args:
+            device: ``cuda`` or ``cpu``.
+            limit: slots that the team may use at once.
+            guaranteed_slots: the team's share of them, which it gets back from runs that borrow; None leaves it as it is.
+        """
+        new = QuotaLimit(limit=limit, guaranteed_slots=guaranteed_slots).model_dump(exclude_none=True)
         return self._client.put(f"{self._path}/quota/{device}", Quota, json=new)
 
     def member_limits(self) -> list[MemberLimitUse]:

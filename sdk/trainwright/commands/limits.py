@@ -11,6 +11,7 @@ from rich.table import Table
 from trainwright.commands.members import Person, member_id
 from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, format_bytes, open_team, out
 from trainwright.contracts.api.limits import LimitUse, MemberLimits, TeamLimits
+from trainwright.contracts.api.people import Quota
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -47,11 +48,22 @@ def set_limits(changes: Changes, key: Key, team: TeamSlug, server: Server = LOCA
 
 
 @app.command("slots")
-def set_slots(device: str, limit: int, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def set_slots(
+    device: str,
+    limit: int,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    guaranteed: Annotated[
+        int | None, typer.Option(help="The team's share: runs that borrow give these slots back.", min=0)
+    ] = None,
+) -> None:
     """Change how many slots of DEVICE, cuda or cpu, the team may use at once. For site admins."""
     with open_team(server, key, team) as api:
-        quota = api.set_slots(device, limit)
-        typer.echo(f"{quota.device}: {quota.used} of {quota.limit} slots")
+        quota = api.set_slots(device, limit, guaranteed)
+        typer.echo(quota_line(quota))
+        if quota.warning is not None:
+            typer.echo(quota.warning, err=True)
 
 
 @app.command("members")
@@ -122,6 +134,13 @@ def print_limits(found: LimitUse) -> None:
     typer.echo(f"highest priority: editors {limits.editor_priority}, owners {limits.owner_priority}")
     for notice in found.notices:
         typer.echo(f"{notice.time.astimezone():%Y-%m-%d %H:%M}  {notice.sentence}")
+
+
+def quota_line(quota: Quota) -> str:
+    """`cpu: 5 of 8 slots, 4 guaranteed, 1 borrowed`."""
+    share, borrowed = quota.guaranteed_slots, max(quota.used - quota.guaranteed_slots, 0)
+    guaranteed = f", {share} guaranteed, {borrowed} borrowed" if share else ""
+    return f"{quota.device}: {quota.used} of {quota.limit} slots{guaranteed}"
 
 
 def _of(limit: int | None) -> str:

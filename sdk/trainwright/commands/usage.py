@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Column, Table
 
+from trainwright.commands.limits import quota_line
 from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, format_bytes, open_team, out
 from trainwright.contracts.api.usage import DailyMemberUsage, DailyRunUsage, MemberUsage, Usage
 
@@ -72,7 +73,7 @@ def person_name(item: MemberUsage) -> str:
 def show(found: Usage) -> None:
     """Print quota and storage, then days, people and runs."""
     for quota in found.quota:
-        typer.echo(f"{quota.device}: {quota.used} of {quota.limit} slots")
+        typer.echo(quota_line(quota))
     storage = found.storage
     typer.echo(f"files: {format_bytes(storage.used_bytes)} of {format_bytes(storage.limit_bytes)}")
     typer.echo(

@@ -292,7 +292,7 @@ def test_an_old_waiting_run_releases_its_slots_and_the_limit_is_unchanged(empty_
     ]
     with upgraded(empty_url, rows, "0008") as database, database.read() as session:
         quota = session.scalars(sa.select(Quota)).one()
-        assert (quota.slots_limit, quota.used) == (4, 1)
+        assert (quota.slots_limit, quota.used, quota.guaranteed_slots) == (4, 1, 0)
         changes = sa.select(LedgerEntry.run_id, LedgerEntry.slots).order_by(LedgerEntry.slots)
         found = [tuple(row) for row in session.execute(changes)]
         assert found[0] == (run["id"], -1) and sum(slots for _, slots in found) == 1

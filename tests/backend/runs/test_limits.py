@@ -282,6 +282,10 @@ def test_limits_are_shown_and_changed_by_command(scene: Scene, served: Served) -
     listed = served.command(key, "limits members").output
     assert "cpu_slots=3, highest_priority=normal" in listed
     assert "cpu: 0 of 9 slots" in served.command(key, "limits slots cpu 9").output
+    shared = served.command(key, "limits slots cpu 9 --guaranteed 3").output
+    assert "cpu: 0 of 9 slots, 3 guaranteed, 0 borrowed" in shared
+    assert "The shares of all teams are 3 CPU slots, and the nodes have 2." in shared
+    assert "3 guaranteed" in served.command(key, "usage").output
     wrong = served.command(key, "limits set hours=5")
     assert wrong.exit_code == 1 and "hours" in wrong.output
     unfinished = served.command(key, "limits set queued_runs")

@@ -137,20 +137,31 @@ def use(scene: Scene, team_id: UUID, day: date, slot_seconds: float) -> None:
 SUBMITTED = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=24)
 
 
-@given(submitted=SUBMITTED, usage=st.lists(st.floats(0, 1e7), min_size=4, max_size=4))
-def test_teams_take_turns_by_usage_and_each_keeps_its_own_order(
-    submitted: list[tuple[int, int]], usage: list[float]
+@given(
+    submitted=SUBMITTED,
+    usage=st.lists(st.floats(0, 1e7), min_size=4, max_size=4),
+    shares=st.lists(st.integers(0, 6), min_size=4, max_size=4),
+)
+def test_teams_take_turns_by_share_and_usage_and_each_keeps_its_own_order(
+    submitted: list[tuple[int, int]], usage: list[float], shares: list[int]
 ) -> None:
-    """Every run occurs once, the runs of a team are in order, and no other team with waiting runs has used less."""
+    """Every run occurs once, the runs of a team are in order, runs within a share go before those that borrow, and no other team
+    whose next run is like it has used less."""
     teams = [new_id() for _ in range(4)]
     runs = [Run(id=new_id(), team_id=teams[team], slots=slots) for team, slots in submitted]
-    budgets = {team: SlotBudget(100, 0) for team in teams}
+    budgets = {team: SlotBudget(100, 0, share) for team, share in zip(teams, shares, strict=True)}
     used = dict(zip(teams, usage, strict=True))
     seen: list[Run] = []
     for run in FairOrder(runs, used, budgets):
-        waiting = {one.team_id for one in runs if one not in seen}
-        total = {team: used[team] + budgets[team].used * REMEMBERED_SECONDS for team in waiting}
-        assert total[run.team_id] == min(total.values())
+        heads = {one.team_id: one for one in reversed(runs) if one not in seen}
+        turns = {
+            team: (
+                budgets[team].used + head.slots > budgets[team].guaranteed,
+                used[team] + budgets[team].used * REMEMBERED_SECONDS,
+            )
+            for team, head in heads.items()
+        }
+        assert turns[run.team_id] == min(turns.values())
         budgets[run.team_id].used += run.slots
         seen.append(run)
     assert len(seen) == len(runs)

@@ -167,12 +167,23 @@ class Quota(Envelope):
     used: int
     """Slots of the runs that are on a node. Runs that wait use none."""
 
+    guaranteed_slots: int = 0
+    """The team's share. Its runs within it go before runs that borrow, and get slots back from them. Slots that are used beyond
+    it are borrowed."""
+
     joined: int | None = None
     """Slots of this type on the joined nodes, used by any team or free. Null in a list of teams."""
+
+    warning: str | None = None
+    """Set in the answer to a change, if the shares of all teams together exceed the slots of the joined nodes."""
 
 
 class QuotaLimit(Strict):
     limit: int = Field(ge=0, le=1_000_000)
+    """Slots that the team may occupy at the same time."""
+
+    guaranteed_slots: int | None = Field(default=None, ge=0, le=1_000_000)
+    """The team's share, at most its limit. Null: it stays as it is."""
 
 
 class StorageUse(Envelope):
