@@ -1,7 +1,8 @@
 """The control loop: the only thread that checks all runs and does the work that no message triggers.
 
-It places queued runs, repeats hints, withdraws unclaimed placements, empties drained nodes, requeues runs after their back-off,
-closes placements whose lease expired, meters how long slots are occupied, pauses runs that reach a limit, resends data jobs that make no
+It places queued runs, makes borrowing runs leave for others, repeats hints, withdraws unclaimed placements, empties drained
+nodes, requeues runs after their back-off, closes placements whose lease expired, meters how long slots are occupied, pauses runs that
+reach a limit, resends data jobs that make no
 progress, and deletes bytes that no row refers to. It needs no broker. One of all API processes leads (`leader`).
 """
 
@@ -27,6 +28,7 @@ from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.datasets.job_queue import resend_stale
+from trainwright_backend.nodes.durations import MeasuredRates
 from trainwright_backend.nodes.moving import move_off_drained, runs_on_emptied_nodes
 from trainwright_backend.nodes.placement import (
     due_hints,
@@ -37,6 +39,7 @@ from trainwright_backend.nodes.placement import (
     unprepared,
     withdraw,
 )
+from trainwright_backend.nodes.preemption import preempt
 from trainwright_backend.nodes.retry_policy import due_for_retry, requeue
 from trainwright_backend.nodes.scheduling import plan
 from trainwright_backend.runs.max_time import limited_runs, pause_at_max_time
@@ -66,6 +69,8 @@ class ControlLoop:
     ) -> None:
         self._database = database
         self._timers = settings.timers
+        self._min_run_minutes = settings.min_run_minutes
+        self._rates = MeasuredRates()
         self._store = store
         self._clock = clock
         self._last_round = clock()
@@ -146,12 +151,15 @@ class ControlLoop:
             run_step(step)
 
     def _place(self) -> None:
-        """Choose nodes for all runs in one snapshot, then place each run in its own transaction, which checks
-        again."""
+        """Choose nodes for all runs, and runs to pre-empt, in one snapshot. Then each run has its own transaction, which
+        checks again."""
         with self._database.read() as session:
-            planned = plan(session, self._timers)
+            planned = plan(session, self._timers, self._min_run_minutes, self._rates)
         for run_id, node_ids in planned.placements.items():
-            run_step(self._in_transaction(place, run_id, node_ids, self._timers), run=str(run_id))
+            backfill = planned.backfills.get(run_id)
+            run_step(self._in_transaction(place, run_id, node_ids, self._timers, backfill), run=str(run_id))
+        for run_id, waiting_id in planned.preemptions.items():
+            run_step(self._in_transaction(preempt, run_id, waiting_id), run=str(run_id))
         if planned.reasons:
             self._in_transaction(explain, planned.reasons)()
 

@@ -105,6 +105,9 @@ class Settings(BaseSettings):
     default_quota: int = Field(default=8, ge=0)
     """Slots of each kind of device that a new team can use at once."""
 
+    min_run_minutes: float = Field(default=10.0, ge=0)
+    """Minutes from the start of an attempt for which a run that borrows slots keeps them."""
+
     default_storage_gib: int = Field(default=1_024, ge=0, le=2**30)
     """GiB of uploaded files that a new team can store."""
 

@@ -4,7 +4,7 @@ A run on nodes is expected to end at its own estimate of the time left. A waitin
 run that was measured (`estimate`). Neither is expected to last longer than its maximum run time. Slots are counted as one pool
 for all nodes, so a run that needs many on one node may start later. Nothing is guessed: a run of unknown length is expected to
 keep its slots for ever, and a run that waits for such slots has no expected start. Nor has a run that waits for a limit of hours,
-runs or storage.
+runs or storage. A run may start earlier, in slots that borrowing runs give back or ahead of its turn.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,36 +13,23 @@ from datetime import datetime, timedelta
 from math import inf
 from uuid import UUID
 
-from pydantic import ValidationError
 from sqlalchemy import select
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.parallelism_spec import Device
-from trainwright.contracts.run_spec import RunSpec
-from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, now
+from trainwright_backend.nodes.durations import Durations, MeasuredRates
 from trainwright_backend.nodes.fair_share import FairOrder
 from trainwright_backend.nodes.limit_gate import LimitGate
-from trainwright_backend.nodes.run_estimate import find_measured
+from trainwright_backend.nodes.occupants import Occupant, runs_on_nodes
 from trainwright_backend.nodes.scheduling import waiting_heads
 from trainwright_backend.nodes.service import is_online, slots_of, takes_runs
 from trainwright_backend.nodes.tables import Node
-from trainwright_backend.runs.max_time import remaining_seconds
-from trainwright_backend.runs.tables import Placement, PlacementSlot, Run, RunSummary
-from trainwright_backend.teams.slot_quota import slot_budgets
+from trainwright_backend.teams.slot_quota import SlotBudget, slot_budgets
 from trainwright_backend.teams.usage import decayed_usage
 
 MOST_ESTIMATED = 10
 """Waiting runs of a team whose length is looked up, from the head of its queue."""
-
-
-@dataclass(frozen=True)
-class Occupant:
-    """A run that occupies slots."""
-
-    team_id: UUID
-    slots: int
-    seconds_left: float | None
 
 
 @dataclass(frozen=True)
@@ -61,18 +48,24 @@ def forecast_starts(session: Read, team_id: UUID, timers: Timers) -> dict[UUID, 
     found: dict[UUID, float] = {}
     heads = {device: waiting_heads(session, device) for device in (Device.CUDA, Device.CPU)}
     gate = LimitGate.load(session, [run for runs in heads.values() for run in runs])
+    durations = Durations(session, MeasuredRates(), most_looked_up=2 * MOST_ESTIMATED)
     for device, runs in heads.items():
         budgets = slot_budgets(session, device)
         ordered = FairOrder(runs, decayed_usage(session, device), budgets)
-        queue = [run for run in ordered if gate.why_waits(run) is None]
+        queue = []
+        for run in ordered:
+            if gate.why_waits(run) is None:
+                queue.append(run)
+                budgets.setdefault(run.team_id, SlotBudget(0, 0)).awaited += run.slots
         if all(run.team_id != team_id for run in queue):
             continue
         estimated = [run for run in queue if run.team_id == team_id][:MOST_ESTIMATED]
-        seconds = {run.id: _duration(session, run) for run in estimated}
+        seconds = {run.id: durations.of(run) for run in estimated}
         waiting = [Waiting(run.id, run.team_id, run.slots, seconds.get(run.id)) for run in queue]
         limits = {team: budget.limit for team, budget in budgets.items()}
-        total, occupants = _total_slots(session, device, timers), _occupants(session, device)
-        starts = expected_starts(total, limits, occupants, waiting)
+        starts = expected_starts(
+            _total_slots(session, device, timers), limits, runs_on_nodes(session, device), waiting
+        )
         found |= {run.id: starts[run.id] for run in queue if run.team_id == team_id and run.id in starts}
     return {run_id: now() + timedelta(seconds=start) for run_id, start in found.items()}
 
@@ -126,40 +119,3 @@ def _total_slots(session: Read, device: str, timers: Timers) -> int:
     nodes = session.scalars(select(Node)).all()
     usable = [node for node in nodes if takes_runs(node) and is_online(node, now(), timers)]
     return sum(len(slots_of(node)[device]) for node in usable)
-
-
-def _occupants(session: Read, device: str) -> list[Occupant]:
-    placed = select(Placement.run_id).join(PlacementSlot, PlacementSlot.placement_id == Placement.id)
-    rows = select(Run, RunSummary.values).outerjoin(RunSummary, RunSummary.run_id == Run.id)
-    return [
-        Occupant(row.Run.team_id, row.Run.slots, _seconds_left(row.Run, row.values))
-        for row in session.execute(rows.where(Run.device == device, Run.id.in_(placed)))
-    ]
-
-
-def _seconds_left(run: Run, values: Mapping[str, float] | None) -> float | None:
-    estimated = (values or {}).get("eta_seconds") if run.state is RunState.RUNNING else None
-    return _shorter(estimated, remaining_seconds(run))
-
-
-def _duration(session: Read, run: Run) -> float | None:
-    """How long a run will hold its slots: the rest of its training, or its maximum run time if that is shorter or the former is
-    unknown."""
-    return _shorter(_training_seconds(session, run), remaining_seconds(run))
-
-
-def _shorter(one: float | None, other: float | None) -> float | None:
-    return min((seconds for seconds in (one, other) if seconds is not None), default=None)
-
-
-def _training_seconds(session: Read, run: Run) -> float | None:
-    """How long the rest of a run's training takes, if an equal one was measured."""
-    try:
-        spec = RunSpec.model_validate(run.spec)
-    except ValidationError:  # of an older version, whose rules differed
-        return None
-    measured = find_measured(session, run.team_id, spec)
-    if measured is None:
-        return None
-    steps = spec.schedule.steps - (run.last_step or run.forked_step or 0)
-    return max(steps, 0) * spec.tokens_per_step / measured.tokens_per_second

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
+from uuid import UUID
 
 from trainwright.contracts.agent_protocol import Inventory
 from trainwright.contracts.parallelism_spec import EngineKind
@@ -12,14 +14,23 @@ from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.joined_nodes import bytes_per_rank, has_precision, in_one_network
 
 
+@dataclass(frozen=True)
+class Reservation:
+    """An earlier run waits for a node."""
+
+    run_id: UUID
+    start: float
+    """Seconds until it is expected to start; 0 if that is unknown."""
+
+
 @dataclass
 class NodeCapacity:
     """A node and its free slots. Whether it could run a run is computed once for all runs with the same needs."""
 
     node: Node
     free: dict[str, list[int]]
-    reserved_devices: set[str] = field(default_factory=set)
-    """Devices for which an earlier run waits for this node."""
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    """The earliest one by device."""
 
     _could_run: dict[Needs, bool] = field(default_factory=dict, repr=False)
 
@@ -53,8 +64,19 @@ class NodeCapacity:
     def could_offload(self, needs: Needs) -> bool:
         return self.could_run(needs) and self.inventory.memory_bytes >= needs.host_bytes
 
-    def can_run_now(self, needs: Needs) -> bool:
-        if needs.device in self.reserved_devices or len(self.free[needs.device]) < needs.slots:
+    def reserve(self, device: str, reservation: Reservation) -> None:
+        """Keep the node's slots for a waiting run."""
+        if reservation.start < self.reserved_from(device):
+            self.reservations[device] = reservation
+
+    def reserved_from(self, device: str) -> float:
+        """Seconds until an earlier run is expected to need the node; infinite if none waits for it."""
+        found = self.reservations.get(device)
+        return inf if found is None else found.start
+
+    def can_run_now(self, needs: Needs, seconds: float = inf) -> bool:
+        """Whether the run, or its part, fits now and, on a reserved node, ends before the earlier run needs it."""
+        if self.reserved_from(needs.device) < seconds or len(self.free[needs.device]) < needs.slots:
             return False
         return self.could_run(needs)
 

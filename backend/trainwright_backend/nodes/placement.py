@@ -23,6 +23,7 @@ from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.nodes.limit_gate import LimitGate
 from trainwright_backend.nodes.node_capacity import NodeCapacity
 from trainwright_backend.nodes.requirements import needs_of
+from trainwright_backend.nodes.scheduling import Backfill
 from trainwright_backend.nodes.service import free_slots, is_online, taken_slots, takes_runs
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.notify import notify_run
@@ -36,9 +37,11 @@ HINT_SECONDS = 15.0
 """Time before a hint is repeated (at the standard lease)."""
 
 
-def place(session: Write, run_id: UUID, node_ids: Sequence[UUID], timers: Timers) -> bool:
+def place(
+    session: Write, run_id: UUID, node_ids: Sequence[UUID], timers: Timers, backfill: Backfill | None = None
+) -> bool:
     """Place a queued run on its nodes, if it still fits them and its team's limit; a run whose data is shorter than one
-    sequence fails instead.
+    sequence fails instead. ``backfill``: it is placed ahead of its turn.
 
     Only the leader of the control loops calls this, but the locks and the slots' primary key would protect
     against two.
@@ -78,7 +81,11 @@ def place(session: Write, run_id: UUID, node_ids: Sequence[UUID], timers: Timers
     run.nodes, run.slots = len(nodes), slots
     for node_rank, capacity in enumerate(found):
         _add_placement(session, run, capacity.node, node_rank, capacity.free[run.device][: needs.slots])
-    explain(session, {run.id: f"placed on {_names(nodes)}"})
+    run.backfill_for = None if backfill is None else backfill.ahead_of
+    run.backfill_until = None if backfill is None else backfill.until
+    session.flush()
+    early = "" if backfill is None else ", ahead of its turn"
+    explain(session, {run.id: f"placed on {_names(nodes)}{early}"})
     for node in nodes:
         _hint(session, run, node)
     return True

@@ -39,7 +39,7 @@ def waiting_class(message: str) -> WaitingClass:
     """The class of a message that a queued run shows. All others than those of nodes and data are about limits."""
     if not message:
         return WaitingClass.TURN
-    if message == NO_NODE:
+    if message.startswith(NO_NODE):
         return WaitingClass.NO_NODE
     found = next((name for beginning, name in _CLASSES if beginning.match(message)), "limit")
     return WaitingClass(found)
@@ -65,6 +65,14 @@ def waits_for(needs: Needs, available: Sequence[NodeCapacity], unavailable: Sequ
 def in_line(position: int, before: str) -> str:
     """The place of a run in its team's queue, behind the run named ``before``."""
     return f"; {ordinal(position)} in line, behind {before}"
+
+
+def covered_by_share(covered: bool, *, has_room: bool) -> str:
+    """The end of a waiting run's sentence if its team's guaranteed share covers it."""
+    if not covered:
+        return ""
+    freed = ", and slots are being freed for it" if has_room else ""
+    return f"; your team's guaranteed share covers it{freed}"
 
 
 def _needs_another_node(

@@ -3,6 +3,7 @@
 At its maximum it saves and is paused. An export is not interrupted, because it is short and the training is done.
 """
 
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import Select, select
@@ -20,10 +21,17 @@ TRAINING = (RunState.LEASED, RunState.STARTING, RunState.RUNNING)
 
 def remaining_seconds(run: Run) -> float | None:
     """How long the run may still be on nodes; None without a maximum."""
-    if run.max_seconds is None:
+    return seconds_left(run.max_seconds, run.occupied_seconds, run.metered_until)
+
+
+def seconds_left(
+    max_seconds: float | None, occupied_seconds: float, metered_until: datetime | None
+) -> float | None:
+    """As `remaining_seconds`, from columns of the run."""
+    if max_seconds is None:
         return None
-    unmetered = 0.0 if run.metered_until is None else (now() - run.metered_until).total_seconds()
-    return max(run.max_seconds - run.occupied_seconds - max(unmetered, 0.0), 0.0)
+    unmetered = 0.0 if metered_until is None else (now() - metered_until).total_seconds()
+    return max(max_seconds - occupied_seconds - max(unmetered, 0.0), 0.0)
 
 
 def limited_runs() -> Select[UUID]:

@@ -146,6 +146,10 @@ class Run(Base):
     """Index in `Priority`. Of a team's waiting runs, those with a higher one start first."""
     queue_place: Mapped[UUID | None]
     """Among the team's waiting runs of equal priority. Empty: its id, so that earlier submissions start first."""
+    backfill_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    """If it was placed ahead of its turn, in slots that an earlier run waits for: when that run was expected to start."""
+    backfill_for: Mapped[UUID | None]
+    """That run. No foreign key: it may be deleted."""
     progress: Mapped[str]
     """The supervisor's text about its current work."""
     started: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -62,6 +62,7 @@ class EndCode(StrEnum):
     MAX_HOURS = "max_hours"
     QUOTA_HOURS = "quota_hours"
     QUOTA_STORAGE = "quota_storage"
+    PREEMPTED = "preempted"
     CANCELLED = "cancelled"
 
     UNKNOWN = "unknown"
@@ -158,6 +159,10 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
         EndClass.PLANNED,
         "The next checkpoint would exceed the team's storage. Delete what nobody needs or ask for a higher limit, then resume "
         "the run.",
+    ),
+    EndCode.PREEMPTED: (
+        EndClass.PLANNED,
+        "It saved, gave its slots to a run that goes before it, and returned to its place in the queue.",
     ),
     EndCode.CANCELLED: (EndClass.PLANNED, "Cancelled."),
     EndCode.UNKNOWN: (

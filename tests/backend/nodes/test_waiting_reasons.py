@@ -12,7 +12,7 @@ from trainwright_backend.core.db import now
 from trainwright_backend.nodes.node_capacity import NodeCapacity
 from trainwright_backend.nodes.requirements import Needs, needs_of
 from trainwright_backend.nodes.tables import Node
-from trainwright_backend.nodes.waiting_reasons import waiting_class, waits_for
+from trainwright_backend.nodes.waiting_reasons import covered_by_share, in_line, waiting_class, waits_for
 from trainwright_backend.runs.limit_usage import RunUse, hours_used_up
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.teams.slot_quota import SlotBudget, waits_for_quota
@@ -119,6 +119,14 @@ def test_each_sentence_belongs_to_the_class_of_what_is_missing() -> None:
     two_busy = [node("h100-a", free=0), node("h100-bb", free=2)]
     assert waiting_class(waits_for(needs(TWO), two_busy, [])) == "slots"
     assert waiting_class(waits_for(needs(CUDA), [], [])) == "no_node"
+    endings = (
+        in_line(2, "needs 1 slot"),
+        covered_by_share(True, has_room=False),
+        covered_by_share(True, has_room=True),
+    )
+    for ending in endings:
+        assert {case: waiting_class(waits_for(*CASES[case][:3]) + ending) for case in CASES} == found
+        assert waiting_class(waits_for(needs(CUDA), [], []) + ending) == "no_node"
 
 
 USE = RunUse(hours={"cuda": 5.0, "cpu": 0.0})

@@ -1,0 +1,114 @@
+"""The runs that occupy slots of one device, as far as a round of placement depends on them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Select, and_, select
+
+from trainwright.contracts.run_state import RunState
+from trainwright_backend.core.db import Read
+from trainwright_backend.runs.max_time import seconds_left
+from trainwright_backend.runs.tables import Attempt, Placement, PlacementSlot, Run, RunSummary
+
+PREEMPTIBLE = (RunState.STARTING, RunState.RUNNING)
+"""The states in which a run can give its slots back. An export is short, and the training is done."""
+
+
+@dataclass(frozen=True)
+class Occupant:
+    """What a run occupies, and for how long."""
+
+    team_id: UUID
+    slots: int
+    """On all its nodes together."""
+    seconds_left: float | None
+    """Expected time on its nodes. None: unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOnNodes(Occupant):
+    """A run that occupies slots."""
+
+    run_id: UUID
+    name: str
+    priority: int
+    slots_by_node: Mapping[UUID, int]
+    leaving: bool
+    """It is stopping, so its slots become free soon."""
+    attempt_started: datetime | None
+    """Empty unless its state is `PREEMPTIBLE`."""
+    backfill_until: datetime | None
+    """Set if it was placed ahead of its turn: when the run that waits for its slots was expected to start."""
+    backfill_for: UUID | None
+    """That run."""
+
+
+def runs_on_nodes(session: Read, device: str) -> list[RunOnNodes]:
+    """The runs that occupy slots of ``device``, oldest first."""
+    by_run: dict[UUID, list[Any]] = {}
+    for row in session.execute(_rows(device)):
+        by_run.setdefault(row.id, []).append(row)
+    return [_occupant(rows) for rows in by_run.values()]
+
+
+def _rows(device: str) -> Select[Any]:
+    columns: tuple[Any, ...] = (
+        Run.id,
+        Run.team_id,
+        Run.name,
+        Run.priority,
+        Run.slots,
+        Run.nodes,
+        Run.state,
+        Run.backfill_until,
+        Run.backfill_for,
+        Run.max_seconds,
+        Run.occupied_seconds,
+        Run.metered_until,
+        Attempt.started,
+        RunSummary.values["eta_seconds"].as_float().label("eta_seconds"),
+        Placement.node_id,
+    )
+    occupied = select(PlacementSlot.placement_id)
+    newest = and_(Attempt.run_id == Run.id, Attempt.number == Run.attempt)
+    return (
+        select(*columns)
+        .join(Placement, Placement.run_id == Run.id)
+        .outerjoin(Attempt, newest)
+        .outerjoin(RunSummary, RunSummary.run_id == Run.id)
+        .where(Run.device == device, Placement.id.in_(occupied))
+        .order_by(Run.id)
+    )
+
+
+def _occupant(rows: Sequence[Any]) -> RunOnNodes:
+    """A run from its rows, one for each node."""
+    run = rows[0]
+    return RunOnNodes(
+        run_id=run.id,
+        team_id=run.team_id,
+        name=run.name,
+        priority=run.priority,
+        slots=run.slots,
+        slots_by_node={row.node_id: run.slots // run.nodes for row in rows if row.node_id is not None},
+        leaving=run.state is RunState.STOPPING,
+        attempt_started=run.started if run.state in PREEMPTIBLE else None,
+        backfill_until=run.backfill_until,
+        backfill_for=run.backfill_for,
+        seconds_left=_seconds_left(run),
+    )
+
+
+def _seconds_left(run: Any) -> float | None:
+    if run.state is RunState.STOPPING:
+        return 0.0
+    estimated = run.eta_seconds if run.state is RunState.RUNNING else None
+    return shorter(estimated, seconds_left(run.max_seconds, run.occupied_seconds, run.metered_until))
+
+
+def shorter(one: float | None, other: float | None) -> float | None:
+    """The shorter of two durations of which each may be unknown."""
+    return min((seconds for seconds in (one, other) if seconds is not None), default=None)
