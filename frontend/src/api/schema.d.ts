@@ -1210,7 +1210,8 @@ export interface paths {
         get?: never;
         /**
          * Set Quota
-         * @description Change how many slots of a device the team may occupy at once. For site admins.
+         * @description Change how many slots of a device the team may occupy at once, and how many of them are its guaranteed share. The shares of
+         *     all teams may exceed the slots of the nodes; the answer then has a `warning`. For site admins.
          */
         put: operations["set_quota"];
         post?: never;
@@ -3091,7 +3092,7 @@ export interface components {
          *     newer version.
          * @enum {string}
          */
-        EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "rank_lost" | "hang" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_expired" | "data" | "poison" | "unreachable" | "too_many_attempts" | "max_hours" | "quota_hours" | "quota_storage" | "cancelled" | "unknown";
+        EndCode: "finished" | "saved" | "stopped" | "bad_job" | "diverged" | "out_of_memory" | "crashed" | "rank_lost" | "hang" | "start_timeout" | "fetch_failed" | "checkpoint_invalid" | "export_failed" | "disk_full" | "supervisor_lost" | "node_rebooted" | "self_fenced" | "lease_expired" | "data" | "poison" | "unreachable" | "too_many_attempts" | "max_hours" | "quota_hours" | "quota_storage" | "preempted" | "cancelled" | "unknown";
         /** EndReply */
         EndReply: {
             code: components["schemas"]["EndCode"];
@@ -5409,6 +5410,13 @@ export interface components {
             /** Device */
             device: string;
             /**
+             * Guaranteed Slots
+             * @description The team's share. Its runs within it go before runs that borrow, and get slots back from them. Slots that are used beyond
+             *     it are borrowed.
+             * @default 0
+             */
+            guaranteed_slots: number;
+            /**
              * Joined
              * @description Slots of this type on the joined nodes, used by any team or free. Null in a list of teams.
              */
@@ -5420,10 +5428,23 @@ export interface components {
              * @description Slots of the runs that are on a node. Runs that wait use none.
              */
             used: number;
+            /**
+             * Warning
+             * @description Set in the answer to a change, if the shares of all teams together exceed the slots of the joined nodes.
+             */
+            warning?: string | null;
         };
         /** QuotaLimit */
         QuotaLimit: {
-            /** Limit */
+            /**
+             * Guaranteed Slots
+             * @description The team's share, at most its limit. Null: it stays as it is.
+             */
+            guaranteed_slots?: number | null;
+            /**
+             * Limit
+             * @description Slots that the team may occupy at the same time.
+             */
             limit: number;
         };
         /**

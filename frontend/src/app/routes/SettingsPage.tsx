@@ -97,7 +97,7 @@ export function SettingsPage() {
             </div>
           </Section>
         )}
-        <Section id="quota" help={me.site_admin ? "What the team may use at once. As a site admin you can change the limits." : "What the team may use at once. Site admins set the limits."}>
+        <Section id="quota" help={`What the team may use at once. Slots beyond its guaranteed share are borrowed: its runs leave them when another team needs its own share. ${me.site_admin ? "As a site admin you can change both." : "Site admins set both."}`}>
           <Boundary>
             <QuotaMeters team={team} />
             {me.site_admin && <QuotaForm team={team} />}

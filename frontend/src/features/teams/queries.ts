@@ -57,9 +57,9 @@ export async function revokeInvitation(team: string, invitation: string): Promis
   await api.DELETE("/api/v1/teams/{team}/invitations/{invitation}", { params: { path: { team, invitation } } });
 }
 
-/** Changes a limit of slots; for site admins. */
-export async function setQuota(team: string, device: string, limit: number) {
-  return body(await api.PUT("/api/v1/teams/{team}/quota/{device}", { params: { path: { team, device } }, body: { limit } }));
+/** Changes a limit of slots and the guaranteed share of it; for site admins. */
+export async function setQuota(team: string, device: string, limit: number, share: number) {
+  return body(await api.PUT("/api/v1/teams/{team}/quota/{device}", { params: { path: { team, device } }, body: { limit, guaranteed_slots: share } }));
 }
 
 /** Usage of the last `days` days. */

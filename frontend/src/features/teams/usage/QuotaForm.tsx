@@ -8,26 +8,48 @@ import { TextInput } from "@/components/TextInput";
 import { setQuota, teamQuery } from "@/features/teams/queries";
 import { DEVICE_LABELS } from "@/features/teams/usage/usageView";
 
-/** Changes how many slots the team may occupy at once; for site admins. */
+/** Changes how many slots the team may occupy at once, and how many of them are guaranteed; for site admins. */
 export function QuotaForm({ team }: { team: string }) {
   const { data } = useSuspenseQuery(teamQuery(team));
   return (
     <div className="panel mt-3 flex flex-wrap gap-x-8 gap-y-4 p-4">
       {data.quota.map((quota) => (
-        <DeviceLimit key={`${quota.device} ${quota.limit}`} team={team} quota={quota} />
+        <DeviceLimit key={quota.device} team={team} quota={quota} />
       ))}
     </div>
   );
 }
 
-function DeviceLimit({ team, quota: { device, limit } }: { team: string; quota: Quota }) {
-  const [typed, setTyped] = useState(String(limit));
+function DeviceLimit({ team, quota: { device, limit, guaranteed_slots: share = 0 } }: { team: string; quota: Quota }) {
+  const [typed, setTyped] = useState({ limit: String(limit), share: String(share) });
   const client = useQueryClient();
   const change = useMutation({
-    mutationFn: () => setQuota(team, device, Number(typed)),
+    mutationFn: () => setQuota(team, device, Number(typed.limit), Number(typed.share)),
     onSuccess: () => client.invalidateQueries({ queryKey: ["team", team] }),
   });
-  const isValid = /^\d{1,6}$/.test(typed.trim());
+  const slots = DEVICE_LABELS[device]?.slots ?? device;
+  const problems = {
+    limit: numberProblem(typed.limit),
+    share: numberProblem(typed.share) ?? (Number(typed.share) > Number(typed.limit) ? "At most the limit." : undefined),
+  };
+  const isValid = problems.limit === undefined && problems.share === undefined;
+  const isUnchanged = Number(typed.limit) === limit && Number(typed.share) === share;
+  const field = (name: "limit" | "share", label: string) => (
+    <Field label={label} error={problems[name]}>
+      {(control) => (
+        <TextInput
+          {...control}
+          inputMode="numeric"
+          autoComplete="off"
+          className="w-32"
+          value={typed[name]}
+          onChange={(event) => {
+            setTyped({ ...typed, [name]: event.target.value });
+          }}
+        />
+      )}
+    </Field>
+  );
   return (
     <form
       className="flex flex-col gap-2"
@@ -36,26 +58,23 @@ function DeviceLimit({ team, quota: { device, limit } }: { team: string; quota: 
         if (isValid) change.mutate();
       }}
     >
-      <div className="flex items-end gap-3">
-        <Field label={`Limit of ${DEVICE_LABELS[device]?.slots ?? device}`} error={isValid ? undefined : "Write a whole number."}>
-          {(control) => (
-            <TextInput
-              {...control}
-              inputMode="numeric"
-              autoComplete="off"
-              className="w-32"
-              value={typed}
-              onChange={(event) => {
-                setTyped(event.target.value);
-              }}
-            />
-          )}
-        </Field>
-        <Button type="submit" disabled={!isValid || change.isPending || Number(typed) === limit}>
+      <div className="flex flex-wrap items-end gap-3">
+        {field("limit", `Limit of ${slots}`)}
+        {field("share", `Guaranteed ${slots}`)}
+        <Button type="submit" disabled={!isValid || change.isPending || isUnchanged}>
           Save
         </Button>
       </div>
+      {change.data?.warning != null && (
+        <p role="status" className="max-w-96 text-small text-warn">
+          {change.data.warning}
+        </p>
+      )}
       {change.error !== null && <ErrorNote error={change.error} />}
     </form>
   );
+}
+
+function numberProblem(typed: string): string | undefined {
+  return /^\d{1,6}$/.test(typed.trim()) ? undefined : "Write a whole number.";
 }

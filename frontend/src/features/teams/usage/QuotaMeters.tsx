@@ -23,9 +23,10 @@ export function QuotaMeters({ team }: { team: string }) {
           <dd className="text-soft">No node has joined yet, so runs wait.</dd>
         </div>
       )}
-      {devices.map(({ device, used, limit, joined }) => {
+      {devices.map((quota) => {
+        const { device, used, limit } = quota;
         const slots = DEVICE_LABELS[device]?.slots ?? device;
-        const note = joined != null && joined < limit ? `${count(joined)} on the nodes` : undefined;
+        const note = quotaNote(quota);
         return (
           <MeterRow key={device} label={slots} meterLabel={`${slots} in use`} fraction={limit === 0 ? 0 : used / limit} note={note}>
             {count(used)} <span className="text-soft">of {count(limit)} in use</span>

@@ -1,6 +1,7 @@
 /** Helpers of the usage page: its period, its days and its people. */
 import type { DailyMemberUsage, DailyRunUsage, DailyUsage, MemberUsage, Quota, RunUsage } from "@/api/types";
 import { csvText } from "@/lib/csv";
+import { count } from "@/lib/format";
 
 export const SPANS = ["7", "30", "90"] as const;
 
@@ -25,6 +26,15 @@ export const DEVICE_LABELS: Record<string, { slots: string; hours: string }> = {
 /** The devices that some node has, or that the team uses: a limit of GPUs is irrelevant without GPUs. */
 export function shownQuota(quota: readonly Quota[]): Quota[] {
   return quota.filter(({ joined, used }) => joined == null || joined > 0 || used > 0);
+}
+
+/** What else there is to say about a quota: slots on the nodes, the guaranteed share, and what is borrowed beyond it. */
+export function quotaNote({ used, limit, joined, guaranteed_slots: share = 0 }: Quota): string | undefined {
+  const parts = [];
+  if (joined != null && joined < limit) parts.push(`${count(joined)} on the nodes`);
+  if (share > 0) parts.push(`${count(share)} guaranteed`);
+  if (share > 0 && used > share) parts.push(`${count(used - share)} borrowed`);
+  return parts.length === 0 ? undefined : parts.join(", ");
 }
 
 export interface DayHours {

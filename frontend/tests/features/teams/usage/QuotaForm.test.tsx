@@ -4,6 +4,7 @@ import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import { Boundary } from "@/components/Boundary";
 import { QuotaForm } from "@/features/teams/usage/QuotaForm";
+import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
@@ -34,9 +35,43 @@ it("changes a team's limit of slots, and sends nothing that is not a number", as
   await userEvent.type(field, "{Backspace}");
   await userEvent.click(save);
   await waitFor(() => {
-    expect(sent).toEqual([{ limit: 4 }]);
+    expect(sent).toEqual([{ limit: 4, guaranteed_slots: 0 }]);
   });
   await waitFor(() => {
-    expect(screen.getByLabelText<HTMLInputElement>("Limit of CPU slots").value).toBe("4");
+    expect(save.disabled).toBe(true);
   });
+});
+
+it("changes a team's guaranteed share, which is at most its limit, and shows the warning", async () => {
+  const sent: unknown[] = [];
+  let share = 1;
+  const quota = () => ({ device: "cpu", limit: 4, used: 3, joined: 8, guaranteed_slots: share });
+  server.use(
+    http.get("*/api/v1/teams/lab", () => HttpResponse.json({ slug: "lab", name: "lab", quota: [quota()], storage: { used_bytes: 0, limit_bytes: 1 } })),
+    http.put("*/api/v1/teams/lab/quota/cpu", async ({ request }) => {
+      const body = (await request.json()) as { guaranteed_slots: number };
+      sent.push(body);
+      share = body.guaranteed_slots;
+      return HttpResponse.json({ ...quota(), warning: "The shares of all teams are 9 CPU slots, and the nodes have 8." });
+    }),
+  );
+  renderRoute(
+    <Boundary>
+      <QuotaForm team="lab" />
+      <QuotaMeters team="lab" />
+    </Boundary>,
+  );
+  expect(await screen.findByText("1 guaranteed, 2 borrowed")).toBeDefined();
+  const field = await screen.findByLabelText("Guaranteed CPU slots");
+  const save = screen.getByRole<HTMLButtonElement>("button", { name: "Save" });
+  await userEvent.clear(field);
+  await userEvent.type(field, "5");
+  expect(screen.getByText("At most the limit.")).toBeDefined();
+  expect(save.disabled).toBe(true);
+  await userEvent.clear(field);
+  await userEvent.type(field, "3");
+  await userEvent.click(save);
+  expect((await screen.findByRole("status")).textContent).toContain("The shares of all teams are 9 CPU slots");
+  expect(sent).toEqual([{ limit: 4, guaranteed_slots: 3 }]);
+  expect(await screen.findByText("3 guaranteed")).toBeDefined();
 });
