@@ -145,6 +145,24 @@ def test_all_ranks_split_the_world_in_the_same_order_and_each_into_all_ranks() -
     assert [total for _, total in found] == [11, 11, 1100, 1100, 110000, 110000, 11000000, 11000000]
 
 
+def _split_in_another_order(mesh: Mesh) -> str:
+    """Rank 0 splits the world along its data axis first, the others along their tensor axis."""
+    with cuda_stand_in():
+        on_gpus = make_mesh(mesh.rank, mesh.degrees, torch.device("cuda", mesh.rank % 2))
+        try:
+            if mesh.rank == 0:
+                _ = on_gpus.data.group
+            on_gpus.create_groups(beside_passes=True)
+        except AssertionError as error:
+            return str(error)
+        return "split"
+
+
+def test_another_order_of_groups_on_one_rank_is_detected() -> None:
+    found = on_mesh(Degrees(replicas=2, tensor=2), _split_in_another_order)
+    assert found == ["ranks split the world in different ways"] * 4
+
+
 def _create_a_group_late(mesh: Mesh) -> str:
     """Only rank 0 requests another group after the start. On GPUs it would wait for the others in a split."""
     if mesh.rank:

@@ -177,18 +177,28 @@ def saved_bytes(forward: Callable[[], Tensor], weights: list[Weight]) -> dict[to
     return total
 
 
-@pytest.mark.parametrize(
-    ("scaling", "scales"), [(ScalingKind.TENSOR, 0), (ScalingKind.ROW, K), (ScalingKind.BLOCK, K * M // 128)]
-)
-def test_only_one_cast_of_a_shared_input_is_saved_for_backward(scaling: ScalingKind, scales: int) -> None:
+def saved_by_layers_of_one_input(scaling: ScalingKind) -> dict[torch.dtype, int]:
+    """What three layers that read the same input save for their backward passes."""
     weights = [hold(heavy(N, K, seed=seed)) for seed in range(3)]
     shared = InputCast(scaling, CPU)
     layers = [FP8Linear(weight, shared) for weight in weights]
     x = heavy(M, K, seed=9).bfloat16().requires_grad_()
-    saved = saved_bytes(lambda: torch.stack([layer(x).sum() for layer in layers]).sum(), weights)
+    return saved_bytes(lambda: torch.stack([layer(x).sum() for layer in layers]).sum(), weights)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "scales"), [(ScalingKind.TENSOR, 0), (ScalingKind.ROW, K), (ScalingKind.BLOCK, K * M // 128)]
+)
+def test_only_one_cast_of_a_shared_input_is_saved_for_backward(scaling: ScalingKind, scales: int) -> None:
+    saved = saved_by_layers_of_one_input(scaling)
     assert saved.pop(E4M3) == M * K
     assert saved.pop(torch.float32, 0) == 4 * scales
     assert saved == {}
+
+
+def test_casts_by_each_layer_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(InputCast, "forward", InputCast._cast)
+    assert saved_by_layers_of_one_input(ScalingKind.TENSOR)[E4M3] == 3 * M * K
 
 
 def test_an_input_that_changed_in_place_is_cast_again() -> None:
