@@ -39,6 +39,7 @@ CLASSES = {
     "Qwen3": "Qwen3ForCausalLM",
     "Gemma": "GemmaForCausalLM",
     "Yuan 2.0": "TrainwrightForCausalLM",
+    "Gemma 2": "Gemma2ForCausalLM",
     "SmolLM3": "SmolLM3ForCausalLM",
     "GPT-2": "GPT2LMHeadModel",
     "GPT-3": "GPT2LMHeadModel",

@@ -238,8 +238,8 @@ MODEL_OPTIONS: dict[str, dict[str, Any]] = {
     "multipliers": {"model": {"embedding_multiplier": 4.0, "residual_multiplier": 0.5}},
     "document masks": {"batch": {"document_mask": True}},
     "learned positions": {"model": {"positions": "learned"}, "batch": {"document_mask": True}},
-    "soft caps and z-loss": {
-        "model": {"attn_logit_softcapping": 1.0, "final_logit_softcapping": 2.0},
+    "soft caps, norms after parts, z-loss": {
+        "model": {"attn_logit_softcapping": 1.0, "final_logit_softcapping": 2.0, "post_norms": True},
         "optimizer": {"z_loss": 1e-2},
     },
     "partial rotary positions in some layers": {

@@ -8,7 +8,7 @@ them the number of weights, FLOPs, and the memory of weights and activations. At
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from trainwright.contracts.attention_parts import ATTENTIONS, AttentionPart
@@ -42,19 +42,26 @@ FEED_FORWARD: dict[str, BlockWeight] = {
 }
 
 
-def _norm(name: str, exported_as: str) -> dict[str, BlockWeight]:
+def _norm(
+    name: str, exported_as: str, present: Callable[[ModelSpec], bool] = lambda m: True
+) -> dict[str, BlockWeight]:
     shift = BlockWeight(
-        lambda m: (m.width,), f"{exported_as}.bias", is_bias=True, present=lambda m: m.norm == "layer"
+        lambda m: (m.width,),
+        f"{exported_as}.bias",
+        is_bias=True,
+        present=lambda m: m.norm == "layer" and present(m),
     )
     return {
-        f"{name}.weight": BlockWeight(lambda m: (m.width,), f"{exported_as}.weight"),
+        f"{name}.weight": BlockWeight(lambda m: (m.width,), f"{exported_as}.weight", present=present),
         f"{name}.shift.weight": shift,
     }
 
 
 NORMS: dict[str, dict[str, BlockWeight]] = {
     "serial": _norm("attention_norm", "input_layernorm")
-    | _norm("feed_forward_norm", "post_attention_layernorm"),
+    | _norm("feed_forward_norm", "post_attention_layernorm")
+    | _norm("attention_post_norm", "post_self_attn_layernorm", lambda m: m.post_norms)
+    | _norm("feed_forward_post_norm", "post_mlp_layernorm", lambda m: m.post_norms),
     "parallel": _norm("norm", "input_layernorm"),
 }
 """Norms of a block by its name in ``ModelSpec.block``: each of its parts has a norm, or both read the output of one."""
@@ -108,8 +115,13 @@ def block_weights(model: ModelSpec) -> dict[str, BlockWeight]:
 
 
 def norm_count(model: ModelSpec) -> int:
-    """Norms of a block. Linear layers read the output of each."""
+    """Norms of a block whose output linear layers read."""
     return 1 if model.block == "parallel" else 2
+
+
+def post_norm_count(model: ModelSpec) -> int:
+    """Norms of a block whose output is added to the residual stream."""
+    return 2 if model.post_norms else 0
 
 
 def last_norm_size(model: ModelSpec) -> int:

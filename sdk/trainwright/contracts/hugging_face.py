@@ -28,7 +28,7 @@ SHARED_KEYS, OWN_HEAD_SIZE = "heads that share keys", "a head size that differs 
 LEARNED, NO_POSITIONS = "learned positions", "no positions"
 PARTIAL, SCALED = "partly rotated heads", "scaled rotary positions"
 SOME_ROTARY = "rotary positions in some layers"
-SOFT_CAPS = "soft caps"
+SOFT_CAPS, POST_NORMS = "soft caps", "norms after attention and feed-forward network"
 
 
 def options_of(model: ModelSpec) -> Options:
@@ -70,6 +70,8 @@ def _options(model: ModelSpec) -> Iterator[str]:
         yield SOME_ROTARY
     if model.attn_logit_softcapping is not None or model.final_logit_softcapping is not None:
         yield SOFT_CAPS
+    if model.post_norms:
+        yield POST_NORMS
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,19 @@ def _windows(model: ModelSpec) -> dict[str, Any]:
     }
 
 
+def _gemma_2(model: ModelSpec) -> dict[str, Any]:
+    return _windows(model) | {
+        "hidden_activation": "gelu_pytorch_tanh",
+        "attention_bias": False,
+        "query_pre_attn_scalar": model.features_per_head,
+        "attn_logit_softcapping": model.attn_logit_softcapping,
+        "final_logit_softcapping": model.final_logit_softcapping,
+        "sliding_window": model.sliding_window or 2**20,  # it must be set, even if no layer has it
+    }
+
+
 _COMMON = {SHARED_KEYS, OWN_HEAD_SIZE, GEGLU, SCALED}
+_GEMMA_2 = frozenset({SHARED_KEYS, OWN_HEAD_SIZE, SCALED, WINDOWS, SOME_WINDOWS})
 _GPT = frozenset({LAYER_NORM, GELU, ALL_BIASES})
 
 LLAMA = HuggingFaceArchitecture(
@@ -147,17 +161,17 @@ CLASSES: tuple[HuggingFaceArchitecture, ...] = (
     HuggingFaceArchitecture(
         "VaultGemmaForCausalLM",
         "vaultgemma",
-        frozenset({SHARED_KEYS, OWN_HEAD_SIZE, SCALED, WINDOWS, SOME_WINDOWS}),
+        _GEMMA_2,
         frozenset({GEGLU, ROOT_OF_WIDTH, SOFT_CAPS}),
-        lambda m: {
-            "hidden_activation": "gelu_pytorch_tanh",
-            "attention_bias": False,
-            "query_pre_attn_scalar": m.features_per_head,
-            "attn_logit_softcapping": m.attn_logit_softcapping,
-            "final_logit_softcapping": m.final_logit_softcapping,
-            **_windows(m),
-            "sliding_window": m.sliding_window or 2**20,  # it must be set, even if no layer has it
-        },
+        _gemma_2,
+        norm_offset=1.0,
+    ),
+    HuggingFaceArchitecture(
+        "Gemma2ForCausalLM",
+        "gemma2",
+        _GEMMA_2 | {SOFT_CAPS},
+        frozenset({GEGLU, ROOT_OF_WIDTH, POST_NORMS}),
+        _gemma_2,
         norm_offset=1.0,
     ),
     HuggingFaceArchitecture(

@@ -52,6 +52,10 @@ class ModelSpec(Strict):
     """Norm of the residual stream: `rms` is RMSNorm (Llama), `layer` LayerNorm with a bias (GPT), `layer_without_bias` LayerNorm
     without one."""
 
+    post_norms: bool = False
+    """The results of attention and feed-forward network pass a norm of their own before they are added to the residual stream
+    (Gemma 2)."""
+
     biases: Literal["none", "query_key_value", "all"] = "none"
     """Linear layers of blocks that add a bias: `none` (Llama), those of queries, keys and values (Qwen2), or `all` (GPT)."""
 
@@ -106,6 +110,13 @@ class ModelSpec(Strict):
         if self.heads % self.key_value_heads:
             rule = "must divide heads {}, so that each key head serves the same number of query heads"
             raise field_error("kv_heads", self.key_value_heads, rule.format(self.heads))
+        return self
+
+    @model_validator(mode="after")
+    def _post_norms_fit(self) -> Self:
+        if self.post_norms and self.block == "parallel":
+            rule = "needs a separate result of each part, but block parallel adds them first: use false, or block serial"
+            raise field_error("post_norms", "true", rule)
         return self
 
     @model_validator(mode="after")

@@ -155,6 +155,35 @@ PUBLISHED |= {
     ),
 }
 
+
+def _gemma_2(width: int, sliding_window: int = 4_096, **sizes: int) -> ModelSpec:
+    return ModelSpec(
+        **_gemma(width, **sizes).model_dump(exclude_unset=True),
+        post_norms=True,
+        attn_logit_softcapping=50.0,
+        final_logit_softcapping=30.0,
+        sliding_window=sliding_window,
+        sliding_window_pattern=2,
+    )
+
+
+# The 27B divides scores by the root of 144 features, but has heads of 128: no option computes that.
+_GEMMA_2_OF = partial(Published, "Gemma 2", source="arXiv 2408.00118", vocabulary=256_000)
+
+PUBLISHED |= {
+    "gemma-2-tiny": _GEMMA_2_OF(
+        _gemma_2(128, 64, layers=2, heads=4, kv_heads=2, head_size=64, feed_forward=512)
+    ),
+    "gemma-2-2b": _GEMMA_2_OF(
+        _gemma_2(2_304, layers=26, heads=8, kv_heads=4, head_size=256, feed_forward=9_216),
+        parameters=2_614_341_888,
+    ),
+    "gemma-2-9b": _GEMMA_2_OF(
+        _gemma_2(3_584, layers=42, heads=16, kv_heads=8, head_size=256, feed_forward=14_336),
+        parameters=9_241_705_984,
+    ),
+}
+
 _SMOLLM3 = partial(ModelSpec, kv_heads=4, no_rope_layer_interval=4, rope_theta=5e6, norm_epsilon=1e-6)
 _SMOLLM3_OF = partial(
     Published, "SmolLM3", source="huggingface.co/HuggingFaceTB/SmolLM3-3B", vocabulary=128_256

@@ -32,6 +32,7 @@ from trainwright.contracts.block_parts import (
     attention_weights,
     feed_forward_weights,
     norm_count,
+    post_norm_count,
 )
 from trainwright.contracts.block_weight import BlockWeight
 from trainwright.contracts.model_spec import ModelSpec
@@ -111,7 +112,7 @@ def _norms(model: ModelSpec, mode: BlockMode) -> float:
     is_fused = mode.compiled or model.norm != "rms"  # torch has a kernel for LayerNorm in mixed precision
     kept = mode.value_bytes * model.width if is_fused else 8 * model.width
     scalars = 4 if model.norm == "rms" else 8  # the root; LayerNorm's mean too
-    return norm_count(model) * (kept + scalars) / mode.tensor
+    return (norm_count(model) + post_norm_count(model)) * (kept + scalars) / mode.tensor
 
 
 def _inputs(model: ModelSpec, mode: BlockMode) -> float:

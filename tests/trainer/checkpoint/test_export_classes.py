@@ -31,7 +31,7 @@ VALUES: dict[str, list[dict[str, Any]]] = {
     "activation": [{}, {"activation": "geglu"}, {"activation": "gelu"}],
     "norm": [{}, {"norm": "layer"}],
     "biases": [{}, {"biases": "query_key_value"}, {"biases": "all"}],
-    "block": [{}, {"block": "parallel"}],
+    "block": [{}, {"block": "parallel"}, {"post_norms": True}],
     "head norms": [{}, {"qk_norm": True}],
     "windows": [{}, {"sliding_window": 3}, {"sliding_window": 3, "sliding_window_pattern": 2}],
     "multipliers": [{}, {"embedding_multiplier": 4.0}, {"residual_multiplier": 0.5}],

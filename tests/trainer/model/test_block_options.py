@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from tests.trainer.model.option_trainings import FP8, FP32, build, learned
@@ -124,6 +125,31 @@ def test_multipliers_scale_the_embedding_and_the_residual_branches(block: str) -
         assert (second(x, tables) - first(x, tables)).abs().max() > 1e-2
 
 
+def test_results_of_both_parts_are_normed_before_they_are_added() -> None:
+    options = {"post_norms": True, "residual_multiplier": 0.5, "biases": "all"}
+    block = build(spec_of(**options)).layers["0"]
+    fill(block)
+    x = torch.randn(2, 16, 32, generator=torch.Generator().manual_seed(1))
+
+    def normed(part: Tensor, weight: Tensor) -> Tensor:
+        return part / (part.square().mean(-1, keepdim=True) + SPEC.norm_epsilon).sqrt() * weight
+
+    with torch.no_grad():
+        tables = build(SPEC).tables(16, torch.float32)
+        attended = block.attention(block.attention_norm(x), tables) + block.attention_bias.weight
+        middle = x + normed(attended, block.attention_post_norm.weight) / 2
+        forwarded = block.feed_forward(block.feed_forward_norm(middle)) + block.feed_forward_bias.weight
+        wanted = middle + normed(forwarded, block.feed_forward_post_norm.weight) / 2
+        assert (block(x, tables) - wanted).abs().max() <= 32 * 2.0**-20
+        assert (block(x, tables) - middle).abs().max() > 1e-1
+
+
+def test_norms_after_the_parts_need_separate_parts() -> None:
+    with pytest.raises(ValidationError) as error:
+        ModelSpec.model_validate({"post_norms": True, "block": "parallel"})
+    assert error.value.errors()[0]["ctx"]["field"] == "post_norms"
+
+
 def test_only_biases_start_at_zero() -> None:
     for name, weight in build(spec_of(**GPT)).named_parameters():
         if weight.ndim == 1:
@@ -133,12 +159,13 @@ def test_only_biases_start_at_zero() -> None:
 
 SCALED = {"embedding_multiplier": 4.0, "residual_multiplier": 0.5}
 MODEL = {"layers": 2, "tied_embeddings": False, "initializer_std": 0.2} | GPT | SCALED
+POST_NORMS = {"serial": {"post_norms": True}, "parallel": {}}
 
 
 @pytest.mark.parametrize("block", ["serial", "parallel"])
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path, block: str) -> None:
     """Other layouts are cells of ``tests.parity``."""
-    model = MODEL | {"block": block}
+    model = MODEL | {"block": block} | POST_NORMS[block]
     one = learned(tmp_path, data, model, FP32)
     # About ten products are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
     bound = 20 * 256 * 2.0**-24

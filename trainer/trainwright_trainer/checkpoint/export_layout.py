@@ -147,6 +147,13 @@ _LAYOUTS = {
         is_transposed=True,
     ),
     "vaultgemma": _Layout(inner={"post_attention_layernorm": "pre_feedforward_layernorm"}),
+    "gemma2": _Layout(
+        inner={
+            "post_attention_layernorm": "pre_feedforward_layernorm",
+            "post_self_attn_layernorm": "post_attention_layernorm",
+            "post_mlp_layernorm": "post_feedforward_layernorm",
+        }
+    ),
 }
 
 

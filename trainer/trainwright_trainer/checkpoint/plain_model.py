@@ -52,6 +52,7 @@ _FIELDS = {
     "partial_rotary_factor",
     "rope_scaling",
     "no_rope_layer_interval",
+    "post_norms",
     "attn_logit_softcapping",
     "final_logit_softcapping",
 }
@@ -229,15 +230,18 @@ class Block(nn.Module):
         self.attention = Attention(config, layer)
         self.feed_forward_norm = _norm(config)
         self.feed_forward = FeedForward(config)
+        self.attention_post_norm, self.feed_forward_post_norm = (
+            _norm(config) if config.get("post_norms") else nn.Identity() for _ in range(2)
+        )
         biased = config.get("biases") == "all"
         self.multiplier = config.get("residual_multiplier", 1.0)
         self.attention_bias, self.feed_forward_bias = (_bias(config["width"], biased) for _ in range(2))
 
     def forward(self, x_BTD: Tensor, rotation: Rotation) -> Tensor:
         attended_BTD = self.attention_bias(self.attention(self.attention_norm(x_BTD), rotation))
-        x_BTD = x_BTD + attended_BTD * self.multiplier
+        x_BTD = x_BTD + self.attention_post_norm(attended_BTD) * self.multiplier
         forwarded_BTD = self.feed_forward_bias(self.feed_forward(self.feed_forward_norm(x_BTD)))
-        out_BTD: Tensor = x_BTD + forwarded_BTD * self.multiplier
+        out_BTD: Tensor = x_BTD + self.feed_forward_post_norm(forwarded_BTD) * self.multiplier
         return out_BTD
 
 

@@ -100,6 +100,7 @@ _ADDED_OPTIONS = (
     "partial_rotary_factor",
     "rope_scaling",
     "no_rope_layer_interval",
+    "post_norms",
     "attn_logit_softcapping",
     "final_logit_softcapping",
 )

@@ -55,9 +55,8 @@ class FlexMasks:
         return mixed_BHTK
 
 
-@cache
 def _cap_of(softcap: float | None) -> Callable[..., Tensor] | None:
-    """What the kernel does with each score; the same function for all layers, so that they share a compiled kernel."""
+    """What the kernel does with each score."""
     if softcap is None:
         return None
 

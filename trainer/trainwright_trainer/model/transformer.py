@@ -2,6 +2,7 @@
 
     x ← x + attention(norm(x));  x ← x + feed_forward(norm(x));   logits = head(norm(x))
 
+With post-norms (Gemma 2, arXiv 2408.00118) the results of both parts pass another norm before they are added.
 A parallel block has one norm, and x ← x + attention(norm(x)) + feed_forward(norm(x)).
 
 No module here depends on precision, devices or ranks. Parameter names are canonical: checkpoints use them, and an
@@ -50,6 +51,9 @@ class Block(nn.Module):
         self.attention = build_attention(spec, layer)
         self.feed_forward_norm = build_norm(spec)
         self.feed_forward = FeedForward(spec)
+        self.attention_post_norm, self.feed_forward_post_norm = (
+            build_norm(spec) if spec.post_norms else nn.Identity() for _ in range(2)
+        )
         # Tensor ranks have added up what the parts return, and must add the biases of their last layers once.
         self.multiplier = spec.residual_multiplier
         self.attention_bias = optional_bias(spec.width, spec.biases == "all")
@@ -57,9 +61,9 @@ class Block(nn.Module):
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
         attended_BTD = self.attention_bias(self.attention(self.attention_norm(x_BTD), tables))
-        x_BTD = x_BTD + multiplied(attended_BTD, self.multiplier)
+        x_BTD = x_BTD + multiplied(self.attention_post_norm(attended_BTD), self.multiplier)
         forwarded_BTD = self.feed_forward_bias(self.feed_forward(self.feed_forward_norm(x_BTD)))
-        return x_BTD + multiplied(forwarded_BTD, self.multiplier)
+        return x_BTD + multiplied(self.feed_forward_post_norm(forwarded_BTD), self.multiplier)
 
 
 class ParallelBlock(nn.Module):
