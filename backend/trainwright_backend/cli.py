@@ -270,18 +270,28 @@ def verify_audit(data: UpFolder = None) -> None:
     settings = _settings_of(data)
     with _database(settings) as database, database.read() as session:
         broken = audit.verify(session, settings.secret_key)
+        names = audit.chain_names(session)
+        typer.echo(_audit_line("log of", "entries", "hash of the last one"))
         for head in audit.list_heads(session):
-            typer.echo(f"{head.chain} {head.sequence} {head.hash}")
+            typer.echo(_audit_line(names[head.chain], f"{head.sequence:,}", head.hash))
     if broken:
-        _refuse("\n".join(f"chain {item.chain} is broken at entry {item.sequence}" for item in broken))
+        _refuse(
+            "\n".join(
+                f"The log of {names[item.chain]} is broken at entry {item.sequence}." for item in broken
+            )
+        )
     typer.echo("the audit log is intact")
+
+
+def _audit_line(name: str, entries: str, last_hash: str) -> str:
+    return f"{name:60} {entries:>10}  {last_hash}"
 
 
 @contextmanager
 def _database(settings: Settings) -> Iterator[Database]:
     """Open the database, and check that its tables are of this version."""
     with _opened(settings) as database:
-        if not is_migrated(database):
+        if database.is_missing or not is_migrated(database):
             _refuse(
                 "The database does not have this version's tables. Run `trainwright-server migrate` first."
             )

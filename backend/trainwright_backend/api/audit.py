@@ -28,7 +28,10 @@ Cursor = Annotated[str | None, Query(max_length=200)]
 def searched(
     q: Annotated[
         str,
-        Query(max_length=200, description="Words that the name, action, path, address or details contain."),
+        Query(
+            max_length=200,
+            description="Words that the name, the API key's prefix or `browser`, action, path, address or details contain.",
+        ),
     ] = "",
     actor: Annotated[
         str, Query(max_length=200, description="Name or id (`user_…`) of who made the change.")

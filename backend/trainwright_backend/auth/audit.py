@@ -62,7 +62,7 @@ class Search:
     """Which entries of a chain to list. Empty: all."""
 
     words: str = ""
-    """Each is in the name, action, path, address or details."""
+    """Each is in the name, `via`, action, path, address or details."""
     actor: str = ""
     """Name, or public id, of the account."""
     action: str = ""
@@ -185,6 +185,21 @@ def list_heads(session: Read) -> list[AuditHead]:
     return list(session.scalars(select(AuditHead).order_by(AuditHead.chain)))
 
 
+def chain_names(session: Read) -> dict[UUID, str]:
+    """Names of the chains for people: the slug of a team, or the id of one that is deleted, as its slug can be used again."""
+    slugs = dict(session.execute(select(Team.id, Team.slug)).tuples().all())
+    chains = set(session.scalars(select(AuditEntry.chain).distinct())) | {
+        head.chain for head in list_heads(session)
+    }
+    return {chain: _chain_name(chain, slugs.get(chain)) for chain in chains}
+
+
+def _chain_name(chain: UUID, slug: str | None) -> str:
+    if chain == NO_TEAM:
+        return "the site"
+    return f"a deleted team, {chain}" if slug is None else f"team {slug}"
+
+
 def verify(session: Read, secret: SecretStr) -> list[BrokenChain]:
     """The first broken entry of each broken chain."""
     heads = {head.chain: head for head in list_heads(session)}
@@ -210,6 +225,7 @@ def _matching(chain: UUID, search: Search) -> Select[AuditEntry]:
     found = select(AuditEntry).where(AuditEntry.chain == chain)
     columns = (
         AuditEntry.user_name,
+        AuditEntry.via,
         AuditEntry.action,
         AuditEntry.path,
         AuditEntry.address,

@@ -34,7 +34,7 @@ class AuditCalls(TeamCalls):
         """A page of the entries that match, newest first.
 
         Args:
-            words: each is in the name, action, path, address or details of the entries.
+            words: each is in the name, `via`, action, path, address or details of the entries.
             limit: entries of a page, at most 1,000.
             cursor: `next_cursor` of the previous page.
             only: `actor`, `action` and `since`.

@@ -16,7 +16,7 @@ from trainwright.commands.terminal import (
     TeamSlug,
     open_client,
     open_team,
-    out,
+    print_table,
     printable,
 )
 from trainwright.contracts.api.audit import AuditEntry
@@ -97,4 +97,4 @@ def _print(page: Page[AuditEntry], as_json: bool) -> None:
         if len(details) > SHOWN_CHARACTERS:
             details = details[:SHOWN_CHARACTERS] + "…"
         table.add_row(time, who, item.via, item.address, item.action, printable(item.path), details)
-    out.print(table)
+    print_table(table, empty="No entries.")

@@ -16,7 +16,7 @@ from trainwright.commands.terminal import (
     format_bytes,
     format_validation,
     open_team,
-    out,
+    print_table,
     table_of,
 )
 from trainwright.contracts.api.actions import Retention
@@ -51,7 +51,7 @@ def list_checkpoints(
                 format_bytes(checkpoint.bytes),
                 remark,
             )
-        out.print(table)
+        print_table(table, empty="No checkpoints.")
 
 
 @app.command("pin")
@@ -123,5 +123,5 @@ def retain(
                 format_bytes(shown.bytes),
                 item.kept or "–",
             )
-        out.print(table)
+        print_table(table, empty="No checkpoints.")
         typer.echo(describe_freed(result.freed))

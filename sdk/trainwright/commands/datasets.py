@@ -24,6 +24,7 @@ from trainwright.commands.terminal import (
     open_team,
     out,
     print_error,
+    print_table,
     show_bytes,
     table_of,
 )
@@ -143,7 +144,7 @@ def list_datasets(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> No
             table.add_row(
                 dataset.id, dataset.name, str(newest.number), format_bytes(newest.bytes), newest.state
             )
-        out.print(table)
+        print_table(table, empty="No datasets.")
 
 
 @app.command("show")

@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, open_team, out, table_of
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    Key,
+    Server,
+    TeamSlug,
+    open_team,
+    print_table,
+    table_of,
+)
 from trainwright.contracts.api.people import Role
 
 app = typer.Typer(no_args_is_help=True, help="Invite people to the team. For its owners.")
@@ -35,7 +43,7 @@ def create(
 def list_invitations(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """List pending invitations."""
     with open_team(server, key, team) as api:
-        table = table_of("e-mail", "role", "expires")
+        table = table_of("email", "role", "expires")
         for invitation in api.invitations():
             table.add_row(
                 invitation.id,
@@ -43,7 +51,7 @@ def list_invitations(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) ->
                 invitation.role,
                 f"{invitation.expires.astimezone():%Y-%m-%d %H:%M}",
             )
-        out.print(table)
+        print_table(table, empty="No pending invitations.")
 
 
 @app.command("revoke")

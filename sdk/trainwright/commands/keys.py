@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, open_client, out, table_of
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, open_client, print_table, table_of
 from trainwright.contracts.api.people import KeyScope
 
 app = typer.Typer(no_args_is_help=True, help="List your API keys, create new ones and revoke them.")
@@ -22,7 +22,7 @@ def list_keys(key: Key, server: Server = LOCAL_SERVER) -> None:
             expires = "never" if item.expires is None else _time(item.expires)
             used = "never" if item.last_used is None else _time(item.last_used)
             table.add_row(item.id, item.name, item.prefix, item.scope, expires, used)
-        out.print(table)
+        print_table(table, empty="No keys.")
 
 
 @app.command("create")

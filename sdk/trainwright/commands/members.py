@@ -21,7 +21,7 @@ from trainwright.contracts.api.people import Role, RunsOfRemoved
 
 app = typer.Typer(no_args_is_help=True, help="List the people of the team; owners change their roles.")
 
-Person = Annotated[str, typer.Argument(help="Id or e-mail address of the member.")]
+Person = Annotated[str, typer.Argument(help="Id or email address of the member.")]
 ROLES_HELP = "Viewers see everything, editors also upload and train, owners also manage people."
 
 
@@ -29,7 +29,7 @@ ROLES_HELP = "Viewers see everything, editors also upload and train, owners also
 def list_members(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """List the people of the team."""
     with open_team(server, key, team) as api:
-        table = table_of("name", "e-mail", "role")
+        table = table_of("name", "email", "role")
         for member in api.members():
             table.add_row(member.id, member.name, member.email, member.role)
         out.print(table)
@@ -74,7 +74,7 @@ def leave(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
 
 
 def member_id(api: TeamClient, member: str) -> str:
-    """Id of a member who is given by id or by e-mail address."""
+    """Id of a member who is given by id or by email address."""
     if "@" not in member:
         return member
     members = {item.email: item.id for item in api.members()}

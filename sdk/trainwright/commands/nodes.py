@@ -15,8 +15,8 @@ from trainwright.commands.terminal import (
     err,
     format_bytes,
     open_client,
-    out,
     print_error,
+    print_table,
     table_of,
 )
 from trainwright.contracts.api.nodes import Node
@@ -34,7 +34,7 @@ def list_nodes(key: Key, server: Server = LOCAL_SERVER) -> None:
         for node in client.nodes():
             free = (f"{node.slots_free[device]} of {count} {device}" for device, count in node.slots.items())
             table.add_row(node.id, node.name, _condition(node), ", ".join(free), _use(node), _runs(node))
-        out.print(table)
+        print_table(table, empty="No nodes.")
 
 
 def _use(node: Node) -> str:

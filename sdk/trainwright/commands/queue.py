@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, open_team, out, table_of
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    Key,
+    Server,
+    TeamSlug,
+    open_team,
+    print_table,
+    table_of,
+)
 from trainwright.contracts.api.queue import Priority
 
 app = typer.Typer(no_args_is_help=True, help="Show and change the order in which waiting runs start.")
@@ -30,7 +38,7 @@ def list_queue(
             start = f"{run.expected_start.astimezone():%Y-%m-%d %H:%M}" if run.expected_start else "–"
             place = str(run.position)
             table.add_row(run.id, place, run.name, by, slots, run.priority, start, run.sentence)
-        out.print(table)
+        print_table(table, empty="The queue is empty.")
 
 
 @app.command("reorder")

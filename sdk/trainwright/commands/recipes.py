@@ -16,8 +16,8 @@ from trainwright.commands.terminal import (
     TeamSlug,
     apply_set,
     open_team,
-    out,
     print_error,
+    print_table,
     read_json,
     table_of,
 )
@@ -34,7 +34,7 @@ def list_recipes(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> Non
             problems = "; ".join(f"{problem.field}: {problem.message}" for problem in recipe.problems)
             day = f"{recipe.saved.astimezone():%Y-%m-%d}"
             table.add_row(recipe.id, recipe.name, day, recipe.saved_by, problems)
-        out.print(table)
+        print_table(table, empty="No recipes.")
 
 
 @app.command("save")

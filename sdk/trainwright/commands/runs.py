@@ -29,6 +29,7 @@ from trainwright.commands.terminal import (
     out,
     parse_sets,
     print_error,
+    print_table,
     printable,
     read_spec,
     show_bytes,
@@ -138,7 +139,7 @@ def list_runs(
                 format_or_dash(rate, ",.0f"),
                 run.sentence,
             )
-        out.print(table)
+        print_table(table, empty="No runs.")
 
 
 @app.command("export")
@@ -170,7 +171,7 @@ def views(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
             filters = [f"{name}={value}" for name, value in _query_of(view).items()]
             order = f"{view.sort} {view.order}"
             table.add_row(saved.id, saved.name, ", ".join(filters) or "–", order, view.group or "–")
-        out.print(table)
+        print_table(table, empty="No saved views.")
 
 
 def _query(state: list[RunState] | None, tag: list[str] | None, search: str, mine: bool) -> dict[str, Any]:
@@ -389,7 +390,7 @@ def checkpoints(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVE
                 format_validation(checkpoint),
                 format_bytes(checkpoint.bytes),
             )
-        out.print(table)
+        print_table(table, empty="No checkpoints.")
 
 
 @app.command("download")

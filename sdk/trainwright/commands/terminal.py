@@ -188,6 +188,14 @@ def table_of(*columns: str) -> Table:
     return Table(Column("id", no_wrap=True, min_width=30), *columns, box=None)
 
 
+def print_table(table: Table, *, empty: str) -> None:
+    """Print a table, or the sentence ``empty`` if it has no rows."""
+    if table.row_count:
+        out.print(table)
+    else:
+        typer.echo(empty)
+
+
 def format_bytes(size_bytes: int) -> str:
     """A size in the largest fitting unit: 4.7 MiB, 1,000 TiB."""
     size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]

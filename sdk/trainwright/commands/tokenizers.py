@@ -6,7 +6,15 @@ from pathlib import Path
 
 import typer
 
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, open_team, out, table_of
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    Key,
+    Server,
+    TeamSlug,
+    open_team,
+    print_table,
+    table_of,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Upload and manage tokenizers.")
 
@@ -25,7 +33,7 @@ def list_tokenizers(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> 
         table = table_of("name", "vocabulary", "end of text")
         for tokenizer in api.tokenizers():
             table.add_row(tokenizer.id, tokenizer.name, f"{tokenizer.vocabulary:,}", tokenizer.end_of_text)
-        out.print(table)
+        print_table(table, empty="No tokenizers.")
 
 
 @app.command("delete")

@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, open_team, out, table_of
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    Key,
+    Server,
+    TeamSlug,
+    open_team,
+    print_table,
+    table_of,
+)
 from trainwright.contracts.api.webhooks import SUBSCRIBABLE, WebhookEvent
 
 app = typer.Typer(
@@ -27,7 +35,7 @@ def list_webhooks(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> No
             table.add_row(
                 hook.id, hook.url, ", ".join(hook.events), state, "" if last is None else last.error
             )
-        out.print(table)
+        print_table(table, empty="No webhooks.")
 
 
 @app.command("create")

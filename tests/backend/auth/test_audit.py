@@ -78,6 +78,8 @@ def test_an_entry_says_who_did_what_to_what_and_from_where(site: Site) -> None:
     )
     assert json.loads(first["details"]) == {"role": "viewer"} and first["via"].startswith("tw_")
     assert entries(site, "change_role editor") == []
+    prefix = first["via"].removeprefix("tw_")
+    assert entries(site, f"Ada {prefix}") == entries(site, "ADA") and entries(site, "Ada browser") == []
     exported = site.admin.get(f"{site.path}/audit/export").text.splitlines()
     assert [json.loads(line) for line in exported] == entries(site)[::-1]
     numbers = [item["sequence"] for item in entries(site)]
@@ -154,6 +156,8 @@ def test_entries_are_found_by_actor_action_and_time(site: Site) -> None:
         ({"actor": "A\0"}, 404),
     ):
         assert site.admin.get(f"{site.path}/audit", params=wrong).status_code == status
+    [naive] = site.admin.get(f"{site.path}/audit", params={"since": "2026-01-01T00:00:00"}).json()["errors"]
+    assert naive["message"] == "Write a time with its time zone, such as 2026-11-26T09:30:00Z."
 
 
 def test_lines_of_the_export_cannot_be_forged(site: Site) -> None:

@@ -15,7 +15,7 @@ from trainwright_backend import cli
 def test_owners_list_search_and_export_the_log(scene: Scene, served: Served, tmp_path: Path) -> None:
     key = scene.site.admin.headers["Authorization"].removeprefix("Bearer ")
     run_id = scene.submit()
-    assert run_id not in served.command(key, "audit list --search cancel").output
+    assert served.command(key, f"audit list --search {run_id}/cancel").output == "No entries.\n"
     scene.cancel(run_id)
     assert "cancel_run" in served.command(key, "audit list").output
     listed = served.command(key, f"audit list --search {run_id} --json").output
@@ -34,10 +34,14 @@ def test_the_operator_verifies_the_chains(scene: Scene) -> None:
     }
     whole = CliRunner().invoke(cli.app, ["audit", "verify"], env=environment)
     assert whole.exit_code == 0 and "the audit log is intact" in whole.output
+    head, *chains = whole.output.splitlines()[:-1]
+    assert head.split() == ["log", "of", "entries", "hash", "of", "the", "last", "one"]
+    assert [line.split()[:2] for line in chains] == [["the", "site"], ["team", scene.site.team]]
+    assert len(chains[1].split()[-1]) == 64
     with scene.database.write() as session:
         session.execute(text("UPDATE audit_head SET sequence = sequence + 1"))
     broken = CliRunner().invoke(cli.app, ["audit", "verify"], env=environment)
-    assert broken.exit_code == 1 and "is broken at entry" in broken.output
+    assert broken.exit_code == 1 and "The log of the site is broken at entry" in broken.output
 
 
 def test_owners_manage_webhooks_by_command(scene: Scene, served: Served) -> None:
