@@ -4226,6 +4226,13 @@ export interface components {
              */
             positions: "rotary" | "learned" | "none";
             /**
+             * Post Norms
+             * @description The results of attention and feed-forward network pass a norm of their own before they are added to the residual stream
+             *     (Gemma 2).
+             * @default false
+             */
+            post_norms: boolean;
+            /**
              * Qk Norm
              * @description Queries and keys of each head pass an RMSNorm before they are rotated (Qwen3), which keeps their products from growing.
              * @default false
@@ -6235,6 +6242,7 @@ export interface components {
              *       "norm_epsilon": 0.00001,
              *       "partial_rotary_factor": 1,
              *       "positions": "rotary",
+             *       "post_norms": false,
              *       "qk_norm": false,
              *       "residual_multiplier": 1,
              *       "rope_theta": 10000,
@@ -7722,7 +7730,7 @@ export interface operations {
             query?: {
                 limit?: number;
                 cursor?: string | null;
-                /** @description Words that the name, action, path, address or details contain. */
+                /** @description Words that the name, the API key's prefix or `browser`, action, path, address or details contain. */
                 q?: string;
                 /** @description Name or id (`user_…`) of who made the change. */
                 actor?: string;
@@ -8623,7 +8631,7 @@ export interface operations {
             query?: {
                 limit?: number;
                 cursor?: string | null;
-                /** @description Words that the name, action, path, address or details contain. */
+                /** @description Words that the name, the API key's prefix or `browser`, action, path, address or details contain. */
                 q?: string;
                 /** @description Name or id (`user_…`) of who made the change. */
                 actor?: string;
