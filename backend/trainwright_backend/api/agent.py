@@ -28,9 +28,10 @@ from trainwright.contracts.agent_protocol import (
 )
 from trainwright_backend.api.body_limits import AGENT
 from trainwright_backend.api.dependencies import CurrentDatabase, CurrentSettings, Store, WriteSession
+from trainwright_backend.attempts import attempt_end, claims, ingest, renewals
 from trainwright_backend.core.ids import LARGEST_INTEGER, public_id
 from trainwright_backend.core.policy import AgentRoute, GuardedRoute, public
-from trainwright_backend.nodes import attempt_end, claims, ingest, renewals, service
+from trainwright_backend.nodes import service
 from trainwright_backend.nodes.policies import AsNode
 
 join_router = APIRouter(prefix="/agent", tags=["agents"], route_class=GuardedRoute)

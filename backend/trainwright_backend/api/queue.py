@@ -10,8 +10,8 @@ from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, W
 from trainwright_backend.api.paging import refused_cursor
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.policy import GuardedRoute
-from trainwright_backend.nodes.forecast import forecast_starts
 from trainwright_backend.runs import queue
+from trainwright_backend.scheduling.forecast import forecast_starts
 
 router = APIRouter(prefix="/teams/{team}/queue", tags=["queue"], route_class=GuardedRoute)
 

@@ -48,7 +48,6 @@ from trainwright_backend.checkpoints import bulk_run_actions, deletion, fork, la
 from trainwright_backend.checkpoints.resume import resume_with_room
 from trainwright_backend.core.ids import LARGEST_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
-from trainwright_backend.nodes import moving, run_estimate
 from trainwright_backend.runs import (
     clone,
     edits,
@@ -61,6 +60,7 @@ from trainwright_backend.runs import (
     what_if,
 )
 from trainwright_backend.runs.submission import Submitter
+from trainwright_backend.scheduling import moving, run_estimate
 from trainwright_backend.teams.limits import check_priority
 
 router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"], route_class=GuardedRoute)

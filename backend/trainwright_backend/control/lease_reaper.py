@@ -15,10 +15,10 @@ import structlog
 from sqlalchemy import select
 
 from trainwright.contracts.agent_protocol import Timers
+from trainwright_backend.attempts.attempt_end import expire_lease
 from trainwright_backend.control.run_step import run_step
 from trainwright_backend.core.counters import LEASES_EXPIRED
 from trainwright_backend.core.db import Database
-from trainwright_backend.nodes.attempt_end import expire_lease
 from trainwright_backend.runs.tables import Placement
 
 log = structlog.get_logger()

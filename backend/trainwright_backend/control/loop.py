@@ -15,6 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import Select
 
+from trainwright_backend.attempts.retry_policy import due_for_retry, requeue
 from trainwright_backend.checkpoints.fork import fail_fork_without_resume_point, forks_without_resume_point
 from trainwright_backend.checkpoints.service import drop_uncommitted
 from trainwright_backend.control.leader import Leader
@@ -28,9 +29,12 @@ from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.datasets.job_queue import resend_stale
-from trainwright_backend.nodes.durations import MeasuredRates
-from trainwright_backend.nodes.moving import move_off_drained, runs_on_emptied_nodes
-from trainwright_backend.nodes.placement import (
+from trainwright_backend.runs.max_time import limited_runs, pause_at_max_time
+from trainwright_backend.runs.metering import due_for_metering, meter_run
+from trainwright_backend.runs.notify import CONTROL_TOPIC
+from trainwright_backend.scheduling.durations import MeasuredRates
+from trainwright_backend.scheduling.moving import move_off_drained, runs_on_emptied_nodes
+from trainwright_backend.scheduling.placement import (
     due_hints,
     explain,
     fail_unprepared,
@@ -39,12 +43,8 @@ from trainwright_backend.nodes.placement import (
     unprepared,
     withdraw,
 )
-from trainwright_backend.nodes.preemption import preempt
-from trainwright_backend.nodes.retry_policy import due_for_retry, requeue
-from trainwright_backend.nodes.scheduling import plan
-from trainwright_backend.runs.max_time import limited_runs, pause_at_max_time
-from trainwright_backend.runs.metering import due_for_metering, meter_run
-from trainwright_backend.runs.notify import CONTROL_TOPIC
+from trainwright_backend.scheduling.placement_round import plan
+from trainwright_backend.scheduling.preemption import preempt
 from trainwright_backend.uploads.receiver import sweep_partials
 from trainwright_backend.uploads.service import delete_expired_upload, find_expired_uploads
 

@@ -26,6 +26,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from trainwright.contracts.end_codes import sentence
+from trainwright_backend.attempts.retry_policy import PLANNED_ENDS
 from trainwright_backend.core.db import Database, Read, now
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import public_id
@@ -35,7 +36,6 @@ from trainwright_backend.maintenance.masking import Masker, own_hosts, secret_va
 from trainwright_backend.migrations.run import is_migrated, revision_of
 from trainwright_backend.monitoring.exposition import state_text
 from trainwright_backend.monitoring.platform_state import read_platform_state
-from trainwright_backend.nodes.retry_policy import PLANNED_ENDS
 from trainwright_backend.nodes.service import list_nodes
 from trainwright_backend.runs.attempts import nodes_by_fence
 from trainwright_backend.runs.tables import Attempt, RunEvent

@@ -26,7 +26,7 @@ from trainwright_backend.monitoring.platform_state import (
     PlatformState,
     read_platform_state,
 )
-from trainwright_backend.nodes.waiting_reasons import WaitingClass
+from trainwright_backend.scheduling.waiting_reasons import WaitingClass
 from trainwright_backend.teams.slot_quota import DEVICES
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4

@@ -43,8 +43,8 @@ from trainwright_backend.datasets.tables import (
 )
 from trainwright_backend.nodes.service import free_slots, is_online, slots_of, takes_runs
 from trainwright_backend.nodes.tables import Node
-from trainwright_backend.nodes.waiting_reasons import waiting_class
 from trainwright_backend.runs.tables import PlacementSlot, Run
+from trainwright_backend.scheduling.waiting_reasons import waiting_class
 from trainwright_backend.teams.tables import WebhookDelivery
 from trainwright_backend.uploads.tables import StoredFile
 

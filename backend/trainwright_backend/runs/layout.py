@@ -5,7 +5,7 @@ What the run learns does not change: states are stored unsharded, and the order 
 sequences. A different number of ranks needs different slots, and so a new run.
 
 If an attempt ends before its first step in a new layout, the run reverts to its previous one;
-`nodes.layout_rollback` decides.
+`attempts.layout_rollback` decides.
 """
 
 from collections.abc import Iterator

@@ -35,7 +35,7 @@ def list_queue(
     """The team's waiting runs, by device and then in the order in which they start.
 
     Args:
-        starts: when runs are expected to start (`nodes.forecast`).
+        starts: when runs are expected to start (`scheduling.forecast`).
     """
     rows = session.execute(_waiting(team_id)).all()
     positions: dict[str, int] = {}

@@ -126,7 +126,7 @@ class Run(Base):
     slots: Mapped[int]
     """On all its nodes together."""
     nodes: Mapped[int] = mapped_column(default=1)
-    """Each has the same number of slots. While an attempt on fewer nodes than the spec's is placed (`nodes.fewer_nodes`), these
+    """Each has the same number of slots. While an attempt on fewer nodes than the spec's is placed (`scheduling.fewer_nodes`), these
     are its nodes and slots."""
     avoided_nodes: Mapped[list[str]] = mapped_column(JSON, default=list)
     """Names of nodes that the next attempt is not placed on, because a person moved the run off them."""

@@ -5,7 +5,7 @@ that places the run takes the quota, and the one that takes the run off its node
 equals the sum of the ledger and the number of occupied slots, and never exceeds the limit at the time of the placement.
 A single UPDATE guards the limit, so two concurrent placements cannot both pass it.
 
-A part of the limit may be guaranteed: the team's share. `nodes.scheduling` places runs within it first, and takes borrowed
+A part of the limit may be guaranteed: the team's share. `scheduling.placement_round` places runs within it first, and takes borrowed
 slots back for them.
 """
 

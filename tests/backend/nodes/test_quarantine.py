@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from tests.backend.nodes.test_hangs import stall
-from tests.backend.nodes.test_several_nodes import PEERS, two_nodes
+from tests.backend.attempts.test_hangs import stall
+from tests.backend.attempts.test_several_nodes import PEERS, two_nodes
 from tests.backend.scripted_agent import Agent, Scene, Work
 from trainwright_backend.core.db import now
 from trainwright_backend.nodes.tables import Node, NodeFailure

@@ -9,7 +9,7 @@ import pytest
 from httpx import Response
 from sqlalchemy import select
 
-from tests.backend.nodes.test_lifecycle import LEASE_SECONDS, STATES, in_retry_wait, wait_after_crash
+from tests.backend.attempts.test_lifecycle import LEASE_SECONDS, STATES, in_retry_wait, wait_after_crash
 from tests.backend.scripted_agent import Agent, Scene, Work
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import Verdict

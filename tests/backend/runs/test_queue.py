@@ -14,8 +14,8 @@ from tests.backend.scripted_agent import Scene
 from trainwright_backend.auth.tables import Team
 from trainwright_backend.core.db import now
 from trainwright_backend.core.ids import new_id
-from trainwright_backend.nodes.fair_share import REMEMBERED_SECONDS, FairOrder
 from trainwright_backend.runs.tables import Run
+from trainwright_backend.scheduling.fair_share import REMEMBERED_SECONDS, FairOrder
 from trainwright_backend.teams.slot_quota import SlotBudget
 from trainwright_backend.teams.tables import SlotTime
 from trainwright_backend.teams.usage import decayed_usage

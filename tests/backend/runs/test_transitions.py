@@ -14,10 +14,10 @@ from trainwright.contracts.run_state import FINAL, MOVES, WITHOUT_TRAINER, RunSt
 from trainwright_backend.core.db import Write, now
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import new_id, parse_id
-from trainwright_backend.nodes.placement import place
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import Placement, PlacementEnd, Run
 from trainwright_backend.runs.transitions import lock_run, move, settle, stop
+from trainwright_backend.scheduling.placement import place
 
 CALLS = st.lists(
     st.one_of(

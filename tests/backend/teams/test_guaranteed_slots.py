@@ -1,6 +1,6 @@
 """Guaranteed shares: setting them, and the order in which runs within them are placed."""
 
-from tests.backend.nodes.other_team import OtherTeam, set_share
+from tests.backend.scheduling.other_team import OtherTeam, set_share
 from tests.backend.scripted_agent import Agent, Scene
 
 

@@ -1,0 +1,150 @@
+"""Messages that tell users what a queued run waits for, and the few classes into which operators sort them."""
+
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+
+from trainwright.planner.plan import format_memory
+from trainwright_backend.nodes.tables import Node
+from trainwright_backend.runs.state_text import ordinal
+from trainwright_backend.runs.submission import NO_NODE
+from trainwright_backend.scheduling.node_capacity import NodeCapacity, within_reach
+from trainwright_backend.scheduling.requirements import Needs
+
+_SIZE = r"needs (\d+ slots?|\d+ nodes with \d+ slots? each)"
+_CLASSES = (
+    (re.compile(r"preparing( its data|, \d+ of \d+ shards)$"), "data"),
+    (re.compile(rf"{_SIZE}(, \d+ free on \d+ nodes?|; \d+ of \d+ such nodes (is|are) free)(;|$)"), "slots"),
+    (re.compile(rf"({_SIZE}(;| on | and | that )|needs a node with )"), "no_node"),
+)
+"""By the beginning of a message, before any name that a person chose."""
+
+
+class WaitingClass(StrEnum):
+    """What a queued run waits for."""
+
+    TURN = "turn"
+    """No round of the control loop has considered it yet."""
+    DATA = "data"
+    """Its dataset is being prepared."""
+    SLOTS = "slots"
+    """The nodes that could run it are occupied."""
+    NO_NODE = "no_node"
+    """No node, or too few, could run it, even if they were free."""
+    LIMIT = "limit"
+    """A limit of its team or of its submitter."""
+
+
+def waiting_class(message: str) -> WaitingClass:
+    """The class of a message that a queued run shows. All others than those of nodes and data are about limits."""
+    if not message:
+        return WaitingClass.TURN
+    if message.startswith(NO_NODE):
+        return WaitingClass.NO_NODE
+    found = next((name for beginning, name in _CLASSES if beginning.match(message)), "limit")
+    return WaitingClass(found)
+
+
+def waits_for(needs: Needs, available: Sequence[NodeCapacity], unavailable: Sequence[NodeCapacity]) -> str:
+    """What the run waits for. ``unavailable`` nodes are drained, in quarantine or offline."""
+    if not available and not unavailable:
+        return NO_NODE
+    able = [capacity for capacity in available if capacity.could_run(needs)]
+    if not able:
+        return _needs_another_node(needs, available, unavailable)
+    if needs.nodes > 1:
+        state = _state_of_nodes(able, needs)
+        others = [capacity.node for capacity in unavailable if capacity.could_offload(needs)]
+        if len(able) < needs.nodes and (aside := _put_aside(others)):
+            state = f"{_nodes(len(able))} of that size {_are(len(able))} available; {aside}"
+        return f"needs {_size(needs)}; {state}"
+    free = sum(len(capacity.free[needs.device]) for capacity in able)
+    return f"needs {_size(needs)}, {free} free on {_nodes(len(able))}"
+
+
+def in_line(position: int, before: str) -> str:
+    """The place of a run in its team's queue, behind the run named ``before``."""
+    return f"; {ordinal(position)} in line, behind {before}"
+
+
+def covered_by_share(covered: bool, *, has_room: bool) -> str:
+    """The end of a waiting run's sentence if its team's guaranteed share covers it."""
+    if not covered:
+        return ""
+    freed = ", and slots are being freed for it" if has_room else ""
+    return f"; your team's guaranteed share covers it{freed}"
+
+
+def _needs_another_node(
+    needs: Needs, available: Sequence[NodeCapacity], unavailable: Sequence[NodeCapacity]
+) -> str:
+    """The reason of a run that none of the available nodes could run."""
+    size = f"needs {_size(needs)}"
+    if others := [capacity.node for capacity in unavailable if capacity.could_offload(needs)]:
+        if aside := _put_aside(others):
+            return f"{size}; {aside}"
+        if needs.host_bytes:
+            return f"{size} and memory for its offload; {others[0].name} has enough but is not online"
+    large_enough = [capacity for capacity in available if capacity.is_large_enough(needs)]
+    if not large_enough:
+        slots = _count(needs.slots, "slot")
+        return f"needs {slots} on one node; no online node has that many {needs.device} slots"
+    if too_small := [capacity for capacity in large_enough if capacity.has_software(needs)]:
+        return _needs_memory(needs, too_small)
+    if needs.precision is not None and any(not capacity.has_gpus(needs) for capacity in large_enough):
+        return f"{size} on {needs.precision.hardware}, which no online node has"
+    if needs.gpus and not any(needs.gpus.suits(capacity.inventory.gpus) for capacity in large_enough):
+        return f"{size} on {needs.gpus}, which no online node has"
+    named = ", ".join(capacity.node.name for capacity in large_enough[:3])
+    if needs.nodes > 1 and all(capacity.inventory.peer_address is None for capacity in large_enough):
+        return f"{size} that can reach each other; {named} reported no address for other nodes"
+    return f"{size} and engine {needs.engine}, which is not installed on {named}"
+
+
+def _put_aside(nodes: Sequence[Node]) -> str:
+    """Which of the nodes are drained or, if none is, in quarantine."""
+    if names := [node.name for node in nodes if node.draining]:
+        return f"{', '.join(names[:3])} {_are(len(names))} drained"
+    if names := [node.name for node in nodes if node.quarantined is not None]:
+        return f"{', '.join(names[:3])} {_are(len(names))} in quarantine until a self-test passes"
+    return ""
+
+
+def _needs_memory(needs: Needs, nodes: Sequence[NodeCapacity]) -> str:
+    """The reason of a run that needs more memory than any of these online nodes has."""
+    most, largest = max((capacity.memory_for(needs) or 0, capacity.node.name) for capacity in nodes)
+    return (
+        f"needs a node with {format_memory(needs.rank_bytes)} for a rank; the largest online node, {largest}, has "
+        f"{format_memory(most)}"
+    )
+
+
+def _state_of_nodes(able: Sequence[NodeCapacity], needs: Needs) -> str:
+    """How many nodes a run on several nodes could use now."""
+    if len(able) < needs.nodes:
+        return f"{_nodes(len(able))} of that size {'is' if len(able) == 1 else 'are'} online"
+    reached = within_reach(able, needs)
+    if len(reached) < needs.nodes:
+        return (
+            f"{_nodes(len(able))} of that size are online, but those that joined through a loopback address share runs "
+            "only with each other"
+        )
+    ready = sum(len(capacity.free[needs.device]) >= needs.slots for capacity in reached)
+    return f"{ready} of {len(reached)} such nodes {'is' if ready == 1 else 'are'} free"
+
+
+def _size(needs: Needs) -> str:
+    slots = _count(needs.slots, "slot")
+    return slots if needs.nodes == 1 else f"{_nodes(needs.nodes)} with {slots} each"
+
+
+def _nodes(number: int) -> str:
+    return _count(number, "node")
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
