@@ -27,7 +27,8 @@ class BlockWeight:
     """Whether it is the matrix (features out, features in) of a linear layer: FP8 runs cast it."""
 
     reads_input: bool = False
-    """Whether it multiplies the input of its part, whose cast in FP8 all weights that read it share."""
+    """Whether it multiplies the input of its part. All weights that do share its cast in FP8, and the trainer may multiply
+    it with all of them at once."""
 
     adds_to_residual: bool = False
     """Whether its product is added to the residual stream: its initial values are smaller (GPT-2)."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainer.linear.test_summed_weight_gradients import LENGTH, SPEC, TABLES, gradients, learn
+from tests.trainer.model.test_attention_variants import Gated, plant
 from trainwright_trainer.linear import fused_linear
 from trainwright_trainer.linear.dense import DenseLinear, clear_sums, summed_weights
 from trainwright_trainer.linear.weight_casts import WeightCasts
@@ -102,6 +103,18 @@ def test_a_parallel_block_multiplies_its_input_in_one_product() -> None:
     assert isinstance(fused, FusedProjections) and fused.fused_cast is not None
     assert len(fused.fused_layers) == 5
     assert not any(isinstance(part, FusedProjections) for part in (fused.attention, fused.feed_forward))
+
+
+@pytest.mark.parametrize("kind", [Block, ParallelBlock])
+def test_all_layers_that_a_variant_declares_are_in_the_product(
+    kind: type[AnyBlock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(Gated, monkeypatch.setitem)
+    separate, fused = blocks(kind)
+    joined = fused if kind is ParallelBlock else fused.attention
+    assert isinstance(joined, FusedProjections)
+    assert len(joined.fused_layers) == (6 if kind is ParallelBlock else 4)
+    assert apart(step(fused), step(separate)) < 10 * EPSILON
 
 
 class _Squared(Attention):

@@ -99,11 +99,11 @@ def test_biases_of_queries_keys_and_values_are_those_of_linear_layers(biases: st
         products = [attention.query(x), attention.key(x), attention.value(x)]
         own = [attention.query_bias.weight, attention.key_bias.weight, attention.value_bias.weight]
         biased = [product + bias for product, bias in zip(products, own, strict=True)]
-        got = attention.mix(*products, tables)
+        got = attention.mix(tables, *products)
         for bias in own:
             bias.zero_()
-        assert torch.equal(got, attention.mix(*biased, tables))
-        assert not torch.equal(got, attention.mix(*products, tables))
+        assert torch.equal(got, attention.mix(tables, *biased))
+        assert not torch.equal(got, attention.mix(tables, *products))
 
 
 @pytest.mark.parametrize("block", ["serial", "parallel"])

@@ -7,10 +7,11 @@ Attention is causal, over the entire sequence or a window of it (``masks``). A d
 attends to the documents before it, as in GPT-3, unless a run masks documents (``documents``).
 
 A variant is a subclass in a separate file, a line in ``attention_registry``, and what it declares in
-``contracts.attention_parts``. It overrides ``mix``, or ``forward`` if it does more with its input than
-project it. A variant that overrides ``forward`` cannot be chunked (`parallelism.tensor_chunks`). Its constructor gets
-the sizes of the entire model. Tensor parallelism shrinks weights afterwards and runs the same code on some of the
-heads, so the code takes the number of heads from the shapes of its tensors.
+``contracts.attention_parts``. It overrides ``mix``, which gets the products of all layers that are declared to read the
+input, or ``forward`` if it does more with its input than project it (``only_projects``). A variant that overrides
+``forward`` cannot be chunked (`parallelism.tensor_chunks`). Its constructor gets the sizes of the entire model. Tensor
+parallelism shrinks weights afterwards and runs the same code on some of the heads, so the code takes the number of heads
+from the shapes of its tensors.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from trainwright.contracts.block_parts import attention_weights
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.linear.bias import optional_bias
 from trainwright_trainer.model.key_value_cache import KeyValueCache
@@ -59,14 +61,12 @@ class Attention(nn.Module):
     )
     """Operators of ``mix`` whose results selective recomputation saves. Not every torch release has all of them."""
 
-    projects_input = True
-    """Whether only query, key and value read its input. Then tensor ranks gather the input's FP8 codes."""
-
     masks: Masks = DenseMasks()
     """How attention under a mask is computed."""
 
     def __init__(self, spec: ModelSpec, layer: int = 0) -> None:
         super().__init__()
+        self.first_names = _input_layers(spec)
         self.window = spec.window_of_layer(layer)
         self.softcap = spec.attn_logit_softcapping
         self.has_rotary_positions = spec.has_rotary_positions(layer)
@@ -82,13 +82,19 @@ class Attention(nn.Module):
         self.value_bias = optional_bias(keys, biased)
         self.output = nn.Linear(queries, spec.width, bias=False)
 
-    def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
-        mixed: Tensor = self.output(self.mix(self.query(x_BTD), self.key(x_BTD), self.value(x_BTD), tables))
-        return mixed
+    @property
+    def first_layers(self) -> list[nn.Module]:
+        """The layers that are declared to read the input, in the order of their declaration."""
+        return [self.get_submodule(name) for name in self.first_names]
 
-    def mix(self, q_BTF: Tensor, k_BTF: Tensor, v_BTF: Tensor, tables: AttentionTables) -> Tensor:
+    def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
+        mixed_BTF = self.mix(tables, *(layer(x_BTD) for layer in self.first_layers))
+        mixed_BTD: Tensor = self.output(mixed_BTF)
+        return mixed_BTD
+
+    def mix(self, tables: AttentionTables, q_BTF: Tensor, k_BTF: Tensor, v_BTF: Tensor, /) -> Tensor:
         """Attention between the projections, which have no biases yet, with the heads next to each other: (B, T, H·K),
-        (B, T, G·K) and (B, T, G·K) → (B, T, H·K).
+        (B, T, G·K) and (B, T, G·K) → (B, T, H·K). A variant gets the products of its other ``first_layers`` after these.
         """
         q_BTF, k_BTF, v_BTF = self.query_bias(q_BTF), self.key_bias(k_BTF), self.value_bias(v_BTF)
         q_BHTK = self._rotated(self.query_norm(self._heads(q_BTF)).type_as(q_BTF), tables)
@@ -118,6 +124,19 @@ class Attention(nn.Module):
 
     def _heads(self, x_BTF: Tensor) -> Tensor:
         return x_BTF.view(*x_BTF.shape[:2], -1, self.head_size).transpose(1, 2)
+
+
+def only_projects(variant: type[Attention]) -> bool:
+    """Whether a variant does nothing with its input but project it, so that other ways to multiply it may replace
+    ``forward``.
+    """
+    return variant.forward is Attention.forward
+
+
+def _input_layers(spec: ModelSpec) -> tuple[str, ...]:
+    """Names of the layers that are declared to read the input."""
+    weights = attention_weights(spec).items()
+    return tuple(name.removesuffix(".weight") for name, weight in weights if weight.reads_input)
 
 
 def _head_norm(spec: ModelSpec) -> nn.Module:

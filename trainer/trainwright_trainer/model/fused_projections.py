@@ -14,13 +14,11 @@ from torch import Tensor, nn
 
 from trainwright_trainer.linear.dense import DenseLinear
 from trainwright_trainer.linear.fused_linear import multiply_at_once
-from trainwright_trainer.model.attention import Attention, AttentionTables
+from trainwright_trainer.model.attention import Attention, AttentionTables, only_projects
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.model.transformer import ParallelBlock
 from trainwright_trainer.runtime.module_replacement import Replacements, recreate, replace_modules
-
-_PROJECTIONS = ("query", "key", "value")
 
 
 class FusedProjections(nn.Module):
@@ -43,11 +41,10 @@ class FusedProjections(nn.Module):
 class _FusedAttention(FusedProjections, Attention):
     @property
     def fused_names(self) -> tuple[str, ...]:
-        return _PROJECTIONS
+        return self.first_names
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
-        q_BTF, k_BTF, v_BTF = multiply_at_once(x_BTD, self)
-        mixed_BTD: Tensor = self.output(self.mix(q_BTF, k_BTF, v_BTF, tables))
+        mixed_BTD: Tensor = self.output(self.mix(tables, *multiply_at_once(x_BTD, self)))
         return mixed_BTD
 
 
@@ -65,15 +62,16 @@ class _FusedParallelBlock(FusedProjections, ParallelBlock):
     @property
     def fused_names(self) -> tuple[str, ...]:
         return (
-            *(f"attention.{name}" for name in _PROJECTIONS),
+            *(f"attention.{name}" for name in self.attention.first_names),
             *(f"feed_forward.{name}" for name in self.feed_forward.first_names),
         )
 
     def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
-        q_BTF, k_BTF, v_BTF, *hidden_BTF = multiply_at_once(normed_BTD, self)
         attention, feed_forward = self.attention, self.feed_forward
-        attended_BTD: Tensor = attention.output(attention.mix(q_BTF, k_BTF, v_BTF, tables))
-        forwarded_BTD: Tensor = feed_forward.down(feed_forward.hidden(*hidden_BTF))
+        products_BTF = multiply_at_once(normed_BTD, self)
+        count = len(attention.first_names)
+        attended_BTD: Tensor = attention.output(attention.mix(tables, *products_BTF[:count]))
+        forwarded_BTD: Tensor = feed_forward.down(feed_forward.hidden(*products_BTF[count:]))
         return attended_BTD + forwarded_BTD
 
 
@@ -87,7 +85,7 @@ def fuse_projections(blocks: nn.Module, where: Callable[[str], bool] = lambda pa
     fused = {
         path
         for path, block in blocks.named_modules()
-        if type(block) is ParallelBlock and where(path) and _only_projects(type(block.attention))
+        if type(block) is ParallelBlock and where(path) and only_projects(type(block.attention))
     }
     replace_modules(blocks, {ParallelBlock: partial(recreate, into=_FusedParallelBlock)}, fused.__contains__)
     parts: Replacements = {FeedForward: partial(recreate, into=_FusedFeedForward)}
@@ -96,14 +94,9 @@ def fuse_projections(blocks: nn.Module, where: Callable[[str], bool] = lambda pa
     replace_modules(blocks, parts, lambda path: where(path) and path.rpartition(".")[0] not in fused)
 
 
-def _only_projects(variant: type[Attention]) -> bool:
-    """Whether a variant does nothing with its input but project it."""
-    return variant.forward is Attention.forward
-
-
 def _replacement(variant: type[Attention]) -> partial[nn.Module]:
     """How to replace a variant. A variant that does more with its input than project it does not change."""
-    if not _only_projects(variant):
+    if not only_projects(variant):
         return partial(_unchanged)
     return partial(recreate, into=type(f"FusedOf{variant.__name__}", (_FusedAttention, variant), {}))
 

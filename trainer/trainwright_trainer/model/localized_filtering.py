@@ -91,8 +91,6 @@ def with_previous(x_BTD: Tensor, is_first_BT1: Tensor | None = None) -> Tensor:
 class LocalizedFilteringAttention(Attention):
     """(B, T, D) → (B, T, D)."""
 
-    projects_input = False
-
     def __init__(self, spec: ModelSpec, layer: int = 0) -> None:
         super().__init__(spec, layer)
         self.filter = LocalFilter(spec.width)
@@ -100,7 +98,7 @@ class LocalizedFilteringAttention(Attention):
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
         filtered_BTD = self._filtered(x_BTD, tables)
         mixed: Tensor = self.output(
-            self.mix(self.query(filtered_BTD), self.key(filtered_BTD), self.value(x_BTD), tables)
+            self.mix(tables, self.query(filtered_BTD), self.key(filtered_BTD), self.value(x_BTD))
         )
         return mixed
 

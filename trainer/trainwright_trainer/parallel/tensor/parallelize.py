@@ -38,7 +38,7 @@ from trainwright_trainer.fp8.compute.bf16_layers import (
 )
 from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.linear.position_embedding import PositionEmbedding
-from trainwright_trainer.model.attention import Attention, AttentionTables
+from trainwright_trainer.model.attention import Attention, AttentionTables, only_projects
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.model.partial_sum import PartialSum
@@ -166,13 +166,13 @@ def _parallel_attention(
         _check_chunkable(attention)
     made = recreate(attention, into)
     made.chunking = chunking
-    if made.projects_input:
-        _gather_input((made.query, made.key, made.value), chunking.axis)
+    if only_projects(type(attention)):
+        _gather_input(made.first_layers, chunking.axis)
     return made
 
 
 def _check_chunkable(attention: Attention) -> None:
-    if type(attention).forward is not Attention.forward:
+    if not only_projects(type(attention)):
         raise TypeError(f"{type(attention).__name__} overrides forward: its input cannot arrive in chunks")
 
 
@@ -246,8 +246,7 @@ class _ChunkedAttention(_ParallelAttention):
     """``_ParallelAttention`` whose tokens are sent in chunks."""
 
     def forward(self, x_BTD: Tensor, tables: AttentionTables) -> Tensor:
-        q_BTF, k_BTF, v_BTF = all_gather_matmul(x_BTD, (self.query, self.key, self.value), self.chunking)
-        mixed_BTF = self.mix(q_BTF, k_BTF, v_BTF, tables)
+        mixed_BTF = self.mix(tables, *all_gather_matmul(x_BTD, self.first_layers, self.chunking))
         return matmul_reduce_scatter(mixed_BTF, self.output, self.chunking)
 
 
@@ -264,7 +263,8 @@ def _parallel_block(block: ParallelBlock, chunking: Chunking) -> _ShardedParalle
         _check_chunkable(block.attention)
     made = recreate(block, _ShardedParallelBlock if chunking.chunks == 1 else _ChunkedParallelBlock)
     made.chunking = chunking
-    _gather_input(made.first_layers, chunking.axis)
+    if only_projects(type(block.attention)):
+        _gather_input(made.first_layers, chunking.axis)
     return made
 
 
@@ -277,8 +277,7 @@ class _ShardedParallelBlock(ParallelBlock):
 
     @property
     def first_layers(self) -> list[nn.Module]:
-        attention, feed_forward = self.attention, self.feed_forward
-        return [attention.query, attention.key, attention.value, *feed_forward.first_layers]
+        return [*self.attention.first_layers, *self.feed_forward.first_layers]
 
     def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
         compute = partial(super().both, tables=tables)
@@ -290,9 +289,10 @@ class _ChunkedParallelBlock(_ShardedParallelBlock):
     """``_ShardedParallelBlock`` whose tokens are sent in chunks."""
 
     def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
-        q_BTF, k_BTF, v_BTF, *rest = all_gather_matmul(normed_BTD, self.first_layers, self.chunking)
-        mixed_BTF = self.attention.mix(q_BTF, k_BTF, v_BTF, tables)
-        hidden_BTF = self.feed_forward.hidden(*rest)
+        products_BTF = all_gather_matmul(normed_BTD, self.first_layers, self.chunking)
+        count = len(self.attention.first_names)
+        mixed_BTF = self.attention.mix(tables, *products_BTF[:count])
+        hidden_BTF = self.feed_forward.hidden(*products_BTF[count:])
         layers = [self.attention.output, self.feed_forward.down]
         return matmuls_reduce_scatter([mixed_BTF, hidden_BTF], layers, self.chunking)
 
