@@ -158,7 +158,7 @@ function ComparedChart({ name, runs, compared, axis, zoom, isPlaceholder, weight
     const lines = known.map(({ label, index }, at): ChartLine => {
       const fullRange = curves[at]?.values ?? [];
       // As on a run's page, the caption says what was measured.
-      const end = fullRange.findLast((value) => value !== null) ?? null;
+      const end = fullRange.at(-1) ?? null;
       return { label, ...lineStyle(index, compared), values: smooth(common.values[at] ?? [], smoothing), end };
     });
     return { x: common.x, lines };
