@@ -44,7 +44,7 @@ export function SettingsPage() {
       <TitleRow title="Settings" />
       <div className="gap-10 desk:grid desk:grid-cols-[10rem_minmax(0,56rem)]">
         <nav aria-label="Settings" className="mb-6 flex flex-wrap gap-x-4 gap-y-1 desk:sticky desk:top-6 desk:flex-col desk:self-start">
-          {SECTIONS.filter(({ ownerOnly }) => ownerOnly !== true || membership?.role === "owner").map(({ id, title }) => (
+          {SECTIONS.filter(({ readers }) => readers === undefined || (readers === "owners" ? membership?.role === "owner" : me.site_admin)).map(({ id, title }) => (
             <a key={id} href={`#${id}`} className="text-accent underline-offset-2 hover:underline max-tablet:leading-10">
               {title}
             </a>
@@ -129,6 +129,14 @@ export function SettingsPage() {
             <AuditLog team={team} />
           </Section>
         )}
+        {me.site_admin && (
+          <Section
+            id="site-audit"
+            help="Changes outside of teams, and from where: accounts, keys, sign-ins and failed ones, nodes, new and deleted teams. Only site admins see them."
+          >
+            <AuditLog team={null} />
+          </Section>
+        )}
         <Section id="deletion" help="What is deleted here cannot be restored.">
           <div className="flex flex-wrap gap-3">
             <DeleteWithText
@@ -167,7 +175,8 @@ export function SettingsPage() {
 interface SectionInfo {
   id: string;
   title: string;
-  ownerOnly?: true;
+  /** Who sees it, if not everybody. */
+  readers?: "owners" | "site admins";
 }
 
 const SECTIONS: readonly SectionInfo[] = [
@@ -175,11 +184,12 @@ const SECTIONS: readonly SectionInfo[] = [
   { id: "keys", title: "Your API keys" },
   { id: "browsers", title: "Where you are signed in" },
   { id: "members", title: "Team and members" },
-  { id: "invitations", title: "Invitations", ownerOnly: true },
+  { id: "invitations", title: "Invitations", readers: "owners" },
   { id: "quota", title: "Quota" },
   { id: "limits", title: "Limits" },
-  { id: "webhooks", title: "Webhooks", ownerOnly: true },
-  { id: "audit", title: "Audit log", ownerOnly: true },
+  { id: "webhooks", title: "Webhooks", readers: "owners" },
+  { id: "audit", title: "Audit log", readers: "owners" },
+  { id: "site-audit", title: "Audit log of the site", readers: "site admins" },
   { id: "deletion", title: "Delete" },
 ];
 

@@ -12,8 +12,13 @@ import { useDebounced } from "@/lib/hooks/useDebounced";
 
 const TYPING_MS = 300;
 
-/** Who changed what in the team, from where, with a search and a download; for owners. */
-export function AuditLog({ team }: { team: string }) {
+interface Props {
+  /** Null: the log of the site. */
+  team: string | null;
+}
+
+/** Who changed what, from where, with a search, and a download of a team's log. */
+export function AuditLog({ team }: Props) {
   const [words, setWords] = useState("");
   const { data, error, hasNextPage, isFetching, fetchNextPage } = useInfiniteQuery({ ...auditQuery(team, useDebounced(words, TYPING_MS)), placeholderData: keepPreviousData });
   const entries = data?.pages.flatMap(({ items }) => items) ?? [];
@@ -22,7 +27,7 @@ export function AuditLog({ team }: { team: string }) {
       <div className="flex flex-wrap gap-3">
         <TextInput
           type="search"
-          aria-label="Search the audit log"
+          aria-label={team === null ? "Search the site’s audit log" : "Search the audit log"}
           placeholder="Name, action, id or address"
           className="max-w-80"
           value={words}
@@ -30,15 +35,18 @@ export function AuditLog({ team }: { team: string }) {
             setWords(event.target.value);
           }}
         />
-        <a className={buttonClass()} href={`/api/v1/teams/${encodeURIComponent(team)}/audit/export`} download>
-          Download all
-        </a>
+        {team !== null && (
+          <a className={buttonClass()} href={`/api/v1/teams/${encodeURIComponent(team)}/audit/export`} download>
+            Download all
+          </a>
+        )}
       </div>
       {error !== null && <ErrorNote error={error} />}
+      {data === undefined && error === null && <p className="animate-appear text-soft">Loading</p>}
       {data !== undefined && entries.length === 0 && <p className="text-soft">{words === "" ? "No changes yet." : "No entry contains these words."}</p>}
       {entries.length > 0 && (
         <Table
-          label="Audit log"
+          label={team === null ? "Audit log of the site" : "Audit log"}
           head={
             <>
               <Th>time</Th>

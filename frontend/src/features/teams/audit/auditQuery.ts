@@ -1,18 +1,19 @@
 import { infiniteQueryOptions } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
 
-/** The team's audit log, newest first; for owners. */
-export function auditQuery(team: string, words: string) {
+/** The audit log of a team, for its owners, or of the site (null), for site admins; newest first. */
+export function auditQuery(team: string | null, words: string) {
   return infiniteQueryOptions({
-    queryKey: ["team", team, "audit", words],
+    queryKey: [...(team === null ? ["site"] : ["team", team]), "audit", words],
     initialPageParam: null as string | null,
-    queryFn: async ({ pageParam, signal }) =>
-      body(
-        await api.GET("/api/v1/teams/{team}/audit", {
-          params: { path: { team }, query: { q: words, ...(pageParam === null ? {} : { cursor: pageParam }) } },
-          signal,
-        }),
-      ),
+    queryFn: async ({ pageParam, signal }) => {
+      const query = { q: words, ...(pageParam === null ? {} : { cursor: pageParam }) };
+      return body(
+        team === null
+          ? await api.GET("/api/v1/audit", { params: { query }, signal })
+          : await api.GET("/api/v1/teams/{team}/audit", { params: { path: { team }, query }, signal }),
+      );
+    },
     getNextPageParam: ({ next_cursor: next }) => next ?? null,
   });
 }
