@@ -1,5 +1,6 @@
 import { Field } from "@/components/Field";
 import { TextInput } from "@/components/TextInput";
+import { count } from "@/lib/format";
 import { parseLimit, type LimitField } from "@/features/teams/limits/limitFields";
 
 interface Props<Name extends string> {
@@ -32,6 +33,6 @@ export function LimitFieldset<Name extends string>({ fields, typed, onType }: Pr
   );
 }
 
-function errorText({ isCount }: LimitField<string>): string {
-  return `Write a ${isCount ? "whole number" : "number"}, 0 or more, or leave it empty.`;
+function errorText({ isCount, most }: LimitField<string>): string {
+  return `Write a ${isCount ? "whole number" : "number"} from 0 to ${count(most)}, or leave it empty.`;
 }

@@ -6,7 +6,11 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
 import { TextInput } from "@/components/TextInput";
 import { setQuota, teamQuery } from "@/features/teams/queries";
+import { count } from "@/lib/format";
 import { DEVICE_LABELS } from "@/features/teams/usage/usageView";
+
+/** The largest limit that the API takes. */
+const MOST_SLOTS = 1_000_000;
 
 /** Changes how many slots the team may occupy at once, and how many of them are guaranteed; for site admins. */
 export function QuotaForm({ team }: { team: string }) {
@@ -76,5 +80,6 @@ function DeviceLimit({ team, quota: { device, limit, guaranteed_slots: share = 0
 }
 
 function numberProblem(typed: string): string | undefined {
-  return /^\d{1,6}$/.test(typed.trim()) ? undefined : "Write a whole number.";
+  const isValid = /^\d+$/.test(typed.trim()) && Number(typed) <= MOST_SLOTS;
+  return isValid ? undefined : `Write a whole number from 0 to ${count(MOST_SLOTS)}.`;
 }

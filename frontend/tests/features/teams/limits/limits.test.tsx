@@ -4,11 +4,12 @@ import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import type { MemberLimits, MemberLimitUse, TeamLimits } from "@/api/types";
 import { Boundary } from "@/components/Boundary";
-import { parseLimit } from "@/features/teams/limits/limitFields";
+import { MEMBER_FIELDS, parseLimit, TEAM_FIELDS } from "@/features/teams/limits/limitFields";
 import { LimitMeters } from "@/features/teams/limits/LimitMeters";
 import { LimitNotices } from "@/features/teams/limits/LimitNotices";
 import { limitText, MemberLimitTable } from "@/features/teams/limits/MemberLimitTable";
 import { TeamLimitsForm } from "@/features/teams/limits/TeamLimitsForm";
+import openapi from "../../../../openapi.json";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
@@ -70,7 +71,7 @@ it("replaces the team's limits, with storage in GiB and numbers of runs whole, a
   await userEvent.clear(screen.getByLabelText("GPU-hours a month"));
   await userEvent.type(screen.getByLabelText("GPU-hours a month"), "500");
   await userEvent.type(screen.getByLabelText("Runs at once"), "1.5");
-  expect(screen.getByText("Write a whole number, 0 or more, or leave it empty.")).toBeDefined();
+  expect(screen.getByText("Write a whole number from 0 to 1,000,000, or leave it empty.")).toBeDefined();
   expect(save.disabled).toBe(true);
   await userEvent.clear(screen.getByLabelText("Runs at once"));
   await userEvent.clear(screen.getByLabelText("Queued runs"));
@@ -83,6 +84,16 @@ it("replaces the team's limits, with storage in GiB and numbers of runs whole, a
       { gpu_hours_per_month: 500, cpu_hours_per_month: null, concurrent_runs: null, queued_runs: null, storage_bytes: GIB / 2, editor_priority: "normal", owner_priority: "normal" },
     ]);
   });
+});
+
+it("names the largest limits, which are those of the API", () => {
+  const { schemas } = openapi.components;
+  const largest = (schema: { properties: Record<string, object> }, name: string) => {
+    const property = schema.properties[name] as { anyOf: { maximum?: number }[] };
+    return property.anyOf[0]?.maximum;
+  };
+  for (const { name, unit = 1, most } of TEAM_FIELDS) expect([name, largest(schemas.TeamLimits, name)]).toEqual([name, most * unit]);
+  for (const { name, unit = 1, most } of MEMBER_FIELDS) expect([name, largest(schemas.MemberLimits, name)]).toEqual([name, most * unit]);
 });
 
 it("lets only owners change a member's limits", async () => {
@@ -124,7 +135,9 @@ it("shows members their limits without a way to change them", async () => {
 });
 
 it("parses a limit as a number, as none, or as invalid", () => {
-  expect([parseLimit("", {}), parseLimit(" 12 ", {}), parseLimit("1.5", { unit: GIB }), parseLimit("-1", {}), parseLimit("1e9", {})]).toEqual([null, 12, 1.5 * GIB, undefined, undefined]);
-  expect([parseLimit("2", { isCount: true }), parseLimit("1.5", { isCount: true })]).toEqual([2, undefined]);
+  const most = 100;
+  expect(["", " 12 ", "-1", "1e9", "100", "101", "9".repeat(400)].map((typed) => parseLimit(typed, { most }))).toEqual([null, 12, undefined, undefined, 100, undefined, undefined]);
+  expect(parseLimit("1.5", { unit: GIB, most })).toBe(1.5 * GIB);
+  expect([parseLimit("2", { isCount: true, most }), parseLimit("1.5", { isCount: true, most })]).toEqual([2, undefined]);
   expect(limitText({ ...NONE, queued_runs: 5, highest_priority: "low" })).toBe("Queued runs 5, priority up to low");
 });

@@ -30,7 +30,7 @@ it("changes a team's limit of slots, and sends nothing that is not a number", as
   expect(save.disabled).toBe(true);
   await userEvent.clear(field);
   await userEvent.type(field, "4x");
-  expect(screen.getByText("Write a whole number.")).toBeDefined();
+  expect(screen.getByText("Write a whole number from 0 to 1,000,000.")).toBeDefined();
   expect(save.disabled).toBe(true);
   await userEvent.type(field, "{Backspace}");
   await userEvent.click(save);
