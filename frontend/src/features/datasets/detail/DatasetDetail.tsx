@@ -71,6 +71,9 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
         <span className="text-soft">
           <Copyable text={dataset.id} />
         </span>
+        <Link to="/$team/runs" params={{ team }} search={{ group: "dataset", open: datasetId }} className="text-accent underline-offset-2 hover:underline max-tablet:leading-10">
+          Runs with this dataset
+        </Link>
       </TitleRow>
       <div className="flex flex-col gap-3">
         {isAddingVersion && newest !== undefined && (
@@ -84,7 +87,7 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
           />
         )}
         {dataset.versions.map((version) => (
-          <VersionPanel key={version.number} team={team} dataset={dataset} version={version} />
+          <VersionPanel key={version.number} team={team} dataset={dataset} version={version} isNewest={version === newest} />
         ))}
       </div>
       {isDeleting && (

@@ -14,7 +14,7 @@ type Unit = "characters" | "tokens";
 const BAR_WIDTH = 10;
 const LEAST_HEIGHT = 1.5;
 
-/** A histogram of document lengths with a summary, also as a table. */
+/** A histogram of document lengths with a summary, also as a table. Of lengths that are all alike only the summary. */
 export function LengthHistogram({ characters, tokens }: Props) {
   const [chosen, setChosen] = useState<Unit>("characters");
   const [asTable, setAsTable] = useState(false);
@@ -38,7 +38,7 @@ export function LengthHistogram({ characters, tokens }: Props) {
           {asTable ? "chart" : "table"}
         </button>
       </div>
-      {asTable ? <BinTable bins={bins} unit={unit} /> : <Bars bins={bins} unit={unit} />}
+      {asTable ? <BinTable bins={bins} unit={unit} /> : bins.length > 1 && <Bars bins={bins} unit={unit} />}
       <figcaption className="mt-1 text-small text-soft">{caption(bins, unit)}</figcaption>
     </figure>
   );
@@ -74,7 +74,7 @@ function Bars({ bins, unit }: { bins: readonly HistogramBin[]; unit: Unit }) {
       <div aria-hidden className="mt-1 flex justify-between text-small text-soft">
         <span>{count(bins[0]?.upto ?? 0)}</span>
         {bins.length > 4 && <span>{count(middle?.upto ?? 0)}</span>}
-        {bins.length > 1 && <span>{count(bins.at(-1)?.upto ?? 0)}</span>}
+        <span>{count(bins.at(-1)?.upto ?? 0)}</span>
       </div>
     </>
   );

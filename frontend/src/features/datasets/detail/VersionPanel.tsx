@@ -20,10 +20,11 @@ interface Props {
   team: string;
   dataset: Dataset;
   version: DatasetVersion;
+  isNewest: boolean;
 }
 
 /** One immutable version: what changed, its progress and its content. */
-export function VersionPanel({ team, dataset, version }: Props) {
+export function VersionPanel({ team, dataset, version, isNewest }: Props) {
   const [isDeleting, setDeleting] = useState(false);
   const canEdit = useCanEdit();
   const { number, state, statistics, files, changes, preparations, curation } = version;
@@ -84,11 +85,6 @@ export function VersionPanel({ team, dataset, version }: Props) {
       )}
       {statistics !== null && statistics !== undefined && <StatisticsPanel team={team} statistics={statistics} preparations={preparations} />}
       <div className="divide-y border-t">
-        {state === "ready" && (
-          <Collapsible title="First rows" summary="documents in order, and which are left out">
-            <DocumentList team={team} dataset={dataset.id} version={number} />
-          </Collapsible>
-        )}
         {rejected > 0 && (
           <Collapsible title={`${plural(rejected, "document")} could not be read`} summary="with file and line">
             <RejectedList team={team} dataset={dataset.id} version={number} />
@@ -97,6 +93,11 @@ export function VersionPanel({ team, dataset, version }: Props) {
         {files.length > 0 && (
           <Collapsible title={plural(files.length, "file")} summary={files.map(({ name }) => name).join(", ")}>
             <FileList files={files} />
+          </Collapsible>
+        )}
+        {state === "ready" && (
+          <Collapsible title="First rows" summary="documents in order, and which are left out" defaultOpen={isNewest}>
+            <DocumentList team={team} dataset={dataset.id} version={number} />
           </Collapsible>
         )}
       </div>

@@ -1,7 +1,7 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
-import { expect, it } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import type { Dataset } from "@/api/types";
 import { Boundary } from "@/components/Boundary";
 import { DatasetDetail } from "@/features/datasets/detail/DatasetDetail";
@@ -9,6 +9,10 @@ import { DEFAULT_CURATION } from "@/features/datasets/curation/curation";
 import { aDataset, aPreparation, aVersion } from "@tests/support/datasets";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
+
+beforeEach(() => {
+  server.use(http.get("*/datasets/ds_1/versions/:number/documents", () => HttpResponse.json({ items: [], next_cursor: null })));
+});
 
 function show(dataset: Dataset): void {
   server.use(
@@ -106,7 +110,6 @@ it("shows documents in pages, dropped ones with the reason", async () => {
     }),
   );
   show(aDataset());
-  await userEvent.click(await screen.findByRole("button", { name: /^First rows/ }));
   const list = await screen.findByRole("list", { name: "Documents" });
   expect(within(list).getAllByRole("listitem").map((item) => item.textContent)).toEqual([
     "a.jsonl:112 charactersletter 0",
@@ -114,6 +117,7 @@ it("shows documents in pages, dropped ones with the reason", async () => {
   ]);
   await userEvent.click(screen.getByRole("button", { name: "Show more documents" }));
   expect(await screen.findByText("letter 2")).toBeDefined();
+  expect(screen.getByRole("link", { name: "Runs with this dataset" }).getAttribute("href")).toBe("/lab/runs?group=dataset&open=ds_1");
 });
 
 it("counts what a curation keeps before creating a version", async () => {
