@@ -1,7 +1,7 @@
 const WIDTH = 72;
 const HEIGHT = 20;
 
-/** A small line chart without axes. */
+/** A small line chart without axes, as wide as its container. */
 export function Sparkline({ values, label }: { values: readonly number[]; label: string }) {
   const finite = values.filter(Number.isFinite);
   if (finite.length < 2) return <svg aria-hidden width={WIDTH} height={HEIGHT} />;
@@ -13,8 +13,8 @@ export function Sparkline({ values, label }: { values: readonly number[]; label:
     return `${x.toFixed(1)},${y.toFixed(1)}`;
   });
   return (
-    <svg role="img" aria-label={label} width={WIDTH} height={HEIGHT} viewBox={`0 0 ${WIDTH} ${HEIGHT}`} className="block">
-      <polyline points={points.join(" ")} fill="none" stroke="var(--color-series-1)" strokeWidth={1.5} strokeLinejoin="round" />
+    <svg role="img" aria-label={label} height={HEIGHT} viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" className="block w-full min-w-18">
+      <polyline points={points.join(" ")} fill="none" stroke="var(--color-series-1)" strokeWidth={1.5} strokeLinejoin="round" vectorEffect="non-scaling-stroke" />
     </svg>
   );
 }

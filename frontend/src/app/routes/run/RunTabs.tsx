@@ -23,7 +23,7 @@ const LABELS: Record<RunTab, string> = {
 /** The tabs of a run. They are links, because each tab has an address. */
 export const RunTabs = memo(function RunTabs({ team, runId, current, hidden }: Props) {
   return (
-    <nav aria-label="Parts of the run" className="mb-4 flex gap-5 overflow-x-auto border-b">
+    <nav aria-label="Parts of the run" className="scroll-hint mb-4 flex gap-5 overflow-x-auto border-b max-tablet:gap-3">
       {RUN_TABS.filter((tab) => tab === current || !hidden.includes(tab)).map((tab) => (
         <Link
           key={tab}

@@ -9,7 +9,7 @@ export function RunFacts({ run, dataset }: { run: Run; dataset: ReactNode }) {
   const nodes = run.nodes.length || resources.nodes;
   const slots = plural(nodes * resources.slots_per_node, resources.device === "cuda" ? "GPU" : resources.device === "cpu" ? "CPU slot" : "slot");
   return (
-    <dl className="-mt-2 mb-4 flex flex-wrap gap-x-6 gap-y-1 text-small">
+    <dl className="-mt-2 mb-4 flex flex-wrap gap-x-6 gap-y-1 text-small max-tablet:gap-x-3 max-tablet:gap-y-0">
       <Fact name="data">
         {dataset}
         {data.version != null && <span className="text-soft"> version {count(data.version)}</span>}

@@ -33,7 +33,7 @@ interface Props {
 export function RunRow({ team, run, columns, now, shortId, index, select, isSelecting = false, isSelected = false, onTag }: Props) {
   const metricColumns = columns.filter((column) => COLUMN_STYLES[column].isMetric);
   // On phones, the name and the sentence use the loss column's space if there is no loss.
-  const width = showsMetrics(run) || isSelecting ? "" : "max-tablet:-mr-16";
+  const width = showsMetrics(run) || isSelecting ? "" : "max-tablet:-mr-18";
   const showsSentence = metricColumns.length > 0 && !showsMetrics(run);
   return (
     <tr
@@ -141,11 +141,11 @@ function Tags({ run, onTag }: Pick<CellProps, "run" | "onTag">) {
   );
 }
 
-/** Replaces the metrics. */
+/** Replaces the metrics. Two small lines are as high as one of the others. */
 function Sentence({ text, columns }: { text: string; columns: number }) {
   return (
     <Td colSpan={columns} className="text-soft max-tablet:hidden">
-      <span className="block truncate text-left [font-variant-numeric:normal]" title={text}>
+      <span className="-my-0.5 line-clamp-2 text-left text-small leading-3.5 [font-variant-numeric:normal]" title={text}>
         {text}
       </span>
     </Td>

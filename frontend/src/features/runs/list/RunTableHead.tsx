@@ -27,8 +27,8 @@ export function RunTableHead({ columns, sorting, select, isSelecting = false }: 
       <Th className="w-30 max-tablet:w-[104px]">state</Th>
       {name === undefined ? <Th>name</Th> : <SortableTh {...name}>name</SortableTh>}
       {columns.map((column) => {
-        const { label, menuLabel, widthPx, alignRight, sort } = COLUMN_STYLES[column];
-        const cellProps = { className: `max-tablet:hidden ${alignRight === true ? "text-right" : ""}`, style: { width: widthPx } };
+        const { label, menuLabel, widthPx, alignRight, isFlexible, sort } = COLUMN_STYLES[column];
+        const cellProps = { className: `max-tablet:hidden ${alignRight === true ? "text-right" : ""}`, style: isFlexible ? {} : { width: widthPx } };
         if (sort !== undefined && sorting !== undefined) {
           return (
             <SortableTh key={column} {...cellProps} {...sorting(sort)}>
@@ -42,8 +42,8 @@ export function RunTableHead({ columns, sorting, select, isSelecting = false }: 
           </Th>
         );
       })}
-      <Th className={`w-16 text-right ${isSelecting ? "hidden" : "tablet:hidden"}`}>loss</Th>
-      <Th className="w-24 text-right tablet:hidden">time</Th>
+      <Th className={`w-18 text-right ${isSelecting ? "hidden" : "tablet:hidden"}`}>loss</Th>
+      <Th className="w-26 text-right tablet:hidden">time</Th>
     </>
   );
 }
