@@ -70,6 +70,8 @@ def diagnose(ranks: Mapping[int, PlacedRank], degrees: Degrees) -> Diagnosis:
     missing = _missing(ranks, degrees)
     stopped = tuple(rank for rank, placed in sorted(ranks.items()) if placed.stopped)
     culprits = stopped or _waited_for(missing) or _behind_in_sections(ranks, degrees)
+    if not culprits and degrees.ranks == 1:
+        return Diagnosis((), f"Rank 0 hangs {_everywhere(ranks)}. Its log of stacks shows where.")
     if not culprits:
         return Diagnosis(
             (), f"All ranks are at the same place: {_everywhere(ranks)}. Check the network between them."

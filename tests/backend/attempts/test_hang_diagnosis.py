@@ -122,6 +122,9 @@ CASES = {
         (),
         ["All ranks are at the same place: in step 12", "Check the network"],
     ),
+    "the only rank waits for no other": Case(
+        Degrees(replicas=1), {0: at({})}, (), ["Rank 0 hangs in step 12. Its log of stacks shows where."]
+    ),
     "a node that reports only some of its ranks": Case(
         Degrees(replicas=3), {0: at({WORLD: (3, 2)}), 2: at({WORLD: (2, 2)})}, (2,), ["of the world axis"]
     ),
