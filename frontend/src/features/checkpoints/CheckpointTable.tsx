@@ -213,11 +213,12 @@ function ValidationLoss({ checkpoint, isLowest }: { checkpoint: Checkpoint; isLo
   const { validation_loss: loss, validation_step: at, step } = checkpoint;
   if (typeof loss !== "number") return <span title="No validation came before it">–</span>;
   return (
-    <>
+    // In the table the numbers stand below each other, so what is said about one is before it.
+    <span className="inline-flex items-baseline gap-x-1.5 tablet:flex-row-reverse">
       <span className={isLowest ? "font-medium" : ""}>{decimal(loss)}</span>
       {typeof at === "number" && at !== step && <span className="text-small text-soft"> at step {count(at)}</span>}
       {isLowest && <span className="text-small text-good"> lowest</span>}
-    </>
+    </span>
   );
 }
 
