@@ -64,7 +64,7 @@ test("people join, change their profile, get other roles, and leave", async ({ p
     await webhooks.getByRole("button", { name: "Create webhook" }).click();
     await expect(webhooks.getByText("it will not be shown again")).toBeVisible();
     await page.reload();
-    const log = page.getByRole("region", { name: "Audit log" });
+    const log = page.getByRole("region", { name: "Audit log", exact: true });
     await expect(log.getByText("create webhook")).toBeVisible();
     await log.getByText("details", { exact: true }).first().click();
     await expect(log.getByText("https://example.org/...")).toBeVisible();

@@ -6126,6 +6126,11 @@ export interface components {
              */
             slot_bytes?: number | null;
             /**
+             * Slot Device
+             * @description `cuda` or `cpu`: what kind of slot it is. Null if its memory is unknown.
+             */
+            slot_device?: string | null;
+            /**
              * Slot Node
              * @description The node with this slot.
              */

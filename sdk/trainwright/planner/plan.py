@@ -126,6 +126,7 @@ def plan(
         memory=[_planned_memory(rank, one) for rank, one in enumerate(memory)],
         slot_bytes=slot.bytes if slot else None,
         slot_node=slot.node if slot else None,
+        slot_device=("cuda" if cuda else "cpu") if slot else None,
         host_bytes=host_bytes_per_node(spec),
         host_node_bytes=host.bytes if host else None,
         host_node=host.node if host else None,
@@ -297,7 +298,8 @@ def _impossible(memory: Sequence[RankMemory], largest: Slot, cuda: bool) -> str 
         return None
     who = "A rank needs" if len(memory) > 1 else "Each rank needs"
     return (
-        f"{who} {format_memory(most)}, and the largest node, {largest.node}, has {format_memory(largest.bytes)} for it. Choose a smaller "
+        f"{who} {format_memory(most)}, and the largest node, {largest.node}, has {format_memory(largest.bytes)} for it"
+        f"{'' if cuda else ' when no other run is on it'}. Choose a smaller "
         "model or batch.micro_sequences, or use more ranks with parallelism.pipeline, tensor or zero_stage."
     )
 

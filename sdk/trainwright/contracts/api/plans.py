@@ -98,6 +98,9 @@ class RunPlan(Envelope):
     slot_node: str | None = None
     """The node with this slot."""
 
+    slot_device: str | None = None
+    """`cuda` or `cpu`: what kind of slot it is. Null if its memory is unknown."""
+
     host_bytes: int = 0
     """Host memory that all ranks of a node use for offload."""
 

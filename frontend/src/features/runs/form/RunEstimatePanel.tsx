@@ -8,8 +8,10 @@ import { Meter } from "@/components/Meter";
 import { Quantity } from "@/components/Quantity";
 import { Time } from "@/components/Time";
 import type { SpecJson } from "@/features/runs/queries";
+import { slotText } from "@/features/runs/form/startReadiness";
+import { automaticValue } from "@/features/runs/spec/automaticValues";
 import { estimateQuery } from "@/features/runs/recipes/recipeQueries";
-import { bytes, count, duration, flopParts, hoursText, rate, short } from "@/lib/format";
+import { count, duration, flopParts, hoursText, rate, short } from "@/lib/format";
 
 interface Props {
   team: string;
@@ -36,6 +38,7 @@ export function RunEstimatePanel({ team, spec, specCheck, plan, startStep }: Pro
   const { nodes = 1, slots_per_node: slots } = specCheck?.spec?.resources ?? {};
   const flops = flopParts(estimate?.flops ?? 0);
   const memory = estimate?.memory_bytes ?? (plan === undefined ? undefined : Math.max(...plan.memory.map(({ total }) => total)));
+  const vocabulary = specCheck?.spec == null ? undefined : (specCheck.spec.data.tokenizer.vocabulary ?? automaticValue(specCheck.spec, "data.tokenizer.vocabulary"));
   const parameters = estimate?.parameters ?? specCheck?.parameters;
   return (
     <section aria-label="Estimate" aria-busy={isPlaceholderData} className="panel">
@@ -46,7 +49,9 @@ export function RunEstimatePanel({ team, spec, specCheck, plan, startStep }: Pro
         <EstimateRow name="memory" note={memory !== undefined && <MemoryNote bytes={memory} plan={plan} />}>
           {memory === undefined ? "–" : <Main><Bytes value={memory} /></Main>}
         </EstimateRow>
-        <EstimateRow name="parameters">{parameters === null || parameters === undefined ? "–" : short(parameters)}</EstimateRow>
+        <EstimateRow name="parameters" note={vocabulary !== undefined && `with a vocabulary of ${count(vocabulary)} tokens`}>
+          {parameters === null || parameters === undefined ? "–" : short(parameters)}
+        </EstimateRow>
         <EstimateRow name="tokens" note={step === undefined ? undefined : `${count(step)} per step`}>
           {step === undefined || steps === undefined ? "–" : short(step * Math.max(0, steps - startStep))}
         </EstimateRow>
@@ -84,12 +89,12 @@ function EstimateRow({ name, note, children }: { name: string; note?: ReactNode;
 /** The fullest rank's share of its slot. */
 function MemoryNote({ bytes: needed, plan }: { bytes: number; plan: RunPlan | undefined }) {
   const slot = plan?.slot_bytes ?? null;
-  if (slot === null) return "estimated, of the fullest rank";
+  if (plan === undefined || slot === null) return "estimated, of the fullest rank";
   return (
     <span className="flex flex-col gap-1">
       <Meter fraction={needed / slot} label="Memory of the fullest rank" className={`w-full ${needed > slot ? "[&>div]:bg-bad" : ""}`} />
       <span>
-        estimated, of {bytes(slot)} for the fullest rank{plan?.slot_node == null ? "" : ` on ${plan.slot_node}`}
+        estimated for the fullest rank, of {slotText(plan, slot)}
       </span>
     </span>
   );

@@ -31,5 +31,10 @@ export function startReadiness({ problemCount, check, plan }: Given): StartReadi
   if (plan === undefined) return verdict("idle", "Checking the memory…", "");
   const need = bytes(Math.max(...plan.memory.map(({ total }) => total)));
   if (plan.slot_bytes == null) return verdict("good", "Can start", `${need} per rank. No node has reported its memory yet.`);
-  return verdict("good", "Fits", `${need} of ${bytes(plan.slot_bytes)} per rank${plan.slot_node == null ? "" : ` on ${plan.slot_node}`}.`);
+  return verdict("good", "Fits", `Each rank needs ${need} of ${slotText(plan, plan.slot_bytes)}.`);
+}
+
+/** What a rank has: a GPU's memory, or a CPU slot's share of its node's, which a run alone on the node can exceed. */
+export function slotText({ slot_device: device, slot_node: node }: RunPlan, slot: number): string {
+  return `${bytes(slot)}${device === "cpu" ? ", a slot’s share of the memory" : ""}${node == null ? "" : ` on ${node}`}`;
 }

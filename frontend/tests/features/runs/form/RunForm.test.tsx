@@ -198,7 +198,7 @@ it("asks again before it starts a run that no node has the memory for", async ()
   show();
   const verdict = await screen.findByRole("status", { name: "Verdict" });
   await waitFor(() => {
-    expect(verdict.textContent).toBe("Fits1.9 GiB of 12 GiB per rank on node-a.");
+    expect(verdict.textContent).toBe("FitsEach rank needs 1.9 GiB of 12 GiB on node-a.");
   });
   await openModel();
   await userEvent.type(screen.getByLabelText("Width"), "96");
@@ -348,6 +348,7 @@ it("shows the estimate and its source", async () => {
   const estimate = await screen.findByRole("region", { name: "Estimate" });
   expect(await within(estimate).findByText("1 h 39 min")).toBeDefined();
   expect(estimate.textContent).toContain("compute0.0185 petaFLOP/s-days");
+  expect(estimate.textContent).toContain("with a vocabulary of 4,096 tokens");
   expect(estimate.textContent).toContain("measured: 441,000 tokens/s in pilot-6 on node-a");
   expect(estimate.textContent).toContain("1 GiB each; the team has 12 GiB of checkpoints now.");
   expect(estimate.textContent).toContain("They count toward its limit of total storage");
