@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 
 
 @contextmanager
@@ -16,6 +17,6 @@ def explain_missing_packages(command: str) -> Iterator[None]:
             raise
         sys.exit(
             f"{command} needs the package {missing}, which is not installed. Install all that the server and its nodes need: "
-            "pip install 'trainwright[all]', or the file of the wheel with [all] after its name, such as "
-            "pip install './trainwright-0.1.0-py3-none-any.whl[all]'."
+            "pip install 'trainwright[all]', or the file of the wheel with [all] after its name: "
+            f"pip install './trainwright-{version('trainwright')}-py3-none-any.whl[all]'."
         )
