@@ -34,7 +34,7 @@ from trainwright_backend.nodes.service import takes_runs, threads_per_slot
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import Attempt, Placement, Run
 from trainwright_backend.runs.transitions import lock_run, move
-from trainwright_backend.scheduling.fewer_nodes import note_fewer_nodes
+from trainwright_backend.scheduling.fewer_nodes import may_run_on, note_fewer_nodes
 
 SHOWN_NODES = 4
 """Names in the message of an attempt."""
@@ -62,9 +62,7 @@ def claim(
     # The control loop moves a placement away from a node that was drained or quarantined in the meantime.
     if not takes_runs(node):
         raise _refused()
-    if not RunSpec.model_validate(run.spec).fits_nodes(
-        run.nodes
-    ):  # its layout was changed since it was placed
+    if not may_run_on(run, run.nodes):
         raise _refused()
     granted = _granted_to_others(session, run)
     if granted:

@@ -184,12 +184,12 @@ class Run(Base):
     @property
     def requested_nodes(self) -> int:
         """Number of nodes in its spec."""
-        return int(self.spec["resources"].get("nodes", 1))
+        return int(self.spec.get("resources", {}).get("nodes", 1))
 
     @property
     def min_nodes(self) -> int:
         """Least number of nodes of a later attempt."""
-        return int(self.spec["resources"].get("min_nodes") or self.requested_nodes)
+        return int(self.spec.get("resources", {}).get("min_nodes") or self.requested_nodes)
 
 
 class RunTag(Base):

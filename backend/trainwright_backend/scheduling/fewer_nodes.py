@@ -62,6 +62,11 @@ def needs_on_fewer(run: Run, most: int) -> Iterator[Needs]:
             yield needs_of(run, nodes)
 
 
+def may_run_on(run: Run, nodes: int) -> bool:
+    """Whether the run's layout works on so many nodes. People may have changed it since the number was chosen."""
+    return nodes == run.requested_nodes or RunSpec.model_validate(run.spec).fits_nodes(nodes)
+
+
 def waits_for_spare(run: Run, timers: Timers) -> str:
     """The end of a waiting run's sentence."""
     least = f"{run.min_nodes} node{'s' if run.min_nodes > 1 else ''}"
