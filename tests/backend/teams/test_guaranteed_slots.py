@@ -1,7 +1,9 @@
 """Guaranteed shares: setting them, and the order in which runs within them are placed."""
 
 from tests.backend.scheduling.other_team import OtherTeam, set_share
-from tests.backend.scripted_agent import Agent, Scene
+from tests.backend.scripted_agent import Agent, Scene, scene
+
+__all__ = ["scene"]
 
 
 def test_a_share_is_at_most_the_limit_and_older_clients_keep_it(scene: Scene) -> None:
@@ -36,6 +38,7 @@ def test_a_covered_run_goes_before_a_team_whose_turn_it_would_be(scene: Scene) -
     ours = scene.submit(slots=2)  # first, and neither team has used anything
     other = OtherTeam(scene, share=1)
     theirs = other.submit()
+    scene.agent.heartbeat()  # preparing its data may have taken long
     scene.control.sweep()
     assert other.sentence(theirs) == "placed on node-a"
     assert scene.show(ours)["sentence"].startswith("needs 2 slots, 1 free on 1 node")

@@ -24,7 +24,7 @@ export function QuotaForm({ team }: { team: string }) {
   );
 }
 
-function DeviceLimit({ team, quota: { device, limit, guaranteed_slots: share = 0 } }: { team: string; quota: Quota }) {
+function DeviceLimit({ team, quota: { device, limit, guaranteed_slots: share } }: { team: string; quota: Quota }) {
   const [typed, setTyped] = useState({ limit: String(limit), share: String(share) });
   const client = useQueryClient();
   const change = useMutation({

@@ -1,7 +1,7 @@
 import { useSuspenseQuery } from "@tanstack/react-query";
 import { MeterRow } from "@/components/MeterRow";
 import { teamQuery } from "@/features/teams/queries";
-import { DEVICE_LABELS, shownQuota } from "@/features/teams/usage/usageView";
+import { DEVICE_LABELS, quotaNote, shownQuota } from "@/features/teams/usage/usageView";
 import { bytes, count } from "@/lib/format";
 
 /** A team's current usage of its quota. */

@@ -29,7 +29,7 @@ export function shownQuota(quota: readonly Quota[]): Quota[] {
 }
 
 /** What else there is to say about a quota: slots on the nodes, the guaranteed share, and what is borrowed beyond it. */
-export function quotaNote({ used, limit, joined, guaranteed_slots: share = 0 }: Quota): string | undefined {
+export function quotaNote({ used, limit, joined, guaranteed_slots: share }: Quota): string | undefined {
   const parts = [];
   if (joined != null && joined < limit) parts.push(`${count(joined)} on the nodes`);
   if (share > 0) parts.push(`${count(share)} guaranteed`);

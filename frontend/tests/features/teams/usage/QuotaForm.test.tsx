@@ -12,7 +12,7 @@ it("changes a team's limit of slots, and sends nothing that is not a number", as
   const sent: unknown[] = [];
   let limit = 8;
   server.use(
-    http.get("*/api/v1/teams/lab", () => HttpResponse.json({ slug: "lab", name: "lab", quota: [{ device: "cpu", limit, used: 0, joined: 2 }], storage: { used_bytes: 0, limit_bytes: 1 } })),
+    http.get("*/api/v1/teams/lab", () => HttpResponse.json({ slug: "lab", name: "lab", quota: [{ device: "cpu", limit, used: 0, joined: 2, guaranteed_slots: 0 }], storage: { used_bytes: 0, limit_bytes: 1 } })),
     http.put("*/api/v1/teams/lab/quota/cpu", async ({ request }) => {
       const body = (await request.json()) as { limit: number };
       sent.push(body);
