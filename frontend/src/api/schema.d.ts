@@ -6164,6 +6164,12 @@ export interface components {
              * @default []
              */
             warnings: string[];
+            /**
+             * What Decays
+             * @description How many weights decay, and which. A sentence.
+             * @default
+             */
+            what_decays: string;
         };
         /**
          * RunSamples

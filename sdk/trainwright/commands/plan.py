@@ -182,8 +182,9 @@ def show(plan: RunPlan) -> None:
         typer.echo(f"Offload uses {format_bytes(plan.host_bytes)} of host memory on each node{has}.")
     for warning in plan.warnings:
         typer.secho(warning, fg=typer.colors.YELLOW)
-    if plan.export_loaded_by:
-        typer.echo(plan.export_loaded_by)
+    for sentence in (plan.export_loaded_by, plan.what_decays):
+        if sentence:
+            typer.echo(sentence)
     if plan.stages_are_measured:
         typer.echo(
             "Stages are chosen when the run starts, by the measured speed of its ranks. Those above assume equal speeds."

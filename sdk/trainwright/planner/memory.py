@@ -246,15 +246,16 @@ def stage_bytes(
 
 
 def score_bytes(spec: RunSpec) -> int:
-    """Scores of a layer that are stored, because they have a soft cap and no kernel caps them: capped and as probabilities in
-    float32, and cast for the product with values.
+    """What a layer stores besides, if scores have a soft cap and no kernel caps them: scores, capped and as probabilities in
+    float32, and cast for the product with values; keys and values of each query head.
     """
     model, batch = spec.model, spec.batch
     if model.attn_logit_softcapping is None or _uses_flex_attention(spec):
         return 0
-    size = 8 if spec.precision.kind is PrecisionKind.FP32 else 8 + 2
-    pairs = batch.micro_sequences * batch.sequence_tokens**2
-    return size * pairs * model.heads // spec.parallelism.tensor
+    size, cast = (4, 0) if spec.precision.kind is PrecisionKind.FP32 else (2, 2)
+    scores = (8 + cast) * batch.sequence_tokens * model.heads
+    repeated = 2 * size * (model.query_features - model.key_features)
+    return batch.micro_sequences * batch.sequence_tokens * (scores + repeated) // spec.parallelism.tensor
 
 
 def _uses_flex_attention(spec: RunSpec) -> bool:

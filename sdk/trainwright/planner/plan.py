@@ -43,6 +43,7 @@ from trainwright.planner.pipeline_simulation import (
     torch_action_orders,
 )
 from trainwright.planner.stage_partition import RankCapacity, StageCost, partition_stages
+from trainwright.planner.weight_decay import what_decays
 
 _MOST_ACTIONS = 4_000
 """Most actions in a timeline. A diagram with more would be unreadable."""
@@ -136,6 +137,7 @@ def plan(
         ],
         too_large=too_large,
         export_loaded_by=loaded_by(spec.model),
+        what_decays=what_decays(spec),
         timeline=shown,
         bubble_fraction=bubble,
     )

@@ -136,25 +136,31 @@ def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -
 
 
 @pytest.mark.parametrize("kind", ["fp32", "bf16"])
-def test_the_planner_counts_stored_scores(kind: str) -> None:
+def test_the_planner_counts_what_capped_attention_stores(kind: str) -> None:
     spec = RunSpec.model_validate(
         TINY
-        | {"model": {"layers": 1, "width": 32, "heads": 4} | CAPS, "precision": {"kind": kind}}
+        | {"model": {"layers": 1, "width": 32, "heads": 4, "kv_heads": 2} | CAPS, "precision": {"kind": kind}}
         | {"batch": {"sequence_tokens": LENGTH, "micro_sequences": 2}, "resources": {"device": "cpu"}}
     )
     dtype = torch.float32 if kind == "fp32" else torch.bfloat16
-    q, k, v = (torch.randn(2, 4, LENGTH, 8, dtype=dtype, requires_grad=True) for _ in range(3))
+    q, k, v = (torch.randn(2, count, LENGTH, 8, dtype=dtype, requires_grad=True) for count in (4, 2, 2))
     mask = DenseMasks().build(LENGTH, Visible(), dtype, torch.device("cpu"))
-    saved: dict[int, int] = {}
 
-    def keep(tensor: Tensor) -> Tensor:
-        if tensor.shape[-2:] == (LENGTH, LENGTH):
-            saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
+    def saved(softcap: float | None) -> int:
+        """Bytes of tensors that autograd saves, the result among them."""
+        found: dict[int, int] = {}
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        out = DenseMasks().attend(q, k, v, mask, 0.5)
-    assert out.dtype == dtype
-    assert sum(saved.values()) == score_bytes(spec) > 0
+        def keep(tensor: Tensor) -> Tensor:
+            found[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            out = DenseMasks().attend(q, k, v, mask, softcap)
+        assert out.dtype == dtype
+        return sum(found.values())
+
+    # SDPA saves queries, keys, values and its result, which the block counts in any case.
+    usual = (2 * q.numel() + k.numel() + v.numel()) * dtype.itemsize
+    assert saved(0.5) + q.numel() * dtype.itemsize == usual + score_bytes(spec)
     uncapped = spec.model_copy(update={"model": spec.model.model_copy(update=dict.fromkeys(CAPS))})
     assert score_bytes(uncapped) == 0 and loss_bytes(spec) > loss_bytes(uncapped)

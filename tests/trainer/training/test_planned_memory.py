@@ -39,6 +39,8 @@ MODELS = {
     "parallel block": ModelSpec(layers=2, width=128, heads=4, kv_heads=2, feed_forward=320, block="parallel"),
     "GPT": ModelSpec(layers=2, width=128, heads=4, activation="gelu", norm="layer", biases="all"),
     "norms of heads": ModelSpec(layers=2, width=128, heads=4, kv_heads=2, feed_forward=192, qk_norm=True),
+    "norms after parts": ModelSpec(layers=2, width=128, heads=4, feed_forward=192, post_norms=True),
+    "partly rotated heads": ModelSpec(layers=2, width=128, heads=4, partial_rotary_factor=0.5),
 }
 SEQUENCES, LENGTH = 4, 64
 _WITHIN = 0.15

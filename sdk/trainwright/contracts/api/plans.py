@@ -121,6 +121,9 @@ class RunPlan(Envelope):
     export_loaded_by: str = ""
     """What loads the export: a class of `transformers`, or the file that comes with it. A sentence."""
 
+    what_decays: str = ""
+    """How many weights decay, and which. A sentence."""
+
     timeline: list[list[PlannedAction]]
     """Actions of each pipeline rank; only the first micro batches if there are very many."""
 

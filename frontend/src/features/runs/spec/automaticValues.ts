@@ -10,7 +10,7 @@ export function automaticValue({ data, model, parallelism, resources, schedule }
     case "model.kv_heads":
       return model.heads;
     case "model.feed_forward":
-      return Math.ceil((8 * model.width) / (3 * 32)) * 32;
+      return Math.ceil(((model.activation === "gelu" ? 12 : 8) * model.width) / (3 * 32)) * 32;
     case "schedule.warmup_steps":
       return automaticWarmupSteps(schedule);
     case "schedule.decay_steps":

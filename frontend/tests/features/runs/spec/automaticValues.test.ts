@@ -4,6 +4,7 @@ import { aRun } from "@tests/support/runs";
 
 const { spec } = aRun();
 const wide = { ...spec, model: { ...spec.model, width: 192, heads: 6 }, resources: { ...spec.resources, nodes: 2, slots_per_node: 4 } };
+const gelu = { ...wide, model: { ...wide.model, activation: "gelu" as const } };
 const wsd = { ...spec, schedule: { ...spec.schedule, kind: "wsd" as const, steps: 101, warmup_steps: 10 } };
 const bytes = { ...spec, data: { ...spec.data, tokenizer: { kind: "bytes" as const, vocabulary: null } } };
 
@@ -13,6 +14,7 @@ it.each([
   [wide, "model.head_size", 32],
   [wide, "model.kv_heads", 6],
   [wide, "model.feed_forward", 512],
+  [gelu, "model.feed_forward", 768],
   [spec, "model.feed_forward", 192],
   [wide, "parallelism.data", 8],
   [{ ...wide, parallelism: { ...wide.parallelism, tensor: 2, pipeline: 2 } }, "parallelism.data", 2],

@@ -1,0 +1,38 @@
+"""Which weights of a run decay, for people who check it before the run starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainwright.contracts.block_parts import block_weights, last_norm_size, position_table_size
+from trainwright.contracts.run_spec import RunSpec
+
+_WHICH = {
+    "matrices": "matrices, and neither norms nor biases",
+    "block_matrices": "matrices of blocks, and neither embeddings, head, norms nor biases",
+    "all": "norms and biases too",
+}
+
+
+def what_decays(spec: RunSpec) -> str:
+    """A sentence."""
+    optimizer = spec.optimizer
+    if not optimizer.weight_decay:
+        return "No weight decays."
+    weights = list(_weights(spec))
+    total = sum(elements for _, _, elements in weights)
+    decayed = sum(elements for name, dims, elements in weights if optimizer.decays(name, dims))
+    of_all = f"{decayed:,} of {total:,} weights"
+    return f"Weight decay {optimizer.weight_decay:g} is for {of_all}: {_WHICH[optimizer.weight_decay_of]}."
+
+
+def _weights(spec: RunSpec) -> Iterator[tuple[str, int, int]]:
+    """Name, dims and elements; the weights of all layers together."""
+    model = spec.model
+    for name, weight in block_weights(model).items():
+        yield f"layers.0.{name}", len(weight.shape(model)), model.layers * weight.size(model)
+    rows = spec.data.tokenizer.size * model.width
+    yield "embedding.weight", 2, rows
+    yield "position_embedding.weight", 2, position_table_size(model, spec.batch.sequence_tokens)
+    yield "norm.weight", 1, last_norm_size(model)
+    yield "head.weight", 2, 0 if model.tied_embeddings else rows
