@@ -262,7 +262,8 @@ function isObject(value: Json | undefined): value is { [key: string]: Json } {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function textOf(value: Json): string {
+/** A value as the text of its field. */
+export function textOf(value: Json): string {
   if (Array.isArray(value) && value.length > 0 && value.every((item) => typeof item === "number")) return value.join(",");
   if (Array.isArray(value) && value.every((item) => typeof item === "string")) return linesOf(value);
   return typeof value === "string" ? value : JSON.stringify(value);
