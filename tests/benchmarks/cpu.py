@@ -20,6 +20,7 @@ from tests.benchmarks.data.preparation import PREPARING_ROWS
 from tests.benchmarks.gpu_program.row import gpu_program
 from tests.benchmarks.pages.page_speed import UI_ROWS
 from tests.benchmarks.platform.api_load import API_ROWS
+from tests.benchmarks.platform.placement_rounds import PLACEMENT_ROWS
 from tests.benchmarks.platform.reads import PLATFORM_ROWS
 from tests.benchmarks.platform.run_start import START_ROWS
 from tests.benchmarks.platform.transfers import TRANSFER_ROWS
@@ -82,6 +83,7 @@ ROWS: dict[str, Row] = {
     **PREPARING_ROWS,
     **START_ROWS,
     **API_ROWS,
+    **PLACEMENT_ROWS,
     **UI_ROWS,
     "gpu-program": lambda given: gpu_program(given.toy, given.folder),
     "parity": run_parity,

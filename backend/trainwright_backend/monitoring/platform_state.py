@@ -41,7 +41,7 @@ from trainwright_backend.datasets.tables import (
     Preparation,
     PreparationChunk,
 )
-from trainwright_backend.nodes.service import free_slots, is_online, slots_of, takes_runs
+from trainwright_backend.nodes.service import free_slots, inventory_of, is_online, slots_of, takes_runs
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import PlacementSlot, Run
 from trainwright_backend.scheduling.waiting_reasons import waiting_class
@@ -142,9 +142,10 @@ def _add_node(
     state: PlatformState, node: Node, taken: set[tuple[str, int]], at: datetime, timers: Timers
 ) -> None:
     online = is_online(node, at, timers)
+    unused = free_slots(node, taken) if online and takes_runs(node) else {}
     for device, indices in slots_of(node).items():
         used = sum(1 for name, _ in taken if name == device)
-        free = len(free_slots(node, device, taken)) if online and takes_runs(node) else 0
+        free = len(unused.get(device, []))
         state.slots[device, "used"] += used
         state.slots[device, "free"] += free
         state.slots[device, "unavailable"] += max(len(indices) - used - free, 0)
@@ -153,7 +154,7 @@ def _add_node(
             name=node.name,
             state=_state_of(node, online=online),
             heartbeat_age_seconds=(at - (node.last_heartbeat or node.joined)).total_seconds(),
-            inventory=Inventory.model_validate(node.inventory),
+            inventory=inventory_of(node),
             hardware=HardwareUse.model_validate(node.hardware) if online and node.hardware else None,
         )
     )

@@ -1,10 +1,12 @@
 """Nodes: joining, heartbeats, the list, draining. Runs are placed on them by `placement` and `claims`."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from uuid import UUID
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import String, cast, delete, func, select, update
 
 from trainwright.contracts.agent_protocol import Heartbeat, Inventory, Join, PlacedRun, Timers
 from trainwright.contracts.api.actions import NodeEdit
@@ -196,13 +198,24 @@ def takes_runs(node: Node) -> bool:
     return not node.draining and node.quarantined is None
 
 
-def slots_of(node: Node) -> dict[str, list[int]]:
+def inventory_of(node: Node) -> Inventory:
+    """The node's hardware and software."""
+    return _inventory(json.dumps(node.inventory))
+
+
+@lru_cache(maxsize=2048)
+def _inventory(reported: str) -> Inventory:
+    """An inventory in JSON. Cached, because each placement round reads those of all nodes."""
+    return Inventory.model_validate_json(reported)
+
+
+def slots_of(node: Node, inventory: Inventory | None = None) -> dict[str, list[int]]:
     """Indices of the node's slots by device: those that it reports, as far as a site admin allows.
 
     A node that reports more than before, because its token was stolen, would otherwise draw other teams' runs.
     """
     allowed = node.allowed_slots or {}
-    reported = reported_slots(Inventory.model_validate(node.inventory))
+    reported = reported_slots(inventory or inventory_of(node))
     return {device: indices[: allowed.get(device)] for device, indices in reported.items()}
 
 
@@ -224,7 +237,7 @@ def slot_bytes(inventory: Inventory) -> dict[str, int]:
 
 def threads_per_slot(node: Node, device: str) -> int:
     """CPU threads for the rank of one slot: the node's cores, shared by the slots that it may use."""
-    cores = Inventory.model_validate(node.inventory).cores
+    cores = inventory_of(node).cores
     return max(1, cores // max(1, len(slots_of(node)[device])))
 
 
@@ -233,17 +246,31 @@ def _slots_at_join(inventory: Inventory) -> dict[str, int]:
     return {"cuda": len(inventory.gpus), "cpu": min(inventory.cpu_slots, inventory.cores)}
 
 
-def free_slots(node: Node, device: str, taken: set[tuple[str, int]]) -> list[int]:
-    """Indices of the slots that are neither in a placement (``taken``) nor used by a marked process."""
-    busy = set(node.busy_slots.get(device, []))
-    return [index for index in slots_of(node)[device] if (device, index) not in taken and index not in busy]
+def free_slots(
+    node: Node, taken: Collection[tuple[str, int]], slots: Mapping[str, list[int]] | None = None
+) -> dict[str, list[int]]:
+    """Indices of the node's ``slots`` that are neither in a placement (``taken``) nor used by a marked process, by device."""
+    return {
+        device: [
+            index
+            for index in indices
+            if (device, index) not in taken and index not in node.busy_slots.get(device, ())
+        ]
+        for device, indices in (slots or slots_of(node)).items()
+    }
 
 
-def taken_slots(session: Read) -> dict[UUID, set[tuple[str, int]]]:
-    """Device and index of all placements' slots, by node."""
+def taken_slots(session: Read, node_ids: Collection[UUID] | None = None) -> dict[UUID, set[tuple[str, int]]]:
+    """Device and index of the slots of placements, by node: of some nodes, or of all."""
+    indices = func.aggregate_strings(cast(PlacementSlot.slot_index, String), ",")
+    slots = select(PlacementSlot.node_id, PlacementSlot.device, indices)
+    if node_ids is not None:
+        slots = slots.where(PlacementSlot.node_id.in_(node_ids))
     taken: dict[UUID, set[tuple[str, int]]] = {}
-    for slot in session.scalars(select(PlacementSlot)):
-        taken.setdefault(slot.node_id, set()).add((slot.device, slot.slot_index))
+    for node_id, device, listed in session.execute(
+        slots.group_by(PlacementSlot.node_id, PlacementSlot.device)
+    ):
+        taken.setdefault(node_id, set()).update((device, int(index)) for index in listed.split(","))
     return taken
 
 
@@ -253,7 +280,7 @@ def machines(session: Read) -> list[JoinedNode]:
 
 
 def _machine(node: Node) -> JoinedNode:
-    inventory = Inventory.model_validate(node.inventory)
+    inventory = inventory_of(node)
     slots = _numbers_of(slots_of(node))
     return JoinedNode(
         node.name,
@@ -282,7 +309,7 @@ def _take_inventory(session: Write, node: Node, inventory: Inventory) -> None:
 
 
 def _record_sizes(session: Write, node: Node) -> None:
-    memory = slot_bytes(Inventory.model_validate(node.inventory))
+    memory = slot_bytes(inventory_of(node))
     for device, indices in slots_of(node).items():
         session.merge(
             NodeSize(
@@ -303,7 +330,8 @@ def _locked_node(session: Write, node_id: str) -> Node:
 
 
 def _show(session: Read, nodes: Sequence[Node], timers: Timers) -> list[ShownNode]:
-    taken, occupants = taken_slots(session), _occupants(session, [node.id for node in nodes])
+    node_ids = [node.id for node in nodes]
+    taken, occupants = taken_slots(session, node_ids), _occupants(session, node_ids)
     return [
         _shown(node, taken.get(node.id, set()), occupants.get(node.id, []), timers).model_copy(
             update={"failures": recent_failures(session, node)}
@@ -341,7 +369,7 @@ def _numbers_of(slots: dict[str, list[int]]) -> dict[str, int]:
 
 
 def _shown(node: Node, taken: set[tuple[str, int]], runs: list[NodeRun], timers: Timers) -> ShownNode:
-    inventory = Inventory.model_validate(node.inventory)
+    inventory = inventory_of(node)
     online = is_online(node, now(), timers)
     known = online and node.hardware is not None
     return ShownNode(
@@ -352,7 +380,7 @@ def _shown(node: Node, taken: set[tuple[str, int]], runs: list[NodeRun], timers:
         inventory=inventory,
         slots=_numbers_of(slots_of(node)),
         reported_slots=_numbers_of(reported_slots(inventory)),
-        slots_free={device: len(free_slots(node, device, taken)) for device in slots_of(node)},
+        slots_free=_numbers_of(free_slots(node, taken)),
         draining=node.draining,
         move_runs=node.move_runs,
         quarantine=shown_quarantine(node),

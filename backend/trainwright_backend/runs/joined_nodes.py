@@ -54,15 +54,22 @@ def nodes_for(session: Read, spec: RunSpec) -> list[JoinedNode]:
     return [item for item in every if item.slots.get(resources.device.value, 0) >= resources.slots_per_node]
 
 
+def is_loopback(peer_address: str | None) -> bool:
+    """Whether only the same machine can be reached at the address."""
+    return peer_address is not None and peer_address.startswith(LOOPBACK)
+
+
 def in_one_network(
-    nodes: Sequence[AnyNode], count: int, address_of: Callable[[AnyNode], str | None]
+    nodes: Sequence[AnyNode], count: int, is_local: Callable[[AnyNode], bool]
 ) -> list[AnyNode]:
     """Nodes that can reach each other: at least ``count`` if possible, otherwise as many as possible.
 
     Nodes on the server's own machine that joined through a loopback address reach only each other.
     """
-    local = [node for node in nodes if str(address_of(node)).startswith(LOOPBACK)]
-    others = [node for node in nodes if not str(address_of(node)).startswith(LOOPBACK)]
+    others: list[AnyNode] = []
+    local: list[AnyNode] = []
+    for node in nodes:
+        (local if is_local(node) else others).append(node)
     return next((group for group in (others, local) if len(group) >= count), max(others, local, key=len))
 
 

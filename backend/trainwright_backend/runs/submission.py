@@ -42,6 +42,7 @@ from trainwright_backend.runs.joined_nodes import (
     check_precision,
     has_precision,
     in_one_network,
+    is_loopback,
     named,
     nodes_for,
 )
@@ -189,7 +190,7 @@ def _check_nodes(session: Read, spec: RunSpec) -> None:
         for node in able
         if node.peer_address is not None and can_run(node, spec) and has_precision(node.gpus, spec.precision)
     ]
-    together = in_one_network(peers, resources.nodes, lambda node: node.peer_address)
+    together = in_one_network(peers, resources.nodes, lambda node: is_loopback(node.peer_address))
     if resources.nodes > len(together):
         number = "1 joined node qualifies" if len(together) == 1 else f"{len(together)} joined nodes qualify"
         raise Invalid.at(

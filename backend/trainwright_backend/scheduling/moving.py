@@ -100,8 +100,10 @@ def nodes_of(session: Read, run: Run) -> list[str]:
     return list(session.scalars(select(Placement.node_name).where(*live).order_by(Placement.node_rank)))
 
 
-def not_avoided(run: Run, nodes: Sequence[NodeCapacity]) -> list[NodeCapacity]:
+def not_avoided(run: Run, nodes: list[NodeCapacity]) -> list[NodeCapacity]:
     """The nodes that the run may be placed on."""
+    if not run.avoided_nodes:
+        return nodes
     return [capacity for capacity in nodes if capacity.node.name not in run.avoided_nodes]
 
 

@@ -1,16 +1,17 @@
 """A node's slots and what fits on it, in one round of placement."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
+from typing import Self
 from uuid import UUID
 
 from trainwright.contracts.agent_protocol import Inventory
 from trainwright.contracts.parallelism_spec import EngineKind
-from trainwright_backend.nodes.service import slot_bytes, slots_of
+from trainwright_backend.nodes.service import free_slots, inventory_of, slot_bytes, slots_of
 from trainwright_backend.nodes.tables import Node
-from trainwright_backend.runs.joined_nodes import bytes_per_rank, has_precision, in_one_network
+from trainwright_backend.runs.joined_nodes import bytes_per_rank, has_precision, in_one_network, is_loopback
 from trainwright_backend.scheduling.requirements import Needs
 
 
@@ -34,18 +35,34 @@ class NodeCapacity:
 
     _could_run: dict[Needs, bool] = field(default_factory=dict, repr=False)
 
+    @classmethod
+    def measure(cls, node: Node, taken: Collection[tuple[str, int]]) -> Self:
+        """The node with those slots free that are not ``taken``."""
+        capacity = cls(node, {})
+        capacity.free = free_slots(node, taken, capacity._indices)
+        return capacity
+
     @cached_property
     def inventory(self) -> Inventory:
-        return Inventory.model_validate(self.node.inventory)
+        return inventory_of(self.node)
 
     @cached_property
     def slots(self) -> dict[str, int]:
         """Slots by device."""
-        return {device: len(indices) for device, indices in slots_of(self.node).items()}
+        return {device: len(indices) for device, indices in self._indices.items()}
+
+    @cached_property
+    def _indices(self) -> dict[str, list[int]]:
+        return slots_of(self.node, self.inventory)
 
     @cached_property
     def _slot_bytes(self) -> dict[str, int]:
         return slot_bytes(self.inventory)
+
+    @cached_property
+    def is_local(self) -> bool:
+        """Whether only nodes on the same machine reach it."""
+        return is_loopback(self.inventory.peer_address)
 
     @property
     def location(self) -> str:
@@ -76,7 +93,7 @@ class NodeCapacity:
 
     def can_run_now(self, needs: Needs, seconds: float = inf) -> bool:
         """Whether the run, or its part, fits now and, on a reserved node, ends before the earlier run needs it."""
-        if self.reserved_from(needs.device) < seconds or len(self.free[needs.device]) < needs.slots:
+        if len(self.free[needs.device]) < needs.slots or self.reserved_from(needs.device) < seconds:
             return False
         return self.could_run(needs)
 
@@ -106,4 +123,4 @@ def within_reach(able: Sequence[NodeCapacity], needs: Needs) -> list[NodeCapacit
     """The nodes among ``able`` that can run the run together."""
     if needs.nodes == 1:
         return list(able)
-    return in_one_network(able, needs.nodes, lambda capacity: capacity.inventory.peer_address)
+    return in_one_network(able, needs.nodes, lambda capacity: capacity.is_local)

@@ -4,11 +4,12 @@ Each run is placed in its own transaction, under the locks of the run, its nodes
 an error with one run does not stop the others, and no two runs are ever locked at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
-from sqlalchemy import Select, delete, or_, select, update
+from sqlalchemy import Select, bindparam, delete, or_, select, update
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.api.datasets import PreparationState
@@ -20,12 +21,13 @@ from trainwright_backend.core.ids import new_id, public_id
 from trainwright_backend.core.message_queue import enqueuer_of
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
-from trainwright_backend.nodes.service import free_slots, is_online, taken_slots, takes_runs
+from trainwright_backend.nodes.service import is_online, taken_slots, takes_runs
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.notify import notify_run
 from trainwright_backend.runs.state_text import end_text
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
 from trainwright_backend.runs.transitions import lock_run, move, release_slots
+from trainwright_backend.scheduling.fewer_nodes import may_run_on
 from trainwright_backend.scheduling.limit_gate import LimitGate
 from trainwright_backend.scheduling.node_capacity import NodeCapacity
 from trainwright_backend.scheduling.placement_round import Backfill
@@ -49,24 +51,13 @@ def place(
     run = lock_run(session, run_id)
     if run is None or run.state is not RunState.QUEUED or _is_placed(session, run):
         return False
-    ordered = sorted(node_ids)  # two placements that lock the same nodes do not wait for each other
-    locked = {
-        node_id: session.get(Node, node_id, with_for_update=True, populate_existing=True)
-        for node_id in ordered
-    }
-    nodes = [node for node_id in node_ids if (node := locked[node_id]) is not None]
+    locked = _lock_nodes(session, node_ids)
+    nodes = [locked[node_id] for node_id in node_ids if node_id in locked]
     nodes = [node for node in nodes if node.name not in run.avoided_nodes]
-    if (
-        len(nodes) < len(node_ids)
-        or not run.min_nodes <= len(nodes) <= run.nodes
-        or _fail_too_short(session, run)
-    ):
+    if len(nodes) < len(node_ids) or not may_run_on(run, len(nodes)) or _fail_too_short(session, run):
         return False
-    taken, needs = taken_slots(session), needs_of(run, len(nodes))
-    found = [
-        NodeCapacity(node, {run.device: free_slots(node, run.device, taken.get(node.id, set()))})
-        for node in nodes
-    ]
+    taken, needs = taken_slots(session, node_ids), needs_of(run, len(nodes))
+    found = [NodeCapacity.measure(node, taken.get(node.id, ())) for node in nodes]
     for capacity in found:
         if not takes_runs(capacity.node) or not is_online(capacity.node, now(), timers):
             return False
@@ -79,24 +70,33 @@ def place(
     if not hold(session, run.team_id, run.device, slots, run.id):
         return False
     run.nodes, run.slots = len(nodes), slots
-    for node_rank, capacity in enumerate(found):
-        _add_placement(session, run, capacity.node, node_rank, capacity.free[run.device][: needs.slots])
+    _add_placements(
+        session, run, {capacity.node: capacity.free[run.device][: needs.slots] for capacity in found}
+    )
     run.backfill_for = None if backfill is None else backfill.ahead_of
     run.backfill_until = None if backfill is None else backfill.until
     session.flush()
     early = "" if backfill is None else ", ahead of its turn"
     explain(session, {run.id: f"placed on {_names(nodes)}{early}"})
-    for node in nodes:
-        _hint(session, run, node)
+    _hint(session, run, nodes)
     return True
+
+
+def _lock_nodes(session: Write, node_ids: Sequence[UUID]) -> dict[UUID, Node]:
+    """The nodes that exist, locked in the order of their ids: two placements on the same nodes do not wait for each other."""
+    locked = select(Node).where(Node.id.in_(node_ids)).order_by(Node.id).with_for_update()
+    return {node.id: node for node in session.scalars(locked.execution_options(populate_existing=True))}
 
 
 def explain(session: Write, reasons: dict[UUID, str]) -> None:
     """Store what queued runs wait for."""
-    for run_id, reason in sorted(reasons.items()):
-        queued = update(Run).where(Run.id == run_id, Run.state == RunState.QUEUED)
-        if session.change(queued.values(waiting_reason=reason)):
-            notify_run(session, run_id)
+    if not reasons:
+        return
+    rows = [{"explained": run_id, "new_reason": reason} for run_id, reason in sorted(reasons.items())]
+    queued = update(Run).where(Run.id == bindparam("explained"), Run.state == RunState.QUEUED)
+    session.connection().execute(queued.values(waiting_reason=bindparam("new_reason")), rows)
+    for run_id in reasons:
+        notify_run(session, run_id)
 
 
 def unprepared() -> Select[UUID]:
@@ -167,7 +167,7 @@ def due_hints(session: Write, timers: Timers) -> None:
     )
     for run, node in session.execute(waiting).all():
         if is_online(node, now(), timers):
-            _hint(session, run, node)
+            _hint(session, run, [node])
 
 
 def _is_placed(session: Read, run: Run) -> bool:
@@ -175,32 +175,40 @@ def _is_placed(session: Read, run: Run) -> bool:
     return session.scalars(waiting.limit(1)).first() is not None
 
 
-def _add_placement(session: Write, run: Run, node: Node, node_rank: int, slots: list[int]) -> None:
-    placement = Placement(
-        id=new_id(),
-        run_id=run.id,
-        node_id=node.id,
-        node_name=node.name,
-        device=run.device,
-        slots=slots,
-        node_rank=node_rank,
-        peer=None,
-        placed=now(),
-        downloads=[],
-        renewal=0,
-    )
-    session.add(placement)
+def _add_placements(session: Write, run: Run, slots: Mapping[Node, list[int]]) -> None:
+    """Place the run on these slots of its nodes, in the order of their ranks."""
+    placements = [
+        Placement(
+            id=new_id(),
+            run_id=run.id,
+            node_id=node.id,
+            node_name=node.name,
+            device=run.device,
+            slots=indices,
+            node_rank=node_rank,
+            peer=None,
+            placed=now(),
+            downloads=[],
+            renewal=0,
+        )
+        for node_rank, (node, indices) in enumerate(slots.items())
+    ]
+    session.add_all(placements)
     session.flush()
     session.add_all(
-        PlacementSlot(node_id=node.id, device=run.device, slot_index=index, placement_id=placement.id)
-        for index in slots
+        PlacementSlot(
+            node_id=placement.node_id, device=run.device, slot_index=index, placement_id=placement.id
+        )
+        for placement in placements
+        for index in placement.slots
     )
 
 
-def _hint(session: Write, run: Run, node: Node) -> None:
+def _hint(session: Write, run: Run, nodes: Sequence[Node]) -> None:
     session.execute(update(Run).where(Run.id == run.id).values(hinted_at=now()))
-    enqueuer, name, run_id = enqueuer_of(session), node.name, public_id("run", run.id)
-    session.after_commit(lambda: enqueuer.send_hint(name, run_id))
+    enqueuer, run_id = enqueuer_of(session), public_id("run", run.id)
+    for node in nodes:
+        session.after_commit(partial(enqueuer.send_hint, node.name, run_id))
 
 
 def _names(nodes: Sequence[Node]) -> str:

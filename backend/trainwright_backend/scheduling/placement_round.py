@@ -42,7 +42,7 @@ from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, now
 from trainwright_backend.datasets.tables import Preparation
-from trainwright_backend.nodes.service import free_slots, is_online, slots_of, taken_slots, takes_runs
+from trainwright_backend.nodes.service import is_online, taken_slots, takes_runs
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.queue import queue_order
 from trainwright_backend.runs.tables import Placement, Run
@@ -122,6 +122,16 @@ class DeviceQueue:
     """Names of the runs that wait, by team, so far in this round."""
     wait_for_nodes: set[UUID] = field(default_factory=set)
     """Teams with runs that wait for nodes, so far in this round."""
+    too_large: set[Needs] = field(default_factory=set)
+    """Needs that no nodes meet now. In a round, free slots only become fewer."""
+    together: dict[Needs, list[NodeCapacity]] = field(default_factory=dict)
+    """Nodes that could run a run with these needs together."""
+    reserving: set[Needs] = field(default_factory=set)
+    """Needs of runs on one node that reserve all nodes that could ever run them."""
+    latest_start: float = 0.0
+    """The latest expected start of a run that reserves nodes, in seconds."""
+    sentences: dict[Needs, str] = field(default_factory=dict)
+    """What runs with these needs wait for, since the last placement in this round."""
 
     def budget_of(self, run: Run) -> SlotBudget:
         return self.budgets.setdefault(run.team_id, SlotBudget(0, 0))
@@ -130,14 +140,28 @@ class DeviceQueue:
         """The nodes that the run may be placed on, with so much memory for its offload as there is."""
         return not_avoided(run, _suited(self.available, self.unavailable, needs))
 
+    def able(self, run: Run, needs: Needs) -> list[NodeCapacity]:
+        """The nodes that could run the run together, if nothing else ran there."""
+        able = None if run.avoided_nodes else self.together.get(needs)
+        if able is None:
+            suited = self.suited(run, needs)
+            able = within_reach([capacity for capacity in suited if capacity.could_run(needs)], needs)
+        if not run.avoided_nodes:
+            self.together[needs] = able
+        return able
+
     def quota_reason(self, run: Run, budget: SlotBudget) -> str:
         """What a run of a team at its limit waits for, and behind which of the team's waiting runs."""
         holders = self.holders.get(run.team_id, [])
         return waits_for_quota(run.device, run.slots, budget, holders) + self._place_in_team(run)
 
-    def node_reason(self, run: Run, suited: Sequence[NodeCapacity]) -> str:
+    def node_reason(self, run: Run, needs: Needs) -> str:
         """What a run that no nodes can take waits for, and behind whose runs."""
-        reason = waits_for(needs_of(run), suited, self.unavailable)
+        reason = None if run.avoided_nodes else self.sentences.get(needs)
+        if reason is None:
+            reason = waits_for(needs, self.suited(run, needs), self.unavailable)
+        if not run.avoided_nodes:
+            self.sentences[needs] = reason
         others = self.wait_for_nodes - {run.team_id}
         self.wait_for_nodes.add(run.team_id)
         place = self._place_in_team(run) or ("; other teams' runs are ahead" if others else "")
@@ -170,11 +194,7 @@ def plan(
     nodes = session.scalars(select(Node).order_by(Node.id)).all()
     taken = taken_slots(session)
     online = [
-        NodeCapacity(
-            node, {device: free_slots(node, device, taken.get(node.id, set())) for device in slots_of(node)}
-        )
-        for node in nodes
-        if is_online(node, now(), timers)
+        NodeCapacity.measure(node, taken.get(node.id, ())) for node in nodes if is_online(node, now(), timers)
     ]
     available = [capacity for capacity in online if takes_runs(capacity.node)]
     usable = {capacity.node.id for capacity in available}
@@ -249,9 +269,8 @@ def plan_queue(found: Plan, line: DeviceQueue) -> None:
         if (held_back := line.gate.why_waits(run)) is not None:
             found.explain(run, held_back)
             continue
-        suited = line.suited(run, needs)
         chosen = (
-            _fitting(suited, needs) or _fewer_nodes(line, run) or _ahead_of_turn(found, line, run, suited)
+            _choose(line, run, needs) or _fewer_nodes(line, run) or _ahead_of_turn(found, line, run, needs)
         )
         if chosen:
             found.placements[run.id] = tuple(capacity.node.id for capacity in chosen)
@@ -260,26 +279,44 @@ def plan_queue(found: Plan, line: DeviceQueue) -> None:
             line.holders.setdefault(run.team_id, []).append(run.name)
             for capacity in chosen:
                 del capacity.free[needs.device][: needs.slots]
+            line.sentences.clear()
             continue
         covered = budget.covers(run.slots)
-        reason = line.node_reason(run, suited)
-        leaving = line.departures.make_room(run.id, needs, suited, covered=covered)
+        reason = line.node_reason(run, needs)
+        leaving = _wait_for_nodes(line, run, needs, covered=covered)
         found.explain(run, reason + covered_by_share(covered, has_room=leaving is not None))
+        found.preemptions |= dict.fromkeys(leaving or (), run.id)
         budget.awaited += run.slots
-        if leaving is not None:
-            found.preemptions |= dict.fromkeys(leaving, run.id)
-            continue
-        start = 0.0 if covered else line.departures.expected_start(needs, suited)
-        for capacity in _to_reserve(suited, needs) or _fewer_to_reserve(line, run):
-            capacity.reserve(needs.device, Reservation(run.id, start))
 
 
-def _ahead_of_turn(
-    found: Plan, line: DeviceQueue, run: Run, suited: list[NodeCapacity]
-) -> list[NodeCapacity]:
+def _wait_for_nodes(line: DeviceQueue, run: Run, needs: Needs, *, covered: bool) -> list[UUID] | None:
+    """Set slots aside that become free, or reserve nodes.
+
+    Returns:
+        The runs to pre-empt, which may be none; None if nodes are reserved instead.
+    """
+    if needs in line.reserving:  # an earlier run has reserved the same nodes
+        return None
+    suited = line.suited(run, needs)
+    leaving = line.departures.make_room(run.id, needs, suited, covered=covered)
+    if leaving is not None:
+        line.sentences.clear()
+        return leaving
+    start = 0.0 if covered else line.departures.expected_start(needs, suited)
+    for capacity in _to_reserve(line.able(run, needs), needs) or _fewer_to_reserve(line, run):
+        capacity.reserve(needs.device, Reservation(run.id, start))
+    line.latest_start = max(line.latest_start, start)
+    if needs.nodes == 1 and not run.avoided_nodes:
+        line.reserving.add(needs)
+    return None
+
+
+def _ahead_of_turn(found: Plan, line: DeviceQueue, run: Run, needs: Needs) -> list[NodeCapacity]:
     """Nodes for a run that ends before the earlier runs that reserve them are expected to start; none if it does not."""
-    needs = needs_of(run)
-    if len(_fitting(suited, needs, BACKFILL_SLACK_SECONDS)) < needs.nodes:
+    if line.latest_start < BACKFILL_SLACK_SECONDS:
+        return []
+    suited = line.suited(run, needs)
+    if not _fitting(suited, needs, BACKFILL_SLACK_SECONDS):
         return []
     seconds = line.duration_of(run)
     chosen = [] if seconds is None else _fitting(suited, needs, seconds + BACKFILL_SLACK_SECONDS)
@@ -289,6 +326,16 @@ def _ahead_of_turn(
         first = min(reservations, key=lambda reservation: reservation.start)
         until = line.departures.at + timedelta(seconds=first.start)
         found.backfills[run.id] = Backfill(first.run_id, until)
+    return chosen
+
+
+def _choose(line: DeviceQueue, run: Run, needs: Needs) -> list[NodeCapacity]:
+    """The nodes for the run; none if it does not fit now. Runs with equal needs are tried once."""
+    if needs in line.too_large and not run.avoided_nodes:
+        return []
+    chosen = _fitting(line.suited(run, needs), needs)
+    if not chosen and not run.avoided_nodes:
+        line.too_large.add(needs)
     return chosen
 
 
@@ -306,8 +353,8 @@ def _suited(
 
 def _fitting(available: list[NodeCapacity], needs: Needs, seconds: float = inf) -> list[NodeCapacity]:
     """The nodes for the run, in the order of their ranks; none if it does not fit now. ``seconds``: how long it takes."""
-    able = within_reach([capacity for capacity in available if capacity.can_run_now(needs, seconds)], needs)
-    if len(able) < needs.nodes:
+    able = [capacity for capacity in available if capacity.can_run_now(needs, seconds)]
+    if len(able) < needs.nodes or len(able := within_reach(able, needs)) < needs.nodes:
         return []
     able.sort(key=lambda capacity: (len(capacity.free[needs.device]), capacity.node.name))
     chosen = able[: needs.nodes] if needs.nodes == 1 else _near_each_other(able, needs.nodes)
@@ -335,13 +382,12 @@ def _near_each_other(able: list[NodeCapacity], count: int) -> list[NodeCapacity]
     return [capacity for nodes in reversed(locations) for capacity in nodes][:count]
 
 
-def _to_reserve(suited: list[NodeCapacity], needs: Needs) -> list[NodeCapacity]:
-    """The nodes that are kept free for a run that does not fit now."""
-    able = within_reach([capacity for capacity in suited if capacity.could_run(needs)], needs)
-    if needs.nodes == 1:
-        return able
-    if len(able) < needs.nodes:  # they would wait for nodes that do not exist
+def _to_reserve(able: Sequence[NodeCapacity], needs: Needs) -> list[NodeCapacity]:
+    """Those of the nodes that are kept free for a run that does not fit now."""
+    if needs.nodes > 1 and len(able) < needs.nodes:  # they would wait for nodes that do not exist
         return []
+    if needs.nodes == 1:
+        return list(able)
     able = [capacity for capacity in able if needs.device not in capacity.reservations]
     able.sort(key=lambda capacity: (-len(capacity.free[needs.device]), capacity.node.name))
     return able[: needs.nodes]
@@ -351,13 +397,10 @@ def _fewer_to_reserve(line: DeviceQueue, run: Run) -> list[NodeCapacity]:
     """The nodes that are kept free for a run that may go on with fewer, if too few could ever run it as it is."""
     if run.id not in line.elastic:
         return []
-    needs = needs_of(run)
-    able = sum(
-        capacity.could_run(needs) and needs.device not in capacity.reservations for capacity in line.available
-    )
-    for needs in needs_on_fewer(run, able):
-        suited = line.suited(run, needs)
-        if found := _fitting(suited, needs) or _to_reserve(suited, needs):
+    able = line.able(run, needs_of(run, run.min_nodes))
+    unreserved = sum(run.device not in capacity.reservations for capacity in able)
+    for needs in needs_on_fewer(run, unreserved):
+        if found := _fitting(line.suited(run, needs), needs) or _to_reserve(line.able(run, needs), needs):
             return found
     return []
 

@@ -41,12 +41,13 @@ class Needs:
 
 def needs_of(run: Run, nodes: int | None = None) -> Needs:
     """The needs of the run's next attempt, if it is on so many nodes (None: on as many as the run has)."""
-    return _needs(json.dumps(run.spec), run.device, nodes or run.nodes, run.slots // run.nodes)
+    without_names = {**run.spec, "name": "run", "seed": 0}
+    return _needs(json.dumps(without_names), run.device, nodes or run.nodes, run.slots // run.nodes)
 
 
 @lru_cache(maxsize=1024)
 def _needs(spec: str, device: str, nodes: int, slots: int) -> Needs:
-    """The needs of a spec in JSON. Cached, because each round asks for every waiting run.
+    """The needs of a spec in JSON, which do not depend on its name and seed. Cached, because each round asks for every waiting run.
 
     If this version cannot read the spec, only the slots count. One such run must not keep the others from being placed.
     """

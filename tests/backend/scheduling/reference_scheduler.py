@@ -25,6 +25,8 @@ class _Round:
         self.awaited = {team.name: 0 for team in cluster.teams}
         self.reserved: dict[int, tuple[float, int]] = {}
         """By node: when the run that waits for it is expected, and its number."""
+        self.sizes: set[int] = set()
+        """Slots of the runs on one node that reserve all nodes of that size."""
         self.promised = [0] * len(cluster.sizes)
         """Slots that leaving runs will free, and that were already given to a waiting run."""
         self.found = Decisions({}, {}, {})
@@ -88,8 +90,12 @@ class _Round:
     def _wait(self, job: Job) -> None:
         covered = self._covers(job)
         self.awaited[job.team.name] += job.all_slots
+        if job.nodes == 1 and job.slots in self.sizes:  # an earlier run waits for the same nodes
+            return
         if self._make_room(job, covered):
             return
+        if job.nodes == 1:
+            self.sizes.add(job.slots)
         able = self._large_enough(job)
         expected = 0.0
         if not covered and any(self.free[node] for node in able):

@@ -128,11 +128,12 @@ class Cluster:
     def usage(self, team: Team) -> float:
         """Decayed slot-seconds."""
         today = int(self.time // DAY)
-        return sum(
+        total: float = sum(
             seconds * 0.5 ** ((today - day) / HALF_LIFE_DAYS)
             for (name, day), seconds in self.used.items()
             if name == team.name
         )
+        return total
 
     def submit(self, job: Job) -> None:
         self.at(job.submitted, lambda: self.waiting.append(job))
