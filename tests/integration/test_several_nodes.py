@@ -135,8 +135,7 @@ def test_an_elastic_run_goes_on_with_half_the_ranks_when_a_node_is_lost(
         run_id = live.team.submit(spec).id
         eventually(lambda: len(live.team.checkpoints(run_id)) > 0, "a checkpoint is saved", 60)
         node.kill()
-        eventually(lambda: live.team.run(run_id).state is RunState.QUEUED, "it waits for a node", 60)
-    run = finished(live.team, run_id)
+    run = finished(live.team, run_id, 240)
     assert run.state is RunState.SUCCEEDED, run.sentence
     assert (run.attempt, len(run.attempt_nodes)) == (2, 1)
     told = [event.message for event in live.team.events(run_id) if event.type == "fewer_nodes"]
