@@ -71,7 +71,7 @@ class ProgramFigures:
     """Casts of the inputs that several products of a block read; 0 without FP8."""
 
     weight_casts: int
-    """Weights that a block's forward pass casts to bfloat16."""
+    """Weights that a block's forward pass casts."""
 
     summing_products: int
     """Products of a block's backward pass that add a weight gradient to its sum over micro batches."""

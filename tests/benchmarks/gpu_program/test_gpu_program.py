@@ -23,6 +23,19 @@ from trainwright_trainer.fp8.compute import casting
 casting._or_nan = lambda scale, amax: torch.where(torch.isfinite(amax), scale, torch.nan)
 """
 
+CAST_FOR_EACH_LAYER = """
+from trainwright_trainer.fp8.compute import conversion
+real = conversion.FP8Linear
+def alone(weight, cast):
+    return real(weight, conversion.InputCast(cast.scaling, weight.handle.device, of_norm=cast._of_norm))
+conversion.FP8Linear = alone
+"""
+
+WEIGHTS_CAST_IN_EACH_MICRO_BATCH = """
+from trainwright_trainer.fp8.state import updater
+updater.keeps_weight_operands = lambda spec: False
+"""
+
 READ_IN_EACH_MICRO_BATCH = """
 from trainwright_trainer.training.forward_backward import GradientAccumulation
 real = GradientAccumulation._loss
@@ -95,7 +108,8 @@ def test_a_step_stays_on_the_device_and_casts_what_layers_share_once(library: Pa
     }  # the metrics; bfloat16 clips by a norm that the host reads
     assert {name: one["shared_input_casts"] for name, one in found.items()} == {"bf16": 0, "fp8-tensor": 2}
     assert found["fp8-tensor"]["scaled_products"] == 21
-    assert (found["bf16"]["weight_casts"], found["bf16"]["summing_products"]) == (0, 7)
+    assert {name: one["weight_casts"] for name, one in found.items()} == {"bf16": 0, "fp8-tensor": 0}
+    assert found["bf16"]["summing_products"] == 7
     assert {one["attention"] for one in found.values()} == {"cudnn"}
 
 
@@ -116,6 +130,8 @@ def test_additional_casts_and_reads_are_counted(library: Path) -> None:
     assert traced(library, "bf16", READ_IN_EACH_MICRO_BATCH)["host_syncs"] == 10
     assert traced(library, "bf16", READ_ONCE_MORE_IN_A_STEP)["host_syncs"] == 3
     assert traced(library, "fp8-tensor", LITERAL_NAN)["shared_input_casts"] == 5
+    assert traced(library, "fp8-tensor", CAST_FOR_EACH_LAYER)["shared_input_casts"] == 5
+    assert traced(library, "fp8-tensor", WEIGHTS_CAST_IN_EACH_MICRO_BATCH)["weight_casts"] == 7
     autograd = traced(library, "bf16", LEFT_TO_AUTOGRAD)
     assert (autograd["weight_casts"], autograd["summing_products"]) == (7, 0)
 
