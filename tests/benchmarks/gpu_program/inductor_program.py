@@ -98,13 +98,19 @@ def _scattered_bytes(node: Any, graph: GraphLowering) -> int:
 
 
 def _is_scattered(store: Any, loads: Iterable[Any]) -> bool:
-    """Whether the loop that loads neighbors stores them apart."""
-    along = _loops_along(store)
-    return bool(along) and not along & {loop for load in loads for loop in _loops_along(load)}
+    """Whether the innermost loop, which loads neighbors, stores them apart. Inductor merges and renames the loops of each
+    access by itself, so only the innermost can be compared.
+    """
+    if not isinstance(store, MemoryDep) or _steps_to_neighbors(store):
+        return False
+    elements = math.prod(store.size)
+    return any(
+        _steps_to_neighbors(load)
+        for load in loads
+        if isinstance(load, MemoryDep) and math.prod(load.size) == elements
+    )
 
 
-def _loops_along(dep: Any) -> set[Any]:
-    """The loops that step from an element to its neighbor in memory."""
-    if not isinstance(dep, MemoryDep):
-        return set()
-    return {loop for loop in dep.index.free_symbols if dep.index.coeff(loop) == 1}
+def _steps_to_neighbors(access: MemoryDep) -> bool:
+    """Whether the innermost loop steps from an element to its neighbor in memory."""
+    return not access.var_names or bool(access.index.coeff(access.var_names[-1]) == 1)

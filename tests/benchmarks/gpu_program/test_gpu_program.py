@@ -13,6 +13,7 @@ from tests.benchmarks import cpu
 from tests.benchmarks.gpu_program import record
 from tests.benchmarks.gpu_program.h200 import compile_library
 from tests.benchmarks.gpu_program.row import run_process
+from tests.benchmarks.harness.triton_wheel import triton_folder
 from trainwright_trainer.runtime.errors import BadJobError
 
 dry_run = pytest.mark.slow(target="bench-dry")
@@ -34,6 +35,20 @@ conversion.FP8Linear = alone
 WEIGHTS_CAST_IN_EACH_MICRO_BATCH = """
 from trainwright_trainer.fp8.state import updater
 updater.keeps_weight_operands = lambda spec: False
+"""
+
+WIDER = """
+from tests.benchmarks.gpu_program import process
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.training_spec import BatchSpec
+model = ModelSpec(layers=1, width=1024, heads=8, feed_forward=2816, tied_embeddings=False)
+process.TOY = process.Shape(model, 512, BatchSpec(sequence_tokens=1024, micro_sequences=1, global_sequences=8))
+process.MICRO_BATCHES = 2
+"""
+
+TRANSPOSED_BY_THE_COMPILER = """
+from trainwright_trainer.fp8.compute import linear
+linear.transpose = lambda codes, after: codes.t().contiguous()
 """
 
 READ_IN_EACH_MICRO_BATCH = """
@@ -94,8 +109,8 @@ compilation.fuse_on_gpu = lambda function, device: function
 """Compiling the optimizer's functions takes longer than everything else."""
 
 
-def traced(library: Path, precision: str, plant: str) -> dict[str, Any]:
-    return run_process("toy", [precision], library, plant=BLOCKS_ALONE + plant)[precision]
+def traced(library: Path, precision: str, plant: str, triton: Path | None = None) -> dict[str, Any]:
+    return run_process("toy", [precision], library, triton, BLOCKS_ALONE + plant)[precision]
 
 
 @dry_run
@@ -134,6 +149,15 @@ def test_additional_casts_and_reads_are_counted(library: Path) -> None:
     assert traced(library, "fp8-tensor", WEIGHTS_CAST_IN_EACH_MICRO_BATCH)["weight_casts"] == 7
     autograd = traced(library, "bf16", LEFT_TO_AUTOGRAD)
     assert (autograd["weight_casts"], autograd["summing_products"]) == (7, 0)
+
+
+@dry_run
+@pytest.mark.timeout(400)  # two processes compile for a GPU
+def test_a_transpose_that_is_stored_byte_by_byte_is_counted(library: Path) -> None:
+    triton = triton_folder(create=False)
+    assert traced(library, "fp8-tensor", WIDER, triton)["block_scattered_mb"] == 0
+    found = traced(library, "fp8-tensor", WIDER + TRANSPOSED_BY_THE_COMPILER, triton)
+    assert found["block_scattered_mb"] == pytest.approx(1_024 * 2_816 / 1e6)  # of the gated product
 
 
 @dry_run
