@@ -239,6 +239,7 @@ PUBLISHED |= {
 # The paper prints neither the window, here half a sequence, nor the kind of positions, here those of GPT.
 _MEGASCALE = partial(_GPT, block="parallel", sliding_window=1_024)
 _MEGASCALE_OF = partial(Published, "MegaScale", source="arXiv 2402.15627", vocabulary=64_000)
+# The number of heads is ours, for heads of 128 features; it does not change the number of parameters.
 _YUAN_1_OF = partial(Published, "Yuan 1.0", source="arXiv 2110.04725", vocabulary=53_228)
 
 PUBLISHED |= {
