@@ -83,8 +83,8 @@ def test_a_site_admin_changes_the_limit_and_held_slots_stay(
     site: Site, database: Database, team_id: UUID
 ) -> None:
     assert take(database, team_id, 6, new_id())
-    answer = site.admin.put(f"{site.path}/quota/cpu", json={"limit": 4})
-    assert answer.json() == {"device": "cpu", "limit": 4, "used": 6, "joined": None}
+    changed = site.admin.put(f"{site.path}/quota/cpu", json={"limit": 4}).json()
+    assert (changed["device"], changed["limit"], changed["used"]) == ("cpu", 4, 6)
     assert not take(database, team_id, 1, new_id())
     assert site.admin.put(f"{site.path}/quota/tpu", json={"limit": 4}).status_code == 404
     assert site.admin.put("/api/v1/teams/nobody/quota/cpu", json={"limit": 4}).status_code == 404
