@@ -187,7 +187,7 @@ def list_heads(session: Read) -> list[AuditHead]:
 
 def chain_names(session: Read) -> dict[UUID, str]:
     """Names of the chains for people: the slug of a team, or the id of one that is deleted, as its slug can be used again."""
-    slugs = dict(session.execute(select(Team.id, Team.slug)).tuples().all())
+    slugs = {row.id: row.slug for row in session.execute(select(Team.id, Team.slug))}
     chains = set(session.scalars(select(AuditEntry.chain).distinct())) | {
         head.chain for head in list_heads(session)
     }
