@@ -2,10 +2,10 @@
 
 A run borrows its slots if its team's other runs use the team's share. It gives them back to a run that another team's share
 covers, unless its attempt started less than the minimum run time ago: first runs of a low priority, among them the youngest
-attempts. No more runs leave than needed, and runs that leave anyway count first. A team is never brought below its share, so a
+attempts. Only as many runs leave as are needed, and runs that are already leaving count first. A team is never brought below its share, so a
 run that only partly exceeds it stays.
 
-A run that was placed ahead of its turn (`scheduling`) and took longer than expected gives its slots to the run that it was
+A run that was placed ahead of its turn (`placement_round`) and took longer than expected gives its slots to the run that it was
 placed ahead of.
 
 Everything is decided on one snapshot, and nothing is changed: `preemption` executes it.
@@ -58,7 +58,7 @@ class Departures:
         chosen = self._enough(room, late, borrowing)
         if not room.suffices():
             return None
-        for run in reversed(chosen.copy()):  # no more than needed
+        for run in reversed(chosen.copy()):  # those that turn out not to be needed stay
             room.add(run, -1)
             if room.suffices():
                 chosen.remove(run)

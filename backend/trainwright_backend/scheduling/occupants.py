@@ -110,5 +110,5 @@ def _seconds_left(run: Any) -> float | None:
 
 
 def shorter(one: float | None, other: float | None) -> float | None:
-    """The shorter of two durations of which each may be unknown."""
+    """The shorter of two durations; the known one if the other is unknown."""
     return min((seconds for seconds in (one, other) if seconds is not None), default=None)
