@@ -110,7 +110,9 @@ def test_a_covered_run_waits_no_longer_than_the_minimum_run_time_and_a_save() ->
         cluster.submit(job)
     cluster.run(Checked(), 100 * HOUR)
     assert covered.starts == [MIN_RUN_MINUTES * 60 + SAVE_SECONDS]
-    assert sorted(len(job.starts) for job in borrowing) == [1, 1, 2, 2], "only the needed runs leave, and all end"
+    assert sorted(len(job.starts) for job in borrowing) == [1, 1, 2, 2], (
+        "only the needed runs leave, and all end"
+    )
     resumed = [job for job in borrowing if len(job.starts) == 2]
     assert all(job.ended == job.starts[1] + job.seconds - MIN_RUN_MINUTES * 60 for job in resumed)
 
