@@ -15,7 +15,7 @@ from tests.agent.api import JOIN_TOKEN, NODE_TOKEN, ScriptedApi
 from trainwright_agent.identity import Identity, Settings, save_identity, save_settings
 from trainwright_agent.workspace import AttemptFolder, Workspace
 
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 
 
 def wait_for(condition: Callable[[], object], what: str, seconds: float = TIMEOUT_SECONDS) -> None:

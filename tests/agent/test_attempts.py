@@ -191,7 +191,11 @@ def test_an_agent_stopped_right_after_its_report_leaves_no_supervisor_behind(
     supervisor = machine.supervisor_pid()
     wait_for(lambda: run.ends, "an end")
     machine.kill_agent()
-    wait_for(lambda: not Path(f"/proc/{supervisor}").exists(), "the supervisor gone", 5)
+    wait_for(
+        lambda: not Path(f"/proc/{supervisor}").exists(),
+        "the supervisor gone, sooner than after an interval between renewals",
+        api.timers.renewal_seconds - 1,
+    )
 
 
 def test_during_an_outage_of_the_api_a_run_fences_itself_before_its_lease_expires(
