@@ -74,7 +74,7 @@ class ControlLoop:
         self._store = store
         self._clock = clock
         self._last_round = clock()
-        self._leader = Leader(database, settings)
+        self.leader = Leader(database, settings)
         self._reaper = LeaseReaper(database, settings.timers, clock)
         self.worker_watch = WorkerWatch(database, clock)
         self._notified = threading.Event()
@@ -109,17 +109,18 @@ class ControlLoop:
             due = time.monotonic() >= next_sweep
             if due:
                 next_sweep = time.monotonic() + self._timers.sweep_seconds
-            if run_step(partial(self._lead, sweep=due)):
+            if run_step(partial(self.lead_round, sweep=due)):
                 self._last_round = self._clock()
             if due:  # also if another process leads: every process answers `/health`
                 run_step(self.worker_watch.look)
             self._notified.wait(max(next_sweep - time.monotonic(), 0))
             self._notified.clear()
             self._stopping.wait(MIN_PAUSE_SECONDS)
-        self._leader.resign()
+        self.leader.resign()
 
-    def _lead(self, *, sweep: bool) -> None:
-        if self._leader.leads():
+    def lead_round(self, *, sweep: bool) -> None:
+        """A round, if this process leads or now becomes the leader."""
+        if self.leader.leads():
             with ROUNDS.labels("sweep" if sweep else "place").time():
                 self.run_round(sweep=sweep)
             LAST_ROUND.set_to_current_time()

@@ -48,7 +48,7 @@ class HttpProtocol(HttpToolsProtocol):
     _idle: ClassVar[dict["HttpProtocol", None]] = {}
     """Connections without a complete head, the longest idle first."""
 
-    _stalled_since: ClassVar[dict["HttpProtocol", float]] = {}
+    stalled_since: ClassVar[dict["HttpProtocol", float]] = {}
     """Connections whose client has to send the rest of a body or to read a response; the longest stalled first."""
 
     _head_bytes = 0
@@ -65,13 +65,13 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_head()
-        self._stalled_since.pop(self, None)
+        self.stalled_since.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._head_timer is not None:
             self._head_bytes += len(data)
-        elif self in self._stalled_since:
+        elif self in self.stalled_since:
             self._wait_for_client()
         super().data_received(data)
         if self._head_timer is not None and self._head_bytes > HEAD_BYTES:
@@ -88,7 +88,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._stalled_since.pop(self, None)
+        self.stalled_since.pop(self, None)
         super().on_message_complete()
 
     def pause_writing(self) -> None:
@@ -97,13 +97,13 @@ class HttpProtocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stalled_since.pop(self, None)
+        self.stalled_since.pop(self, None)
         self._note_idle()
 
     def _note_idle(self) -> None:
         """The connection waits for its next request, if its client has read the last response."""
         answered = self.cycle is not None and self.cycle.response_complete
-        if answered and self not in self._stalled_since and not self.transport.is_closing():
+        if answered and self not in self.stalled_since and not self.transport.is_closing():
             self._idle.setdefault(self)
 
     def on_response_complete(self) -> None:
@@ -119,16 +119,16 @@ class HttpProtocol(HttpToolsProtocol):
         return True
 
     def _close_a_stalled_one(self) -> bool:
-        longest_stalled = next(iter(self._stalled_since), None)
-        if longest_stalled is None or self.loop.time() - self._stalled_since[longest_stalled] < STALL_SECONDS:
+        longest_stalled = next(iter(self.stalled_since), None)
+        if longest_stalled is None or self.loop.time() - self.stalled_since[longest_stalled] < STALL_SECONDS:
             return False
-        del self._stalled_since[longest_stalled]
+        del self.stalled_since[longest_stalled]
         longest_stalled.transport.abort()
         return True
 
     def _wait_for_client(self) -> None:
-        self._stalled_since.pop(self, None)
-        self._stalled_since[self] = self.loop.time()
+        self.stalled_since.pop(self, None)
+        self.stalled_since[self] = self.loop.time()
 
     def _start_head(self) -> None:
         self._head_bytes = 0

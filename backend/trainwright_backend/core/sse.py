@@ -62,7 +62,8 @@ class Topics:
     """Wake-ups within this process. Publishing is safe from any thread."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = defaultdict(set)
+        self.waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = defaultdict(set)
+        """By topic, those inside `subscribed`."""
         self._listeners: dict[str, Callable[[], None]] = {}
         self._lock = threading.Lock()
         self.threads = CapacityLimiter(STREAM_THREADS)
@@ -77,7 +78,7 @@ class Topics:
     def publish(self, topic: str) -> None:
         """Wake all that wait for ``topic``."""
         with self._lock:
-            waiting = list(self._waiting.get(topic, ()))
+            waiting = list(self.waiting.get(topic, ()))
         if topic in self._listeners:
             self._listeners[topic]()
         for loop, woken in waiting:
@@ -89,20 +90,20 @@ class Topics:
         """An event of this event loop that every `publish` of ``topic`` sets while the block runs."""
         waiter = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
-            self._waiting[topic].add(waiter)
+            self.waiting[topic].add(waiter)
         try:
             yield waiter[1]
         finally:
             with self._lock:
-                left = self._waiting[topic]
+                left = self.waiting[topic]
                 left.discard(waiter)
                 if not left:
-                    del self._waiting[topic]
+                    del self.waiting[topic]
 
     def publish_all(self) -> None:
         """Wake all waiters, because wake-ups may have been lost."""
         with self._lock:
-            topics = [*self._waiting, *self._listeners]
+            topics = [*self.waiting, *self._listeners]
         for topic in topics:
             self.publish(topic)
 

@@ -94,7 +94,7 @@ class RunSpec(Strict):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Self:
-        check_layout(self._sections())
+        check_layout(self.sections())
         if self.precision.fp8 is not None:
             self._fp8_fits(self.precision.fp8)
         return self
@@ -141,14 +141,15 @@ class RunSpec(Strict):
         """Whether an attempt may run on so many nodes."""
         least = self.resources.min_nodes or self.resources.nodes
         return nodes == self.resources.nodes or (
-            least <= nodes < self.resources.nodes and fits_nodes(self._sections(), nodes)
+            least <= nodes < self.resources.nodes and fits_nodes(self.sections(), nodes)
         )
 
     def on_nodes(self, nodes: int) -> RunSpec:
         """This run on as many nodes, for an attempt (``fits_nodes``)."""
         return self.model_copy(update={"resources": self.resources.model_copy(update={"nodes": nodes})})
 
-    def _sections(self) -> Sections:
+    def sections(self) -> Sections:
+        """The sections that rules about several of them compare."""
         return Sections(
             self.model,
             self.batch,

@@ -154,13 +154,13 @@ def test_a_stalled_client_is_replaced(
     monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 5)
     with ExitStack() as opened:
         connect(server, 5, first, opened)
-        eventually(lambda: len(HttpProtocol._stalled_since) == 5, "all wait for their clients", 30)
+        eventually(lambda: len(HttpProtocol.stalled_since) == 5, "all wait for their clients", 30)
         [refused] = connect(server, 1, REQUEST + b"\r\n", opened)
         assert read_to_end(refused).startswith(b"HTTP/1.1 503 "), "they may only be slow"
         monkeypatch.setattr(http_protocol, "STALL_SECONDS", 0.0)
         [served] = connect(server, 1, REQUEST + b"Connection: close\r\n\r\n", opened)
         assert read_to_end(served).startswith(b"HTTP/1.1 200 ")
-        eventually(lambda: len(HttpProtocol._stalled_since) == 4, "one was closed", 30)
+        eventually(lambda: len(HttpProtocol.stalled_since) == 4, "one was closed", 30)
 
 
 def test_connections_use_at_most_half_of_a_process_file_limit() -> None:

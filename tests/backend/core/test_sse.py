@@ -70,7 +70,7 @@ def test_without_a_wake_up_a_stream_polls_and_leaves_nothing(
     topics = Topics()
     reads = iter([StreamUpdate(), StreamUpdate(ended=True)])
     assert asyncio.run(gathered(topics, lambda: next(reads))) == b": open\n\n"
-    assert topics._waiting == {}
+    assert topics.waiting == {}
 
 
 def test_a_stream_with_more_events_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,8 +63,8 @@ def scraped(scene: Scene, scrape: Scrape) -> Scraped:
     memory = {"memory_bytes": 1, "memory_total_bytes": 2, "disk_bytes": 1, "disk_total_bytes": 2}
     gpus = Agent.join(scene.site, "gpu-1", cpu_slots=0, gpus=1)
     gpus.heartbeat(hardware={"cpu_utilization": 0.5, **memory, "gpus": [{"index": 0, **use}]})
-    scene.control.loop._lead(sweep=True)
-    scene.control.loop._leader.resign()
+    scene.control.loop.lead_round(sweep=True)
+    scene.control.loop.leader.resign()
     return scrape()
 
 

@@ -203,9 +203,9 @@ def test_a_failed_step_and_a_round_of_the_control_loop_are_counted(
 
     before = scrape()
     monkeypatch.setattr(scene.site.app.state.store, "sweep_incoming", fail)
-    scene.control.loop._lead(sweep=True)
-    scene.control.loop._lead(sweep=False)
-    scene.control.loop._leader.resign()
+    scene.control.loop.lead_round(sweep=True)
+    scene.control.loop.lead_round(sweep=False)
+    scene.control.loop.leader.resign()
     after = scrape()
     grown = after.since(before)
     assert grown.of("control_step_errors_total") == 1

@@ -153,7 +153,7 @@ def test_a_training_equals_one_by_autograd_bit_for_bit(
     learned = state_after_steps(tmp_path / "summed", data)
 
     def never_again(training: Any) -> None:
-        casts = training.engine.updater._casts
+        casts = training.engine.updater.casts
         casts.refresh()
         casts.refresh = lambda: None
 

@@ -27,7 +27,7 @@ def test_a_healthy_machine_passes_every_check() -> None:
 
 
 def test_a_flipped_bit_is_found_in_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = health._written_blocks
+    written = health.written_blocks
 
     def flipped(device: torch.device) -> Iterator[Tensor]:
         for number, block in enumerate(written(device)):
@@ -35,12 +35,12 @@ def test_a_flipped_bit_is_found_in_its_block(monkeypatch: pytest.MonkeyPatch) ->
                 block[7] ^= 1 << 40
             yield block
 
-    monkeypatch.setattr(health, "_written_blocks", flipped)
+    monkeypatch.setattr(health, "written_blocks", flipped)
     assert health.check_memory(CPU) == "1 of 1024 values in block 2 had changed"
 
 
 def test_blocks_differ_so_that_swapped_addresses_are_detected() -> None:
-    first, second = health._pattern(0, CPU), health._pattern(1, CPU)
+    first, second = health.pattern(0, CPU), health.pattern(1, CPU)
     assert not bool((first == second).any())
     values = torch.cat((first, second))
     for bit in range(64):

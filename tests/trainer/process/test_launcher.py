@@ -299,5 +299,5 @@ def test_ranks_on_gpus_use_expandable_segments_unless_configured_otherwise(
         monkeypatch.setenv(name, "")
     if owners:
         monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", owners)
-    launcher._config(read_job(write_job(tmp_path, data, job={"device": device})))
+    launcher.launch_config(read_job(write_job(tmp_path, data, job={"device": device})))
     assert (os.environ["PYTORCH_ALLOC_CONF"] or None) == found

@@ -54,14 +54,14 @@ class ReplicatedUpdater:
         self._buckets = (
             GradientBuckets(self._parameters, mesh.data, tied_replicas) if mesh.data.ranks > 1 else None
         )
-        self._casts = casts
+        self.casts = casts
         self._summed = summed_weights(model)
         self._updates = 0
 
     def begin_step(self, learning_rate: float) -> None:
         set_learning_rate(self.optimizer, learning_rate)
-        if self._casts:
-            self._casts.refresh()
+        if self.casts:
+            self.casts.refresh()
         if self._buckets:
             self._buckets.clear()
         else:

@@ -33,7 +33,7 @@ class ShardedUpdater:
         self, shard: ModelShard, spec: OptimizerSpec, mesh: Mesh, casts: WeightCasts | None = None
     ) -> None:
         self._shard = shard
-        self._casts = casts
+        self.casts = casts
         self._updated = list(shard.updated.values())
         self._written = [
             name for name in shard.updated if name in shard.written and shard.shard_specs[name].is_primary
@@ -54,8 +54,8 @@ class ShardedUpdater:
 
     def begin_step(self, learning_rate: float) -> None:
         set_learning_rate(self.optimizer, learning_rate)
-        if self._casts:
-            self._casts.refresh()
+        if self.casts:
+            self.casts.refresh()
         self._shard.gradients.clear()
 
     def end_micro_batch(self) -> None:

@@ -44,9 +44,9 @@ def check_health() -> list[dict[str, Any]]:
 
 def check_memory(device: torch.device) -> str:
     """The error of values that were written to the device's memory and read again; empty if there is none."""
-    blocks = list(_written_blocks(device))
+    blocks = list(written_blocks(device))
     for number, block in enumerate(blocks):
-        wrong = int((block != _pattern(number, device)).sum())
+        wrong = int((block != pattern(number, device)).sum())
         if wrong:
             return f"{wrong} of {block.numel()} values in block {number} had changed"
     return ""
@@ -75,21 +75,22 @@ def check_exchanges(source: torch.device, targets: Sequence[torch.device]) -> st
 
 def check_exchange(source: torch.device, target: torch.device) -> str:
     """The error of data that was sent to another device and back; empty if there is none."""
-    sent = _pattern(0, source)[: _EXCHANGED_BYTES // 8]
+    sent = pattern(0, source)[: _EXCHANGED_BYTES // 8]
     returned = sent.to(target).to(source)
     return "" if torch.equal(sent, returned) else "the data came back changed"
 
 
-def _written_blocks(device: torch.device) -> Iterator[Tensor]:
+def written_blocks(device: torch.device) -> Iterator[Tensor]:
+    """The blocks that are written to most of the free memory of a device, one after the other."""
     size = _CPU_BYTES
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         size = int(free * _GPU_FRACTION)
     for number in range(size // _BLOCK_BYTES):
-        yield _pattern(number, device)
+        yield pattern(number, device)
 
 
-def _pattern(number: int, device: torch.device) -> Tensor:
+def pattern(number: int, device: torch.device) -> Tensor:
     """A block of 64-bit values in which each bit takes both values."""
     values = torch.arange(_BLOCK_BYTES // 8, dtype=torch.int64, device=device)
     return (values + number * (_BLOCK_BYTES // 8)) * 0x1E3779B97F4A7C15

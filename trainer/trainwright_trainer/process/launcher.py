@@ -41,7 +41,7 @@ def launch(job_file: Path) -> int:
             job = read_job(job_file)
             _begin_attempt(out, job)
             announce_parent()
-            elastic_launch(_config(job), run_rank)(str(job_file))
+            elastic_launch(launch_config(job), run_rank)(str(job_file))
         except ChildFailedError as error:
             _write_exits(out, error)
             return 1
@@ -58,7 +58,7 @@ def _begin_attempt(out: Path, job: JobSpec) -> None:
         (out / name).unlink(missing_ok=True)
 
 
-def _config(job: JobSpec) -> LaunchConfig:
+def launch_config(job: JobSpec) -> LaunchConfig:
     # If all ranks are on this machine, a free port and the loopback interface are enough.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", job.interface or "lo")
     os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={job.interface or 'lo'}")  # = is not a prefix

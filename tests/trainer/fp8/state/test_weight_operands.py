@@ -81,7 +81,7 @@ def cast_in_every_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def cast_again(made: FP8Updater) -> None:
         real(made)
-        made._operands.refresh()
+        made.operands.refresh()
 
     monkeypatch.setattr(FP8Updater, "end_micro_batch", cast_again)
 

@@ -112,7 +112,7 @@ class FP8Updater:
             self._store_initial(initial)
         self._attach(converted)
         in_layers = self._amax_history.names if keeps_weight_operands(spec) else []
-        self._operands = WeightOperands([converted.weights[name] for name in in_layers])
+        self.operands = WeightOperands([converted.weights[name] for name in in_layers])
         self._sync_weights()
 
     def begin_step(self, learning_rate: float) -> None:
@@ -242,7 +242,7 @@ class FP8Updater:
         self._cast_scale.copy_(scale_for(self.optimizer.master.amax, E4M3, self._cast_scale))
         if self._model_weights is not None:
             self._model_weights.refresh(self.optimizer.master, self._cast_scale)
-        self._operands.refresh()
+        self.operands.refresh()
 
     def _store_initial(self, initial: Mapping[str, Tensor]) -> None:
         """Store the initial weights, rounded to nearest; every rank knows the scales of all."""
