@@ -56,6 +56,6 @@ export default defineConfig({
     maxWorkers: "100%",
     setupFiles: ["tests/support/setup.ts"],
     include: ["tests/**/*.test.{ts,tsx}"],
-    testTimeout: 30_000,
+    testTimeout: 120_000,
   },
 });

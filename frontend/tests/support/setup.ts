@@ -4,7 +4,7 @@ import { queryClient } from "@/app/queryClient";
 import { server } from "@tests/support/server";
 
 // Test machines are busy.
-configure({ asyncUtilTimeout: 10_000 });
+configure({ asyncUtilTimeout: 30_000 });
 
 // Browser features that jsdom lacks.
 window.matchMedia = (query) =>
