@@ -18,6 +18,7 @@ and fields.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Unpack
 from urllib.parse import quote
 
@@ -137,6 +138,11 @@ class Client(Connection):
         """As `TeamClient.audit`, of changes outside of teams: accounts, keys, sign-ins, nodes, new and deleted teams. For site
         admins."""
         return read_audit(self, "/audit", words, limit, cursor, only)
+
+    def export_audit(self, file: Path) -> Path:
+        """As `TeamClient.export_audit`, of changes outside of teams. For site admins."""
+        self.save_as("/audit/export", {}, file)
+        return file
 
     def create_join_token(self, node_name: str) -> JoinToken:
         """Create a one-time token for the node of that name to join with."""

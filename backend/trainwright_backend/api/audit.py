@@ -71,6 +71,12 @@ def list_site_audit(
     return audit.list_entries(session, audit.NO_TEAM, search, limit, cursor)
 
 
+@router.get("/audit/export", response_class=StreamingResponse)
+def export_site_audit(admin: SiteManager, database: CurrentDatabase) -> StreamingResponse:
+    """All entries outside of teams, oldest first, as JSON lines. For site admins."""
+    return _as_file(audit.export_lines(database, audit.NO_TEAM), "audit.jsonl")
+
+
 def _as_file(lines: Iterator[str], name: str) -> StreamingResponse:
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)

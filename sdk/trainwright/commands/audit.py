@@ -82,6 +82,13 @@ def export(file: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) 
         typer.echo(f"{api.export_audit(file)}")
 
 
+@app.command("export-site")
+def export_site(file: Path, key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Write all entries outside of teams, oldest first, to FILE as JSON lines. For site admins."""
+    with open_client(server, key) as api:
+        typer.echo(f"{api.export_audit(file)}")
+
+
 def _aware(time: datetime | None) -> datetime | None:
     return None if time is None else time.astimezone()
 

@@ -266,6 +266,13 @@ ACTIONS: dict[str, Action] = {
         "audit export log.jsonl",
         least="owner",
     ),
+    "export of the audit log of the site": Action(
+        "GET /api/v1/audit/export",
+        None,
+        lambda _, c, __: c.export_audit(Path("log.jsonl")),
+        "audit export-site log.jsonl",
+        least="site admin",
+    ),
     "delete team": Action(
         f"DELETE {T}",
         None,
@@ -424,7 +431,9 @@ def test_an_owner_manages_invitations_by_command(scene: Scene, served: Served) -
     assert again.exit_code == 1 and "no invitation" in " ".join(again.output.split())
 
 
-def test_owners_and_site_admins_read_the_audit_logs_by_command(scene: Scene, served: Served) -> None:
+def test_owners_and_site_admins_read_the_audit_logs_by_command(
+    scene: Scene, served: Served, tmp_path: Path
+) -> None:
     key = _key_of(scene.site.admin)
     scene.site.admin.patch(scene.site.path, json={"name": "Lab"})
     scene.site.other_team("globex")
@@ -434,6 +443,9 @@ def test_owners_and_site_admins_read_the_audit_logs_by_command(scene: Scene, ser
     site = served.command(key, "audit site --action create_team --limit 1 --json")
     [entry] = json.loads(site.output)["items"]
     assert (entry["name"], entry["path"]) == ("Ada", "/api/v1/teams") and "globex" in entry["details"]
+    file = tmp_path / "site.jsonl"
+    assert served.command(key, f"audit export-site {file}").exit_code == 0
+    assert entry in [json.loads(line) for line in file.read_text().splitlines()]
     wrong = served.command(key, "audit site --since yesterday")
     assert wrong.exit_code == 2 and "--since" in wrong.output
 

@@ -17,7 +17,7 @@ interface Props {
   team: string | null;
 }
 
-/** Who changed what, from where, with a search, and a download of a team's log. */
+/** Who changed what, from where, with a search, and a download of the entire log. */
 export function AuditLog({ team }: Props) {
   const [words, setWords] = useState("");
   const { data, error, hasNextPage, isFetching, fetchNextPage } = useInfiniteQuery({ ...auditQuery(team, useDebounced(words, TYPING_MS)), placeholderData: keepPreviousData });
@@ -35,11 +35,9 @@ export function AuditLog({ team }: Props) {
             setWords(event.target.value);
           }}
         />
-        {team !== null && (
-          <a className={buttonClass()} href={`/api/v1/teams/${encodeURIComponent(team)}/audit/export`} download>
-            Download all
-          </a>
-        )}
+        <a className={buttonClass()} href={team === null ? "/api/v1/audit/export" : `/api/v1/teams/${encodeURIComponent(team)}/audit/export`} download>
+          Download all
+        </a>
       </div>
       {error !== null && <ErrorNote error={error} />}
       {data === undefined && error === null && <p className="animate-appear text-soft">Loading</p>}

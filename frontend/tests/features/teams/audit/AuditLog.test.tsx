@@ -33,10 +33,10 @@ it("shows who did what to what from where, continues with older entries, and sea
   expect(asked).toContain("q=&cursor=2");
 });
 
-it("shows the log of the site, which has no download", async () => {
+it("shows and downloads the log of the site", async () => {
   server.use(http.get("*/api/v1/audit", ({ request }) => HttpResponse.json({ items: [{ ...entry(1, "not signed in"), action: "failed_sign_in", via: "browser" }], next_cursor: null, asked: request.url })));
   renderRoute(<AuditLog team={null} />);
   expect(await screen.findByText("failed sign in")).toBeDefined();
   expect(screen.getByRole("region", { name: /Audit log of the site/ })).toBeDefined();
-  expect(screen.queryByRole("link", { name: "Download all" })).toBeNull();
+  expect(screen.getByRole("link", { name: "Download all" }).getAttribute("href")).toBe("/api/v1/audit/export");
 });
