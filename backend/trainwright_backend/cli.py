@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -178,16 +179,17 @@ def migrate() -> None:
 def first_owner_link(data: UpFolder = None) -> None:
     """Print a link that creates the first account, a site admin. It is valid for a day."""
     settings = _settings_of(data)
-    with _database(settings) as database, database.write() as session:
-        typer.echo(one_time_links.first_owner_link(session, settings).url)
+    with _database(settings) as database:
+        typer.echo(database.retry_write(partial(one_time_links.first_owner_link, settings=settings)).url)
 
 
 @link_app.command("sign-in")
 def sign_in_link(email: str, data: UpFolder = None) -> None:
     """Print a link that signs a user in and confirms their address, and can set a new password. It is valid for 15 minutes."""
     settings = _settings_of(data)
-    with _database(settings) as database, database.write() as session:
-        typer.echo(one_time_links.sign_in_link(session, settings, email).url)
+    make_link = partial(one_time_links.sign_in_link, settings=settings, email=email)
+    with _database(settings) as database:
+        typer.echo(database.retry_write(make_link).url)
 
 
 @app.command("join-token")
@@ -204,9 +206,11 @@ def join_token(
     except ValidationError as error:
         _refuse("\n".join(problem.message for problem in problems(error, NewJoinToken)))
     settings = _settings_of(data)
-    with _database(settings) as database, database.write() as session:
-        warning = online_name_warning(session, request.name, settings.timers)
-        created = create_join_token(session, settings, request.name, any_slots=any_slots)
+    make_token = partial(create_join_token, settings=settings, name=request.name, any_slots=any_slots)
+    with _database(settings) as database:
+        with database.read() as session:
+            warning = online_name_warning(session, request.name, settings.timers)
+        created = database.retry_write(make_token)
     if warning is not None:
         typer.echo(warning, err=True)
     typer.echo(created.token)

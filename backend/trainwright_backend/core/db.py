@@ -7,11 +7,12 @@ not help. A database that is locked, full or unreachable is a 503 with Retry-Aft
 """
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from sqlalchemy import (
@@ -37,6 +38,8 @@ from trainwright_backend.core.errors import Busy
 from trainwright_backend.core.settings import Settings
 
 BUSY_TIMEOUT_SECONDS = 5
+RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
+"""Waits of a command between its attempts to write."""
 POOL_SIZE = 20
 IMMEDIATE_OPTION = "trainwright_takes_the_write_lock"
 SNAPSHOT_ISOLATION = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -49,6 +52,8 @@ KEEPALIVE_OPTIONS = {
     "tcp_user_timeout": 20_000,
 }
 """Options of libpq, in seconds and milliseconds (the last). Without them, a host that drops packets blocks for hours."""
+
+Result = TypeVar("Result")
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -158,6 +163,20 @@ class Database:
             session.commit()
         for hook in session.info.get("after_commit", []):
             hook()
+
+    def retry_write(self, change: Callable[[Write], Result]) -> Result:
+        """Run ``change`` in a transaction, again with growing waits while the database is busy.
+
+        For commands. Clients of the API repeat a request that was refused for this reason themselves.
+        """
+        for wait_seconds in RETRY_SECONDS:
+            try:
+                with self.write() as session:
+                    return change(session)
+            except Busy:
+                time.sleep(wait_seconds)
+        with self.write() as session:
+            return change(session)
 
     def dispose(self) -> None:
         """Close the pooled connections."""

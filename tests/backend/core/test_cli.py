@@ -2,9 +2,12 @@
 
 import fcntl
 import json
+import sqlite3
 import stat
 import tarfile
+from contextlib import closing
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from typer.testing import CliRunner
 
 from tests.backend.conftest import SECRET
 from trainwright_backend.cli import app
+from trainwright_backend.core import db
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.local_store import LocalStore
 from trainwright_backend.core.open_store import open_store
@@ -47,6 +51,26 @@ def test_without_tables_a_command_explains_how_to_create_them(
 def test_after_migrating_the_first_owner_gets_a_link(environment: None) -> None:
     assert run("migrate") == (0, "")
     code, output = run("link", "first-owner")
+    assert code == 0 and "/link/" in output
+
+
+def test_a_link_is_created_once_a_busy_database_is_free(
+    environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("migrate")
+    monkeypatch.setattr(db, "BUSY_TIMEOUT_SECONDS", 0)
+    with closing(sqlite3.connect(tmp_path / "trainwright.sqlite3", check_same_thread=False)) as server:
+        server.execute("BEGIN IMMEDIATE")  # as a server in the middle of a change
+        monkeypatch.setattr(db, "RETRY_SECONDS", (0.0, 0.0))
+        assert run("link", "first-owner") == (
+            1,
+            "The database is temporarily unavailable. Try again in a moment.\n",
+        )
+        monkeypatch.setattr(db, "RETRY_SECONDS", (0.5, 5.0))
+        change = Timer(0.1, server.rollback)
+        change.start()
+        code, output = run("link", "first-owner")
+        change.join()
     assert code == 0 and "/link/" in output
 
 
