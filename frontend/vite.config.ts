@@ -1,3 +1,6 @@
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import tailwindcss from "@tailwindcss/vite";
 import react from "@vitejs/plugin-react";
@@ -8,23 +11,31 @@ const api = process.env["TRAINWRIGHT_API"] ?? "http://127.0.0.1:8000";
 const alias = { "@": fileURLToPath(new URL("./src", import.meta.url)) };
 const testsFolder = fileURLToPath(new URL("./tests", import.meta.url));
 
-/** Builds `src/prefetch.ts` as a separate script that shares no chunk with the main bundle and does not wait for it. */
+/** Bundles a script that shares no chunk with the main bundle. */
+async function bundleScript(path: string, define: Record<string, string> = {}): Promise<string> {
+  const input = fileURLToPath(new URL(path, import.meta.url));
+  const result = await build({
+    configFile: false,
+    publicDir: false,
+    logLevel: "error",
+    resolve: { alias },
+    define,
+    build: { write: false, rolldownOptions: { input, output: { format: "iife" } } },
+  });
+  const [script] = [result].flat().flatMap((bundle) => ("output" in bundle ? bundle.output : []));
+  if (script?.type !== "chunk") throw new Error(`${path} produced no script`);
+  return script.code;
+}
+
+/** Builds `src/prefetch.ts` as a separate script that does not wait for the main bundle. */
 function prefetchScript(): Plugin {
   let address = "/src/prefetch.ts";
   let type: { type?: string } = { type: "module" };
   return {
     name: "prefetch",
     async generateBundle() {
-      const input = fileURLToPath(new URL("./src/prefetch.ts", import.meta.url));
-      const result = await build({
-        configFile: false,
-        logLevel: "error",
-        resolve: { alias },
-        build: { write: false, rolldownOptions: { input, output: { format: "iife" } } },
-      });
-      const [script] = [result].flat().flatMap((bundle) => ("output" in bundle ? bundle.output : []));
-      if (script?.type !== "chunk") throw new Error("src/prefetch.ts produced no script");
-      address = `/${this.getFileName(this.emitFile({ type: "asset", name: "prefetch.js", source: script.code }))}`;
+      const source = await bundleScript("./src/prefetch.ts");
+      address = `/${this.getFileName(this.emitFile({ type: "asset", name: "prefetch.js", source }))}`;
       type = {};
     },
     transformIndexHtml: {
@@ -34,8 +45,33 @@ function prefetchScript(): Plugin {
   };
 }
 
+/** Other characters than Latin ones are seldom needed without the server. */
+const SELDOM_USED = /-(cyrillic|greek|vietnamese|latin-ext)\b.*\.woff2$/;
+
+/** Builds `src/serviceWorker/main.ts`, which knows the files of the build. */
+function serviceWorker(): Plugin {
+  return {
+    name: "service-worker",
+    apply: "build",
+    writeBundle: {
+      order: "post",
+      async handler({ dir = "" }) {
+        const paths = readdirSync(dir, { recursive: true, withFileTypes: true })
+          .filter((entry) => entry.isFile())
+          .map(({ parentPath, name }) => relative(dir, join(parentPath, name)))
+          .sort();
+        const digest = createHash("sha256");
+        for (const path of paths) digest.update(path).update(readFileSync(join(dir, path)));
+        const files = paths.filter((path) => path !== "index.html" && !SELDOM_USED.test(path)).map((path) => `/${path}`);
+        const BUILD = JSON.stringify({ id: digest.digest("hex").slice(0, 16), files });
+        writeFileSync(join(dir, "service-worker.js"), await bundleScript("./src/serviceWorker/main.ts", { BUILD }));
+      },
+    },
+  };
+}
+
 export default defineConfig({
-  plugins: [react(), tailwindcss(), prefetchScript()],
+  plugins: [react(), tailwindcss(), prefetchScript(), serviceWorker()],
   resolve: { alias },
   build: {
     outDir: "../backend/trainwright_backend/static",

@@ -5,6 +5,7 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { queryClient } from "@/app/queryClient";
 import { router } from "@/app/router";
+import { startServiceWorker } from "@/app/upgrades";
 
 const root = document.getElementById("root");
 if (root !== null) {
@@ -16,3 +17,6 @@ if (root !== null) {
     </StrictMode>,
   );
 }
+
+// Vite's development server builds no service worker.
+if (import.meta.env.PROD) startServiceWorker();

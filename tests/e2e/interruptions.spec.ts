@@ -5,7 +5,7 @@ import { signIn, TEAM } from "./session";
 
 const [DONE = "", LONG = "", DATASET = ""] = (process.env["TRAINWRIGHT_E2E_IDS"] ?? "").split(",");
 const SWITCH = process.env["TRAINWRIGHT_E2E_SWITCH"] ?? "";
-const LOST = /^Disconnected since \d\d:\d\d\. Showing data from then; your runs continue\./;
+const LOST = /^Disconnected since \d\d:\d\d\. This page shows no newer data; your runs continue\./;
 
 interface Answer {
   series: { name: string; steps: number[] }[];
@@ -42,6 +42,24 @@ test("a run is watched through a reload, a restart and a disconnect, and by a vi
     await everyStepOnce(page, loss);
   });
 
+  await test.step("a page that was never opened says that the server is away, also after a reload, and opens once it is back", async () => {
+    await page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
+    writeFileSync(SWITCH, "down");
+    await expect(page.getByText(LOST)).toBeVisible({ timeout: 60_000 });
+    for (const open of [() => page.goto(`/${TEAM}/usage`), () => page.reload()]) {
+      await open();
+      await expect(page.getByRole("heading", { name: "The server cannot be reached" })).toBeVisible();
+      await expect(page.getByText(LOST)).toBeVisible();
+    }
+    await audit(page, "server-away");
+    expect(await page.evaluate(storedAddresses)).toEqual(expect.arrayContaining(["/index.html", "/favicon.svg"]));
+    expect((await page.evaluate(storedAddresses)).filter((path) => !/^\/(assets\/.+|index\.html|favicon\.svg)$/.test(path))).toEqual([]);
+    writeFileSync(SWITCH, "up");
+    await expect(page.getByText("CPU slot-hours by day")).toBeVisible({ timeout: 60_000 });
+    await page.goBack();
+    await moves(loss);
+  });
+
   await test.step("the network is lost and restored", async () => {
     const before = Math.max(...(await stepsIn(loss)));
     // Going offline does not close connections that are already open, such as the metrics stream.
@@ -59,8 +77,8 @@ test("a run is watched through a reload, a restart and a disconnect, and by a vi
     await viewer(browser, link);
   });
 
-  // The console also reports requests without a response.
-  expect(errors.filter((words) => !/ERR_(CONNECTION|INTERNET|INCOMPLETE|EMPTY|NETWORK|ABORTED|FAILED)/.test(words))).toEqual([]);
+  // The console also reports requests without a response, and React the error that a page shows instead.
+  expect(errors.filter((words) => !/^ConnectionError: |ERR_(CONNECTION|INTERNET|INCOMPLETE|EMPTY|NETWORK|ABORTED|FAILED)/.test(words))).toEqual([]);
 });
 
 /** Actions of editors and owners, by the text of buttons, links and menu items. Everyone can save views. */
@@ -152,6 +170,15 @@ async function inMenus(page: Page): Promise<string[]> {
     found.push(...(await page.getByRole("menu").getByRole("menuitem").allTextContents()).map((words) => words.trim()));
     await page.keyboard.press("Escape");
     await expect(page.getByRole("menu")).toBeHidden();
+  }
+  return found;
+}
+
+/** Every address that this browser stores. */
+async function storedAddresses(): Promise<string[]> {
+  const found: string[] = [];
+  for (const name of await caches.keys()) {
+    for (const { url } of await (await caches.open(name)).keys()) found.push(new URL(url).pathname);
   }
   return found;
 }

@@ -1,8 +1,10 @@
 import { Link } from "@tanstack/react-router";
-import { ApiError } from "@/api/errors";
+import { ApiError, ConnectionError } from "@/api/errors";
 import { Button, buttonClass } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { PageTitle } from "@/components/PageTitle";
+
+export const SERVER_UNREACHABLE = "The server cannot be reached";
 
 interface Props {
   error: unknown;
@@ -15,7 +17,7 @@ interface Props {
 export function ErrorState({ error, onRetry, titled = false }: Props) {
   const status = error instanceof ApiError ? error.status : 0;
   const final = status === 404 || status === 403;
-  const title = status === 404 ? "Page not found" : status === 403 ? "You do not have access to this page" : "This page could not be loaded";
+  const title = titleOf(error, status);
   return (
     <div className="flex max-w-xl flex-col items-start gap-4">
       {titled && (
@@ -34,4 +36,10 @@ export function ErrorState({ error, onRetry, titled = false }: Props) {
       )}
     </div>
   );
+}
+
+function titleOf(error: unknown, status: number): string {
+  if (error instanceof ConnectionError) return SERVER_UNREACHABLE;
+  if (status === 404) return "Page not found";
+  return status === 403 ? "You do not have access to this page" : "This page could not be loaded";
 }

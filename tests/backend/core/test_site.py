@@ -181,12 +181,16 @@ def test_pages_and_files_of_the_frontend_are_served(
     (folder / "assets").mkdir(parents=True)
     (folder / "index.html").write_text("<title>The pages</title>")
     (folder / "assets" / "index-B4k2mX9z.js").write_text("1")
+    (folder / "service-worker.js").write_text("2")
     (tmp_path / "secret.txt").write_text("secret")
     app.state.static_folder = folder
     for path in ("/", "/acme/runs", "/sign-in"):
         assert "The pages" in anonymous.get(path).text
     script = anonymous.get("/assets/index-B4k2mX9z.js")
     assert "immutable" in script.headers["cache-control"]
+    worker = anonymous.get("/service-worker.js")
+    assert worker.headers["cache-control"] == "no-cache", "or browsers would not notice an upgrade"
+    assert worker.headers["content-type"].startswith("text/javascript")
     assert anonymous.get("/assets/gone.js").status_code == 404
     assert "secret" not in anonymous.get("/%2e%2e/secret.txt").text
 

@@ -44,7 +44,7 @@ function LostBanner({ since }: { since: number }) {
   const seconds = Math.max(0, Math.ceil((lastTry + RETRY_MS - now) / 1_000));
   return (
     <p role="status" className="sticky top-0 z-20 border-b border-warn bg-surface px-6 py-2 text-warn">
-      Disconnected since {clockTime(since).slice(0, 5)}. Showing data from then; your runs continue. Retrying in{" "}
+      Disconnected since {clockTime(since).slice(0, 5)}. This page shows no newer data; your runs continue. Retrying in{" "}
       {seconds} s.
     </p>
   );

@@ -1,5 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { ConnectionError } from "@/api/errors";
+import { ServerUnreachable } from "@/app/frame/ServerUnreachable";
 import { SignedOutFrame } from "@/app/frame/SignedOutFrame";
 import { ErrorNote } from "@/components/ErrorNote";
 import type { LinkInfo } from "@/api/types";
@@ -8,9 +10,10 @@ import { linkQuery, meQuery } from "@/features/auth/queries";
 
 export function LinkPage() {
   const { token } = useParams({ from: "/link/$token" });
-  const { data: link, error } = useQuery(linkQuery(token));
+  const { data: link, error, refetch } = useQuery(linkQuery(token));
   const client = useQueryClient();
   const navigate = useNavigate();
+  if (error instanceof ConnectionError) return <ServerUnreachable onRetry={() => void refetch()} />;
   if (error !== null) {
     return (
       <SignedOutFrame title="This link is not valid">
