@@ -18,7 +18,7 @@ interface Props {
   isSelecting?: boolean;
 }
 
-/** The header of the runs table. Widths are fixed, so that nothing shifts when rows come and go. */
+/** The header of the runs table. Widths are fixed, so that nothing shifts when rows come and go; the name has what the others leave. */
 export function RunTableHead({ columns, sorting, select, isSelecting = false }: Props) {
   const name = sorting?.("name");
   return (
@@ -27,8 +27,8 @@ export function RunTableHead({ columns, sorting, select, isSelecting = false }: 
       <Th className="w-30 max-tablet:w-[104px]">state</Th>
       {name === undefined ? <Th>name</Th> : <SortableTh {...name}>name</SortableTh>}
       {columns.map((column) => {
-        const { label, menuLabel, widthPx, alignRight, isFlexible, sort } = COLUMN_STYLES[column];
-        const cellProps = { className: `max-tablet:hidden ${alignRight === true ? "text-right" : ""}`, style: isFlexible ? {} : { width: widthPx } };
+        const { label, menuLabel, widthPx, alignRight, sort } = COLUMN_STYLES[column];
+        const cellProps = { className: `max-tablet:hidden ${alignRight === true ? "text-right" : ""}`, style: { width: widthPx } };
         if (sort !== undefined && sorting !== undefined) {
           return (
             <SortableTh key={column} {...cellProps} {...sorting(sort)}>

@@ -35,8 +35,6 @@ interface ColumnStyle {
   menuLabel?: string;
   widthPx: number;
   alignRight?: true;
-  /** Shares the space that the other columns leave with the name; `widthPx` is its least width. */
-  isFlexible?: true;
   /** A row without metrics shows its sentence across these columns. */
   isMetric?: true;
   sort?: RunSort;
@@ -54,7 +52,7 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
   dataset: { label: "dataset", widthPx: 104 },
   mfu: { label: "MFU", widthPx: 72, alignRight: true, isMetric: true, sort: "mfu", text: lastMetric("mfu", (value) => `${percent(value)} %`) },
   loss: { label: "loss", widthPx: 72, alignRight: true, isMetric: true, sort: "loss", text: lastMetric("loss", decimal) },
-  spark: { label: "", menuLabel: "loss so far", widthPx: 124, isMetric: true, isFlexible: true },
+  spark: { label: "", menuLabel: "loss so far", widthPx: 124, isMetric: true },
   tokens_per_second: {
     label: "tokens/s",
     widthPx: 88,

@@ -1,0 +1,86 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import type { Me } from "@/api/types";
+import { OwnerSettings } from "@/app/routes/settings/OwnerSettings";
+import { Section } from "@/app/routes/settings/Section";
+import { Boundary } from "@/components/Boundary";
+import { meQuery } from "@/features/auth/queries";
+import { useRefreshMe } from "@/features/auth/useRefreshMe";
+import { LimitMeters } from "@/features/teams/limits/LimitMeters";
+import { MemberLimitTable } from "@/features/teams/limits/MemberLimitTable";
+import { TeamLimitsForm } from "@/features/teams/limits/TeamLimitsForm";
+import { InvitationTable } from "@/features/teams/members/InvitationTable";
+import { InviteForm } from "@/features/teams/members/InviteForm";
+import { MemberTable } from "@/features/teams/members/MemberTable";
+import { TeamName } from "@/features/teams/members/TeamName";
+import { QuotaForm } from "@/features/teams/usage/QuotaForm";
+import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
+
+const ROLE_TEXTS = {
+  owner: "You are an owner: you also manage people.",
+  editor: "You are an editor: you upload data and start runs.",
+  viewer: "You are a viewer: you see everything and change nothing.",
+} as const;
+
+const QUOTA_TEXT = "What the team may use at once. Slots beyond its guaranteed share are borrowed: its runs leave them when another team needs its own share.";
+
+/** What concerns one team. Owners see more than others. */
+export function TeamSettings({ team, me }: { team: string; me: Me }) {
+  const refreshMe = useRefreshMe();
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  const membership = me.teams.find(({ slug }) => slug === team);
+  const isOwner = membership?.role === "owner";
+  return (
+    <>
+      <Section id="members" help={membership === undefined ? undefined : ROLE_TEXTS[membership.role]}>
+        <div className="flex flex-col gap-4">
+          {isOwner && (
+            <div className="max-w-96">
+              <TeamName key={membership.name} team={team} name={membership.name} onChanged={refreshMe} />
+            </div>
+          )}
+          <Boundary>
+            <MemberTable
+              team={team}
+              me={me.id}
+              onChanged={refreshMe}
+              onLeft={async () => {
+                await client.query({ ...meQuery, staleTime: 0 });
+                await navigate({ to: "/" });
+              }}
+            />
+          </Boundary>
+        </div>
+      </Section>
+      {isOwner && (
+        <Section id="invitations" help="Invite people to the team by sending them a link.">
+          <div className="flex flex-col gap-3">
+            <InviteForm team={team} />
+            <Boundary>
+              <InvitationTable team={team} />
+            </Boundary>
+          </div>
+        </Section>
+      )}
+      <Section id="quota" help={`${QUOTA_TEXT} ${me.site_admin ? "As a site admin you can change both." : "Site admins set both."}`}>
+        <Boundary>
+          <QuotaMeters team={team} />
+          {me.site_admin && <QuotaForm team={team} />}
+        </Boundary>
+      </Section>
+      <Section id="limits" help="Hours a month, storage, runs and priorities. An empty field means no limit. Site admins limit the team, owners its members.">
+        <div className="flex flex-col gap-4">
+          <Boundary>
+            <LimitMeters team={team} />
+            {me.site_admin && <TeamLimitsForm team={team} />}
+          </Boundary>
+          <Boundary>
+            <MemberLimitTable team={team} isOwner={isOwner} />
+          </Boundary>
+        </div>
+      </Section>
+      {isOwner && <OwnerSettings team={team} name={membership.name} />}
+    </>
+  );
+}

@@ -1,0 +1,46 @@
+import type { Me } from "@/api/types";
+import { Section } from "@/app/routes/settings/Section";
+import { Boundary } from "@/components/Boundary";
+import { DeleteWithText } from "@/components/DeleteWithText";
+import { KeyTable } from "@/features/auth/KeyTable";
+import { NewKeyForm } from "@/features/auth/NewKeyForm";
+import { Profile } from "@/features/auth/Profile";
+import { deleteAccount } from "@/features/auth/queries";
+import { SessionTable } from "@/features/auth/SessionTable";
+
+/** What concerns the signed-in person in every team. */
+export function YourSettings({ me }: { me: Me }) {
+  return (
+    <>
+      <Section id="profile">
+        <Profile me={me} />
+      </Section>
+      <Section id="keys" help="A key lets the client, the command line or any program act as you.">
+        <div className="flex flex-col gap-3">
+          <NewKeyForm />
+          <Boundary>
+            <KeyTable />
+          </Boundary>
+        </div>
+      </Section>
+      <Section id="browsers" help="Sign out a browser that you do not know or no longer use.">
+        <Boundary>
+          <SessionTable />
+        </Boundary>
+      </Section>
+      <Section id="delete-account" help="Your runs and datasets stay in their teams under your name. A deleted account cannot be restored.">
+        <DeleteWithText
+          title="Delete account"
+          consequence="Your sessions, API keys and memberships are deleted. Your runs and datasets stay in their teams under your name."
+          label="Your password"
+          type="password"
+          isReady={(typed) => typed !== ""}
+          onDelete={async (password) => {
+            await deleteAccount(password);
+            window.location.assign("/");
+          }}
+        />
+      </Section>
+    </>
+  );
+}
