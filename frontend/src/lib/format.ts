@@ -15,13 +15,14 @@ export function rate(value: number): string {
   return count(Math.round(value / unit) * unit);
 }
 
-/** 3.124, 0.00312 where three decimals would not be enough, and 1.37e11 where the digits would not fit. */
+/** 3.124, 437.1, 0.00312 where three decimals would not be enough, and 1.37e11 where the digits would not fit. */
 export function decimal(value: number): string {
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
   if (size === 0) return "0";
   if (size >= 1e6) return scientific(value, 2);
   if (size >= 1_000) return count(value);
+  if (size >= 100) return value.toFixed(1);
   if (size >= 0.1) return value.toFixed(3);
   return size >= 1e-3 ? value.toPrecision(3) : scientific(value, 2);
 }

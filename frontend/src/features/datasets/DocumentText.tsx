@@ -1,15 +1,17 @@
 import { useState } from "react";
 
 const SHORT_CHARACTERS = 300;
+const SHORT_LINES = 5;
 
 /** The start of a document; the rest on demand. */
 export function DocumentText({ text, isDimmed = false }: { text: string; isDimmed?: boolean }) {
   const [isExpanded, setExpanded] = useState(false);
-  const long = text.length > SHORT_CHARACTERS;
+  const start = text.split("\n", SHORT_LINES).join("\n").slice(0, SHORT_CHARACTERS);
+  const long = start.length < text.length;
   return (
     <div className={`border-l-2 pl-3 ${isDimmed ? "text-soft" : ""}`}>
       <p className="font-mono text-mono break-words whitespace-pre-wrap">
-        {long && !isExpanded ? `${text.slice(0, SHORT_CHARACTERS)}…` : text}
+        {long && !isExpanded ? `${start}…` : text}
       </p>
       {long && (
         <button

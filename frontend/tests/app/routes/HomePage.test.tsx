@@ -65,6 +65,7 @@ it("shows running runs with their curves, and each other run with its reason and
   await open([
     aRun({ id: "run_1", name: "live" }),
     aRun({ id: "run_2", name: "next", state: "queued", sentence: "needs 2 slots, 1 free on 1 node; 1st in line" }),
+    aRun({ id: "run_6", name: "first", state: "queued", sentence: "needs 1 slot, 0 free on 1 node" }),
     aRun({ id: "run_3", name: "held", state: "paused", sentence: "Paused at step 40 of 100" }),
     aRun({ id: "run_4", name: "good", state: "succeeded", sentence: "loss 2.81, 38.2 % MFU", ended }),
     aRun({ id: "run_5", name: "poor", state: "failed", reason: "diverged", sentence: "The loss is not finite at step 310.", ended }),
@@ -75,6 +76,7 @@ it("shows running runs with their curves, and each other run with its reason and
   const queued = await list("Queued runs");
   expect(queued.textContent).toContain("needs 2 slots, 1 free on 1 node; 1st in line");
   expect(queued.textContent).not.toContain("held");
+  expect(queued.textContent).toMatch(/first.*next/);
   expect((await list("Paused runs")).textContent).toContain("Paused at step 40 of 100");
   expect((await list("Finished runs")).textContent).toContain("loss 2.81, 38.2 % MFU");
   const failed = within(await list("Failed runs"));

@@ -20,7 +20,7 @@ const MAX_CARDS = 6;
 const MAX_LINES = 8;
 const MAX_FINISHED = 5;
 
-/** What runs now, what waits and why, what failed and what to do, and what finished recently. */
+/** What runs now, what waits and why, the longest waiting first, what failed and what to do, and what finished recently. */
 export function HomeRuns() {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
@@ -83,7 +83,7 @@ export function HomeRuns() {
         </HomeSection>
       )}
       {list(waiting).length > 0 && (
-        <HomeSection title="Queued, and why">{renderLines("Queued runs", list(waiting), MAX_LINES, WAITING_STATES, hasMore(waiting))}</HomeSection>
+        <HomeSection title="Queued, and why">{renderLines("Queued runs", list(waiting).toReversed(), MAX_LINES, WAITING_STATES, hasMore(waiting))}</HomeSection>
       )}
       {list(paused).length > 0 && (
         <HomeSection title="Paused">{renderLines("Paused runs", list(paused), MAX_FINISHED, PAUSED_STATES, hasMore(paused))}</HomeSection>

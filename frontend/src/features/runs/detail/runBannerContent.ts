@@ -23,7 +23,9 @@ export function bannerOf(run: Run, now: number): Banner | null {
     case "stopping":
       return plainBanner(run.sentence, "");
     case "paused":
-      return plainBanner(run.sentence, "Its slots are free. Resuming continues from there, bit for bit.", ["checkpoints"]);
+      return run.summary.step === 0
+        ? plainBanner(run.sentence, "It has no slots. Resume it to queue it again.")
+        : plainBanner(run.sentence, "Its slots are free. Resuming continues from there, bit for bit.", ["checkpoints"]);
     case "cancelled":
       return plainBanner(run.sentence, run.summary.step > 0 ? "Its metrics and checkpoints are kept. Fork it to continue from one." : "", ["like"]);
     case "failed":

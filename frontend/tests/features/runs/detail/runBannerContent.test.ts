@@ -33,6 +33,12 @@ it("suggests nothing for a run cancelled before its first step", () => {
   expect(next(5)).toContain("Fork");
 });
 
+it("offers the checkpoints of a paused run only if it can have some", () => {
+  const banner = (step: number) => bannerOf(aRun({ state: "paused", sentence: "Paused.", summary: { ...aRun().summary, step } }), NOW);
+  expect(banner(0)).toMatchObject({ next: "It has no slots. Resume it to queue it again.", links: [] });
+  expect(banner(40)?.links).toEqual(["checkpoints"]);
+});
+
 it("opens the log that the sentence names", () => {
   const file = (reason: "crashed" | "export_failed" | "bad_job", sentence: string) => logFileOf(aRun({ state: "failed", reason, sentence }));
   expect(file("crashed", "Rank 3 was killed by SIGKILL. Read the log of that rank.")).toBe("rank-3.log");

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { axisTop, devicesOf, fillDays, hoursByPerson, memberUsageCsv, parseUsageSearch, PERSON_COLORS } from "@/features/teams/usage/usageView";
+import { axisTop, devicesOf, fillDays, hoursByPerson, memberUsageCsv, parseUsageSearch, PERSON_COLORS, quotaNote } from "@/features/teams/usage/usageView";
 import { hoursText } from "@/lib/format";
 
 const NOW = Date.parse("2026-11-22T01:00:00Z");
@@ -69,4 +69,10 @@ it("writes usage as CSV in full precision", () => {
   expect(memberUsageCsv([used("2026-11-21", "ada", 1 / 3), used("2026-11-21", null, 2)])).toBe(
     "day,user,name,device,slot_hours\r\n2026-11-21,ada,ada,cpu,0.3333333333333333\r\n2026-11-21,,,cpu,2\r\n",
   );
+});
+
+it("says how many slots the nodes have if that is less than the limit, and how many are guaranteed and borrowed", () => {
+  const quota = { device: "cpu" as const, used: 3, limit: 8, joined: 4, guaranteed_slots: 2 };
+  expect(quotaNote(quota)).toBe("the nodes have 4, 2 guaranteed, 1 borrowed");
+  expect(quotaNote({ ...quota, joined: 8, guaranteed_slots: 0 })).toBeUndefined();
 });
