@@ -3,6 +3,7 @@
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -23,11 +24,13 @@ from trainwright_backend.core.middleware import RequestMiddleware
 from trainwright_backend.core.notifications import listen_for_notifications
 from trainwright_backend.core.open_store import open_store
 from trainwright_backend.core.policy import Public, policies_of, require_policy_on_every_route
+from trainwright_backend.core.polling import PollingThread
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
 from trainwright_backend.monitoring.exposition import Exposition
 from trainwright_backend.nodes.policies import IsNode
-from trainwright_backend.teams.webhook_sender import WebhookSender
+from trainwright_backend.teams.notice_mails import delete_old, mail_due
+from trainwright_backend.teams.webhook_sender import deliver_due
 from trainwright_backend.uploads.receiver import Receiver
 
 
@@ -53,8 +56,17 @@ def _complete(document: dict[str, Any]) -> None:
     for operation in (operation for path in document["paths"].values() for operation in path.values()):
         operation["responses"].pop("422", None)
         operation["responses"]["default"] = answer
+        stream = operation["responses"].get("200", {}).get("content", {}).get("text/event-stream")
+        if stream is not None:
+            stream["schema"] = SERVER_SENT_EVENT
 
 
+SERVER_SENT_EVENT = {
+    "type": "object",
+    "description": "Each event of the stream. Its data is JSON.",
+    "properties": {name: {"type": "string"} for name in ("id", "event", "data")},
+    "required": ["data"],
+}
 CREDENTIALS = {
     "apiKey": {"type": "http", "scheme": "bearer", "description": "A person's API key, `tw_…`."},
     "session": {
@@ -139,22 +151,32 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.enqueuer.silent_brokers,
         None if loop is None else loop.worker_watch.waited_seconds,
     )
-    sender = WebhookSender(app.state.database, settings) if settings.control_loop else None
+    senders = _senders(app) if settings.control_loop else []
     if loop is not None:
         loop.start()
-    if sender is not None:
+    for sender in senders:
         sender.start()
     try:
         async with listen_for_notifications(app.state.database, app.state.topics):
             yield
     finally:
-        if sender is not None:
+        for sender in senders:
             sender.stop()
         if loop is not None:
             loop.stop()
         app.state.receiver.close()
         app.state.enqueuer.close()
         app.state.database.dispose()
+
+
+def _senders(app: FastAPI) -> list[PollingThread]:
+    """The threads that send what transactions have queued, and delete what is old."""
+    database, settings = app.state.database, app.state.settings
+    return [
+        PollingThread("webhooks", partial(deliver_due, database, settings), "webhooks were not delivered"),
+        PollingThread("mails", partial(mail_due, database, settings), "notices were not mailed"),
+        PollingThread("old-notices", partial(delete_old, database), "old notices were not deleted", 600.0),
+    ]
 
 
 def _operation_id(route: APIRoute) -> str:

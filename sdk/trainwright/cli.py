@@ -22,6 +22,7 @@ from trainwright.commands import (
     limits,
     members,
     nodes,
+    notices,
     plan,
     queue,
     recipes,
@@ -52,6 +53,7 @@ app.add_typer(invitations.app, name="invitations")
 app.add_typer(limits.app, name="limits")
 app.add_typer(audit.app, name="audit")
 app.add_typer(webhooks.app, name="webhooks")
+app.add_typer(notices.app, name="notices")
 app.add_typer(account.app, name="account")
 app.add_typer(keys.app, name="keys")
 app.add_typer(sessions.app, name="sessions")

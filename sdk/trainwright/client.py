@@ -18,6 +18,7 @@ and fields.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 from urllib.parse import quote
@@ -36,6 +37,7 @@ from trainwright.contracts.api.actions import AllowedSlots
 from trainwright.contracts.api.audit import AuditEntry
 from trainwright.contracts.api.envelopes import Health, Page, SpecInfo
 from trainwright.contracts.api.nodes import JoinToken, Node
+from trainwright.contracts.api.notices import NoticeChoice, NoticeChoices, NoticePage, NoticeSettings
 from trainwright.contracts.api.people import (
     ApiKey,
     CreatedKey,
@@ -131,6 +133,25 @@ class Client(Connection):
     def end_session(self, session_id: str) -> None:
         """Sign one of your browsers out."""
         self.delete(f"/me/sessions/{session_id}")
+
+    def notices(self, *, unread: bool = False, limit: int = 50, cursor: str | None = None) -> NoticePage:
+        """Your notices, newest first, with the number of those that you have not read."""
+        params = {"unread": "true" if unread else "false", "limit": limit, "cursor": cursor}
+        given = {name: value for name, value in params.items() if value is not None}
+        return self.get("/me/notices", NoticePage, given)
+
+    def mark_notices_read(self, notice_ids: Sequence[str] | None = None) -> None:
+        """Mark notices as read; all of them by default."""
+        self.post_only("/me/notices/read", json={"ids": None if notice_ids is None else list(notice_ids)})
+
+    def notice_settings(self) -> NoticeSettings:
+        """Which notices you get, in the app and by mail."""
+        return self.get("/me/notices/settings", NoticeSettings)
+
+    def choose_notices(self, *choices: NoticeChoice) -> NoticeSettings:
+        """Choose which notices you get. Kinds that you leave out do not change."""
+        new = NoticeChoices(choices=choices).model_dump(mode="json")
+        return self.put("/me/notices/settings", NoticeSettings, json=new)
 
     def audit(
         self, words: str = "", limit: int = 100, cursor: str | None = None, **only: Unpack[AuditFilter]

@@ -16,6 +16,7 @@ from trainwright_backend.api import (
     me,
     metrics,
     nodes,
+    notices,
     queue,
     recipes,
     runs,
@@ -32,6 +33,7 @@ from trainwright_backend.api import (
 RESOURCES = (
     auth,
     me,
+    notices,
     teams,
     uploads,
     datasets,

@@ -11,6 +11,7 @@ from trainwright.contracts.api.limits import (
     RunLimits,
     TeamLimits,
 )
+from trainwright.contracts.api.notices import NoticeKind
 from trainwright.contracts.api.webhooks import WebhookEvent
 from trainwright_backend.auth.tables import Account
 from trainwright_backend.checkpoints.total_storage import TeamStorage, measure_storage, total_storage
@@ -26,6 +27,7 @@ from trainwright_backend.runs.limit_usage import (
 )
 from trainwright_backend.teams.limit_notices import Level, add_notices, due_notices, list_notices, show_notice
 from trainwright_backend.teams.limits import all_member_limits, names_of_members, team_limits
+from trainwright_backend.teams.notices import notify_members
 from trainwright_backend.teams.tables import LimitNotice
 from trainwright_backend.teams.webhooks import queue_message
 
@@ -78,7 +80,7 @@ def teams_with_due_notices(
 
 
 def note_levels(session: Write, team_id: UUID) -> list[LimitNotice]:
-    """Store the notices of a team that are due, with messages to its webhooks, and return them."""
+    """Store the notices of a team that are due, tell its webhooks and members, and return them."""
     measured, storage = MeasuredLimits.measure(session, {team_id}), measure_storage(session, {team_id})
     month = month_start(now().date())
     added = add_notices(session, team_id, month, _levels(measured, storage, team_id))
@@ -86,6 +88,8 @@ def note_levels(session: Write, team_id: UUID) -> list[LimitNotice]:
         account = None if notice.user_id is None else session.get(Account, notice.user_id)
         shown = show_notice(notice, None if account is None else account.name)
         queue_message(session, team_id, WebhookEvent.LIMIT_REACHED, shown.model_dump(mode="json"))
+        kind = NoticeKind.LIMIT_REACHED
+        notify_members(session, kind, team_id, shown.sentence, "usage", only=notice.user_id)
     return added
 
 

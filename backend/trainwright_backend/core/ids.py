@@ -34,6 +34,7 @@ Prefix = Literal[
     "view",
     "hook",
     "msg",
+    "notice",
 ]
 
 _KIND: dict[Prefix, str] = {
@@ -52,6 +53,7 @@ _KIND: dict[Prefix, str] = {
     "session": "session",
     "hook": "webhook",
     "msg": "message",
+    "notice": "notice",
 }
 
 

@@ -1,8 +1,12 @@
-"""Sending mail by SMTP, if the operator has configured a server. There is no queue: users request a lost mail again."""
+"""Sending mail by SMTP, if the operator has configured a server. There is no queue here: users request a lost link again, and
+`teams.notice_mails` has its own.
+"""
 
 import smtplib
 import ssl
+from collections.abc import Callable
 from email.message import EmailMessage
+from email.utils import formatdate
 from ipaddress import ip_address
 from urllib.parse import unquote, urlsplit
 
@@ -19,7 +23,7 @@ def send_mail(settings: Settings, to: str, subject: str, text: str) -> bool:
         False if the server did not accept it; the log says why.
     """
     failure = run_logging_errors(
-        lambda: _deliver(settings, to, subject, text),
+        lambda: deliver(settings, new_message(settings, to, subject, text)),
         "mail was not sent",
         expected=(smtplib.SMTPException, OSError),
         subject=subject,
@@ -27,14 +31,32 @@ def send_mail(settings: Settings, to: str, subject: str, text: str) -> bool:
     return failure is None
 
 
-def _deliver(settings: Settings, to: str, subject: str, text: str) -> None:
+def new_message(settings: Settings, to: str, subject: str, text: str) -> EmailMessage:
+    """A mail in plain text."""
     message = EmailMessage()
     message["From"], message["To"], message["Subject"] = settings.resolved_mail_from, to, subject
+    message["Date"] = formatdate()
     message.set_content(text)
+    return message
+
+
+def deliver(
+    settings: Settings, message: EmailMessage, before_data: Callable[[], None] = lambda: None
+) -> None:
+    """Hand a mail to the server.
+
+    Args:
+        before_data: called when the server has accepted sender and recipient, just before it gets the text. From then
+            on, a broken connection does not tell whether the mail was accepted.
+
+    Raises:
+        SMTPException or OSError: the server did not accept it.
+    """
     assert settings.smtp_url is not None, "the caller has checked it"
     url = urlsplit(settings.smtp_url.get_secret_value())
     host, port = url.hostname or "", url.port or 0
     with _connected(url.scheme, host, port) as connection:
+        connection.before_data = before_data
         if url.scheme == "smtp":
             connection.ehlo()  # the server answers with the extensions that it supports
             if connection.has_extn("starttls"):
@@ -54,8 +76,22 @@ def _is_local(connection: smtplib.SMTP) -> bool:
     return ip_address(connection.sock.getpeername()[0]).is_loopback
 
 
-def _connected(scheme: str, host: str, port: int) -> smtplib.SMTP:
+class _Announcing(smtplib.SMTP):
+    """Calls `before_data` before it sends a mail's text."""
+
+    before_data: Callable[[], None]
+
+    def data(self, msg: object) -> tuple[int, bytes]:
+        self.before_data()
+        return super().data(msg)  # type: ignore[arg-type]  # str, or bytes-like
+
+
+class _AnnouncingWithTls(_Announcing, smtplib.SMTP_SSL):
+    pass
+
+
+def _connected(scheme: str, host: str, port: int) -> _Announcing:
     if scheme == "smtp":
-        return smtplib.SMTP(host, port, timeout=TIMEOUT_SECONDS)
+        return _Announcing(host, port, timeout=TIMEOUT_SECONDS)
     # Without an explicit context, smtplib would accept any certificate.
-    return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_SECONDS, context=ssl.create_default_context())
+    return _AnnouncingWithTls(host, port, timeout=TIMEOUT_SECONDS, context=ssl.create_default_context())

@@ -16,6 +16,7 @@ from sqlalchemy import delete, func, select
 from trainwright.contracts.agent_protocol import SelfTestReport
 from trainwright.contracts.api.nodes import NodeFailure as ShownFailure
 from trainwright.contracts.api.nodes import Quarantine, SelfTestResult
+from trainwright.contracts.api.notices import NoticeKind
 from trainwright.contracts.api.webhooks import WebhookEvent
 from trainwright.contracts.end_codes import EndCode
 from trainwright_backend.core.db import Read, Write, now, storable
@@ -23,6 +24,7 @@ from trainwright_backend.core.ids import new_id
 from trainwright_backend.nodes.tables import Node, NodeFailure
 from trainwright_backend.runs.notify import notify_control
 from trainwright_backend.runs.tables import Placement, Run
+from trainwright_backend.teams.notices import notify_members, notify_site_admins
 from trainwright_backend.teams.webhooks import queue_message
 
 FAILURE_CODES = frozenset({EndCode.NODE_REBOOTED, EndCode.LEASE_EXPIRED, EndCode.HANG})
@@ -56,17 +58,24 @@ def quarantine(session: Write, node: Node, reason: str) -> None:
     if node.quarantined is None:
         node.quarantined, node.quarantine_reason = now(), storable(reason)
         session.flush()
-        _tell_teams(session, node)
+        _tell(session, node)
         notify_control(session)  # it withdraws unclaimed placements
 
 
-def _tell_teams(session: Write, node: Node) -> None:
-    """Queue messages to the teams that had a run on the node in the last day. Its reason may name runs of others."""
+def _tell(session: Write, node: Node) -> None:
+    """Tell site admins, and the teams that had a run on the node in the last day. The reason may name runs of others, so teams
+    are not told it."""
     since = now() - timedelta(days=1)
     recent = select(Run.team_id).join(Placement, Placement.run_id == Run.id)
     teams = recent.where(Placement.node_id == node.id, Placement.placed > since).distinct()
-    for team_id in session.scalars(teams).all():
+    kind = NoticeKind.NODE_QUARANTINED
+    told = notify_site_admins(
+        session, kind, f"{node.name} is in quarantine: {node.quarantine_reason}", "nodes"
+    )
+    sentence = f"{node.name}, on which the team had a run in the last day, is in quarantine until it passes a self-test."
+    for team_id in session.scalars(teams.order_by(Run.team_id)).all():
         queue_message(session, team_id, WebhookEvent.NODE_QUARANTINED, {"node": node.name})
+        told |= notify_members(session, kind, team_id, sentence, "runs", besides=told)
 
 
 def release(session: Write, node: Node) -> None:

@@ -29,9 +29,9 @@ from trainwright.contracts.run_state import (
 from trainwright_backend.core.counters import ATTEMPTS_ENDED, ATTEMPTS_STARTED, RUNS_ENDED
 from trainwright_backend.core.db import Read, Write, now, storable
 from trainwright_backend.core.errors import Conflict
+from trainwright_backend.runs.end_messages import queue_end_messages
 from trainwright_backend.runs.metering import add_metered_time, metered_until_after
 from trainwright_backend.runs.notify import notify_control, notify_run
-from trainwright_backend.runs.run_webhooks import queue_run_message
 from trainwright_backend.runs.tables import Attempt, Placement, PlacementSlot, Run, RunEvent
 from trainwright_backend.teams.slot_quota import release
 
@@ -227,7 +227,7 @@ def _write(
         session.after_commit(ATTEMPTS_STARTED.inc)
     if run.state in FINAL:
         session.after_commit(RUNS_ENDED.labels(run.state, run.reason or EndCode.UNKNOWN).inc)
-    queue_run_message(session, run)
+    queue_end_messages(session, run)
     _announce(session, run.id)
 
 

@@ -158,3 +158,40 @@ class WebhookDelivery(Base):
     delivered: Mapped[datetime | None] = mapped_column(UtcDateTime)
     status: Mapped[int | None]
     error: Mapped[str] = mapped_column(default="")
+
+
+class Notice(Base):
+    """A notice to one person, stored in the transaction of the change that it reports."""
+
+    __tablename__ = "notice"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("account.id", ondelete="CASCADE"), index=True)
+    team_id: Mapped[UUID | None] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), index=True)
+    """Only members of the team see it. Empty: a notice to site admins."""
+    kind: Mapped[str] = mapped_column(String(32))
+    """A `NoticeKind`."""
+    sentence: Mapped[str]
+    path: Mapped[str]
+    """Of the page that says more."""
+    time: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    in_app: Mapped[bool]
+    """Whether it is listed; otherwise it is only mailed."""
+    read: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    next_mail: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
+    """When to mail it. Empty: it is not mailed, is being mailed, was mailed or was given up."""
+    mail_attempts: Mapped[int] = mapped_column(default=0)
+    mailed: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    mail_error: Mapped[str] = mapped_column(default="")
+    """Why the last attempt failed, or why it was not mailed."""
+
+
+class NoticeChoice(Base):
+    """How a person wants to get notices of a kind. Without a row: in the app, if they are about own runs."""
+
+    __tablename__ = "notice_choice"
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("account.id", ondelete="CASCADE"), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(32), primary_key=True)
+    app: Mapped[bool]
+    mail: Mapped[bool]

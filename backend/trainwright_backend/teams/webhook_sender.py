@@ -4,7 +4,6 @@ A message is claimed by moving its next attempt, in a transaction of its own, so
 is sent again: receivers tell repetitions by their `webhook-id`.
 """
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,12 +12,9 @@ from uuid import UUID
 
 import structlog
 from sqlalchemy import delete, select, update
-from sqlalchemy.exc import SQLAlchemyError
 
-from trainwright_backend.core.background import run_logging_errors
 from trainwright_backend.core.counters import WEBHOOK_ATTEMPTS
 from trainwright_backend.core.db import Database, now
-from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.core.public_http import HTTPException, Network, failure_sentence, post
 from trainwright_backend.core.settings import Settings
@@ -31,7 +27,6 @@ CLAIM = timedelta(minutes=2)
 """Longer than an attempt takes."""
 KEPT = timedelta(days=30)
 MOST_AT_ONCE = 50
-POLL_SECONDS = 2.0
 
 log = structlog.get_logger()
 
@@ -46,31 +41,6 @@ class Message:
     body: str
     attempts: int
     """This one included."""
-
-
-class WebhookSender:
-    """The thread."""
-
-    def __init__(self, database: Database, settings: Settings) -> None:
-        self._database, self._settings = database, settings
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop after the current attempt."""
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopping.wait(POLL_SECONDS):
-            run_logging_errors(
-                lambda: deliver_due(self._database, self._settings),
-                "webhooks were not delivered",
-                expected=(AppError, SQLAlchemyError, OSError),
-            )
 
 
 def deliver_due(database: Database, settings: Settings) -> int:

@@ -518,6 +518,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/me/notices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Notices
+         * @description Your notices, newest first, with the number of those that you have not read.
+         */
+        get: operations["list_notices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/me/notices/read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mark Notices Read
+         * @description Mark notices as read. Ids that you have no notice for are ignored.
+         */
+        post: operations["mark_notices_read"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/me/notices/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Notice Settings
+         * @description Which notices you get, in the app and by mail.
+         */
+        get: operations["get_notice_settings"];
+        /**
+         * Change Notice Settings
+         * @description Choose which notices you get, in the app and by mail. Kinds that you leave out do not change.
+         */
+        put: operations["change_notice_settings"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/me/password": {
         parameters: {
             query?: never;
@@ -4619,6 +4683,104 @@ export interface components {
             team: string;
         };
         /**
+         * Notice
+         * @description Something that happened.
+         */
+        Notice: {
+            /** Id */
+            id: string;
+            kind: components["schemas"]["NoticeKind"];
+            /**
+             * Path
+             * @description Where to read more, a path of the web pages.
+             */
+            path: string;
+            /**
+             * Read
+             * @description When you read it. Null: not yet.
+             */
+            read: string | null;
+            /** Sentence */
+            sentence: string;
+            /**
+             * Team
+             * @description Slug of the team; null for a notice to site admins.
+             */
+            team: string | null;
+            /**
+             * Time
+             * Format: date-time
+             */
+            time: string;
+        };
+        /**
+         * NoticeChoice
+         * @description How a person wants to get notices of one kind.
+         */
+        NoticeChoice: {
+            /**
+             * App
+             * @description In the list of notices.
+             */
+            app: boolean;
+            kind: components["schemas"]["NoticeKind"];
+            /**
+             * Mail
+             * @description By mail to the account's address.
+             */
+            mail: boolean;
+        };
+        /**
+         * NoticeChoices
+         * @description A person's choices. Kinds that are left out keep theirs.
+         */
+        NoticeChoices: {
+            /** Choices */
+            choices: components["schemas"]["NoticeChoice"][];
+        };
+        /**
+         * NoticeKind
+         * @description What a notice is about. The values are those of `WebhookEvent`.
+         * @enum {string}
+         */
+        NoticeKind: "run.ended" | "run.failed" | "run.paused_by_limit" | "limit.reached" | "node.quarantined";
+        /**
+         * NoticePage
+         * @description One page of notices, newest first.
+         */
+        NoticePage: {
+            /** Items */
+            items: components["schemas"]["Notice"][];
+            /** Next Cursor */
+            next_cursor: string | null;
+            /**
+             * Unread
+             * @description All unread notices, also those on other pages.
+             */
+            unread: number;
+        };
+        /**
+         * NoticeSettings
+         * @description A person's choices, and whether mail can reach them.
+         */
+        NoticeSettings: {
+            /**
+             * Address
+             * @description Where mail goes.
+             */
+            address: string;
+            /**
+             * Choices
+             * @description One for each kind.
+             */
+            choices: components["schemas"]["NoticeChoice"][];
+            /**
+             * Mail Problem
+             * @description Why you cannot choose mail, and what to do about it; empty if you can.
+             */
+            mail_problem: string;
+        };
+        /**
          * OffloadKind
          * @enum {string}
          */
@@ -5523,6 +5685,17 @@ export interface components {
             memory_bytes: number;
             /** Rank */
             rank: number;
+        };
+        /**
+         * ReadNotices
+         * @description Notices to mark as read.
+         */
+        ReadNotices: {
+            /**
+             * Ids
+             * @description Null: all of them.
+             */
+            ids?: string[] | null;
         };
         /**
          * ReadSpec
@@ -8284,6 +8457,133 @@ export interface operations {
             };
         };
     };
+    list_notices: {
+        parameters: {
+            query?: {
+                /** @description Only those that you have not read. */
+                unread?: boolean;
+                limit?: number;
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticePage"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    mark_notices_read: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReadNotices"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_notice_settings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeSettings"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    change_notice_settings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NoticeChoices"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeSettings"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     change_password: {
         parameters: {
             query?: never;
@@ -10579,7 +10879,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        event?: string;
+                        id?: string;
+                    };
                 };
             };
             /** @description Refused. */
@@ -10907,7 +11211,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        event?: string;
+                        id?: string;
+                    };
                 };
             };
             /** @description Refused. */

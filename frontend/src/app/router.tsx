@@ -119,13 +119,14 @@ const dataset = createRoute({ getParentRoute: () => team, path: "/datasets/$data
 const queue = createRoute({ getParentRoute: () => team, path: "/queue", component: lazyPage(() => import("@/app/routes/QueuePage"), "QueuePage") });
 const nodes = createRoute({ getParentRoute: () => team, path: "/nodes", component: lazyPage(() => import("@/app/routes/NodesPage"), "NodesPage") });
 const usage = createRoute({ getParentRoute: () => team, path: "/usage", validateSearch: parseUsageSearch, component: lazyPage(() => import("@/app/routes/UsagePage"), "UsagePage") });
+const notices = createRoute({ getParentRoute: () => team, path: "/notices", component: lazyPage(() => import("@/app/routes/NoticesPage"), "NoticesPage") });
 const settings = createRoute({ getParentRoute: () => team, path: "/settings", component: lazyPage(() => import("@/app/routes/SettingsPage"), "SettingsPage") });
 
 const tree = root.addChildren([
   home,
   signIn,
   link,
-  team.addChildren([teamHome, runs, newRun, run, runTab, compare, checkpoints, queue, datasets, dataset, nodes, usage, settings]),
+  team.addChildren([teamHome, runs, newRun, run, runTab, compare, checkpoints, queue, datasets, dataset, nodes, usage, notices, settings]),
 ]);
 
 export const router = createRouter({ routeTree: tree, defaultPreload: false, defaultErrorComponent: PageError, scrollRestoration: true });

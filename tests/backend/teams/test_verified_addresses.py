@@ -176,7 +176,7 @@ def test_certificates_of_mail_servers_are_verified(
         contexts.append(context)
         raise OSError("not now")
 
-    monkeypatch.setattr("smtplib.SMTP_SSL", connect)
+    monkeypatch.setattr("smtplib.SMTP_SSL.__init__", connect)
     monkeypatch.setattr("smtplib.SMTP.starttls", connect)
     mailbox.offers_tls = True
     for url in ("smtps://mail.example:465", mailbox.url):

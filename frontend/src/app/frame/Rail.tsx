@@ -1,10 +1,11 @@
 import { Link, useNavigate } from "@tanstack/react-router";
-import { Activity, ChartColumn, Database, Ellipsis, House, ListOrdered, Save, Server, Settings, type LucideIcon } from "lucide-react";
+import { Activity, Bell, ChartColumn, Database, Ellipsis, House, ListOrdered, Save, Server, Settings, type LucideIcon } from "lucide-react";
 import type { Me } from "@/api/types";
 import { KeyboardShortcuts } from "@/app/palette/KeyboardShortcuts";
 import { TeamMenu } from "@/app/frame/TeamMenu";
 import { Menu } from "@/components/Menu";
 import { MenuItem } from "@/components/MenuItem";
+import { UnreadCount } from "@/features/notices/UnreadCount";
 
 interface Props {
   team: string;
@@ -12,7 +13,7 @@ interface Props {
 }
 
 interface RailItem {
-  to: "/$team" | "/$team/runs" | "/$team/queue" | "/$team/datasets" | "/$team/checkpoints" | "/$team/nodes" | "/$team/usage" | "/$team/settings";
+  to: "/$team" | "/$team/runs" | "/$team/queue" | "/$team/datasets" | "/$team/checkpoints" | "/$team/nodes" | "/$team/usage" | "/$team/notices" | "/$team/settings";
   label: string;
   Icon: LucideIcon;
   /** On phones it is in the More menu. */
@@ -28,6 +29,7 @@ const ITEMS: readonly RailItem[] = [
   { to: "/$team/checkpoints", label: "Checkpoints", Icon: Save, more: true },
   { to: "/$team/nodes", label: "Nodes", Icon: Server, more: true, adminOnly: true },
   { to: "/$team/usage", label: "Usage", Icon: ChartColumn, more: true },
+  { to: "/$team/notices", label: "Notices", Icon: Bell },
   { to: "/$team/settings", label: "Settings", Icon: Settings, more: true },
 ];
 
@@ -56,6 +58,7 @@ export function Rail({ team, me }: Props) {
           >
             <Icon aria-hidden size={16} />
             {label}
+            {to === "/$team/notices" && <UnreadCount />}
           </Link>
         ))}
         <Menu

@@ -10,6 +10,7 @@ export const PAGES = [
   { key: "g c", to: "/$team/checkpoints", label: "Checkpoints" },
   { key: "g n", to: "/$team/nodes", label: "Nodes" },
   { key: "g u", to: "/$team/usage", label: "Usage" },
+  { key: "g o", to: "/$team/notices", label: "Notices" },
   { key: "g s", to: "/$team/settings", label: "Settings" },
 ] as const;
 

@@ -15,6 +15,9 @@ POST    /me/password                                PasswordChange → 204; ends
 GET POST /me/keys · DELETE /me/keys/{key}            API keys (ApiKey; NewKey with scope and lifetime → CreatedKey, the
                                                     secret shown once)
 GET     /me/sessions · DELETE /me/sessions/{id}     SignedInBrowser: where you are signed in
+GET     /me/notices?unread&limit&cursor              NoticePage, newest first
+POST    /me/notices/read                            ReadNotices → 204
+GET PUT /me/notices/settings                        NoticeSettings; NoticeChoices
 GET POST /teams                                     Team (POST: site admin, NewTeam)
 GET PATCH T                                         Team with its quota; TeamChange (owners): the name
 DELETE  T?confirm                                   204; 409 while runs have not ended (owners)

@@ -7,6 +7,7 @@ import { NewKeyForm } from "@/features/auth/NewKeyForm";
 import { Profile } from "@/features/auth/Profile";
 import { deleteAccount } from "@/features/auth/queries";
 import { SessionTable } from "@/features/auth/SessionTable";
+import { NoticeChoices } from "@/features/notices/NoticeChoices";
 
 /** What concerns the signed-in person in every team. */
 export function YourSettings({ me }: { me: Me }) {
@@ -14,6 +15,11 @@ export function YourSettings({ me }: { me: Me }) {
     <>
       <Section id="profile">
         <Profile me={me} />
+      </Section>
+      <Section id="notices" help="What happens to your runs, limits and nodes, in all your teams.">
+        <Boundary>
+          <NoticeChoices />
+        </Boundary>
       </Section>
       <Section id="keys" help="A key lets the client, the command line or any program act as you.">
         <div className="flex flex-col gap-3">

@@ -13,6 +13,7 @@ export interface SettingsSection {
 
 const SECTIONS = [
   { id: "profile", title: "Profile", group: "You" },
+  { id: "notices", title: "Notices", group: "You" },
   { id: "keys", title: "API keys", group: "You" },
   { id: "browsers", title: "Signed-in browsers", group: "You" },
   { id: "delete-account", title: "Delete your account", group: "You" },

@@ -1,23 +1,26 @@
-"""Messages to webhooks about the end of a run, or its pause at a limit."""
+"""Messages to webhooks, and notices to who submitted it, about the end of a run or its pause at a limit."""
 
+from trainwright.contracts.api.notices import NoticeKind
 from trainwright.contracts.api.webhooks import WebhookEvent
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.runs.tables import Run
+from trainwright_backend.teams.notices import notify_members
 from trainwright_backend.teams.webhooks import queue_message
 
 LIMITS = (EndCode.MAX_HOURS, EndCode.QUOTA_HOURS, EndCode.QUOTA_STORAGE)
 
 
-def queue_run_message(session: Write, run: Run) -> None:
-    """Queue a message if the run has just ended, or was paused at a limit."""
+def queue_end_messages(session: Write, run: Run) -> None:
+    """Queue messages if the run has just ended, or was paused at a limit."""
     event = _event(run)
     if event is None:
         return
+    run_id = public_id("run", run.id)
     data = {
-        "run": public_id("run", run.id),
+        "run": run_id,
         "name": run.name,
         "state": run.state.value,
         "reason": None if run.reason is None else run.reason.value,
@@ -26,6 +29,9 @@ def queue_run_message(session: Write, run: Run) -> None:
         "created_by": run.created_by_name,
     }
     queue_message(session, run.team_id, event, data)
+    if run.created_by is not None:
+        kind, page = NoticeKind(event.value), f"runs/{run_id}"
+        notify_members(session, kind, run.team_id, _sentence(run), page, only=run.created_by)
 
 
 def _event(run: Run) -> WebhookEvent | None:
@@ -35,3 +41,10 @@ def _event(run: Run) -> WebhookEvent | None:
         return WebhookEvent.RUN_ENDED
     paused = run.state is RunState.PAUSED and run.reason in LIMITS
     return WebhookEvent.RUN_PAUSED_BY_LIMIT if paused else None
+
+
+def _sentence(run: Run) -> str:
+    if run.state is RunState.SUCCEEDED:
+        return f"{run.name} succeeded."
+    verb = {RunState.FAILED: "failed", RunState.CANCELLED: "was cancelled"}.get(run.state, "was paused")
+    return f"{run.name} {verb}: {run.message}" if run.message else f"{run.name} {verb}."

@@ -1,0 +1,38 @@
+"""A thread that repeats one piece of work, and continues after errors."""
+
+import threading
+from collections.abc import Callable
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from trainwright_backend.core.background import run_logging_errors
+from trainwright_backend.core.errors import AppError
+
+POLL_SECONDS = 2.0
+
+
+class PollingThread:
+    """The thread.
+
+    Args:
+        failure: what an error of the work means, for the log.
+    """
+
+    def __init__(
+        self, name: str, work: Callable[[], object], failure: str, seconds: float = POLL_SECONDS
+    ) -> None:
+        self._work, self._failure, self._seconds = work, failure, seconds
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the current piece of work."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._seconds):
+            run_logging_errors(self._work, self._failure, expected=(AppError, SQLAlchemyError, OSError))

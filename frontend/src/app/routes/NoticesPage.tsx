@@ -1,0 +1,25 @@
+import { Link, useParams } from "@tanstack/react-router";
+import { Boundary } from "@/components/Boundary";
+import { TitleRow } from "@/components/TitleRow";
+import { NoticeList } from "@/features/notices/NoticeList";
+
+/** What happened to the person's runs, limits and nodes, in all their teams. */
+export function NoticesPage() {
+  const { team } = useParams({ from: "/$team" });
+  return (
+    <>
+      <TitleRow title="Notices" />
+      <div className="flex max-w-4xl flex-col gap-3">
+        <Boundary>
+          <NoticeList />
+        </Boundary>
+        <p className="text-small text-soft">
+          The newest 200 are kept.{" "}
+          <Link to="/$team/settings" params={{ team }} hash="notices" className="text-accent hover:underline">
+            Choose what you are told
+          </Link>
+        </p>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,53 @@
+import { useMutation, useQueryClient, useSuspenseQuery } from "@tanstack/react-query";
+import { ErrorNote } from "@/components/ErrorNote";
+import { rowClass, Table } from "@/components/Table";
+import { Td } from "@/components/Td";
+import { Th } from "@/components/Th";
+import { chooseNotices, KIND_LABELS, noticeSettingsQuery } from "@/features/notices/noticeQueries";
+
+/** Which notices the person gets, in the app and by mail. */
+export function NoticeChoices() {
+  const { data } = useSuspenseQuery(noticeSettingsQuery);
+  const client = useQueryClient();
+  const { mutate, isPending, error } = useMutation({
+    mutationFn: chooseNotices,
+    onSuccess: (settings) => {
+      client.setQueryData(noticeSettingsQuery.queryKey, settings);
+    },
+  });
+  return (
+    <div className="flex flex-col gap-3">
+      <Table
+        label="Notices"
+        head={
+          <>
+            <Th>what happened</Th>
+            <Th>in the app</Th>
+            <Th>by mail</Th>
+          </>
+        }
+      >
+        {data.choices.map((choice) => (
+          <tr key={choice.kind} className={rowClass}>
+            <Td>{KIND_LABELS[choice.kind]}</Td>
+            {(["app", "mail"] as const).map((channel) => (
+              <Td key={channel}>
+                <input
+                  type="checkbox"
+                  aria-label={`${KIND_LABELS[choice.kind]}: ${channel === "app" ? "in the app" : "by mail"}`}
+                  checked={choice[channel]}
+                  disabled={isPending || (channel === "mail" && !choice.mail && data.mail_problem !== "")}
+                  onChange={({ target }) => {
+                    mutate({ ...choice, [channel]: target.checked });
+                  }}
+                />
+              </Td>
+            ))}
+          </tr>
+        ))}
+      </Table>
+      <p className="text-soft">{data.mail_problem === "" ? `Mail goes to ${data.address}.` : data.mail_problem}</p>
+      {error !== null && <ErrorNote error={error} />}
+    </div>
+  );
+}

@@ -1,0 +1,95 @@
+"""Commands about the notices of the key's owner."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    Key,
+    Server,
+    open_client,
+    out,
+    print_table,
+    printable,
+    table_of,
+)
+from trainwright.contracts.api.notices import MOST_NOTICES, NoticeChoice, NoticeKind, NoticeSettings
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Show what happened to your runs, limits and nodes, and choose what you are told.",
+)
+
+
+@app.command("list")
+def list_notices(
+    key: Key,
+    server: Server = LOCAL_SERVER,
+    unread: Annotated[bool, typer.Option("--unread", help="Only those that you have not read.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=MOST_NOTICES, help="Number of notices.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List your notices, newest first."""
+    with open_client(server, key) as client:
+        page = client.notices(unread=unread, limit=limit)
+    if as_json:
+        typer.echo(page.model_dump_json(indent=2))
+        return
+    table = table_of("time", "team", "", "notice")
+    for notice in page.items:
+        state = "" if notice.read else "new"
+        time = f"{notice.time.astimezone():%Y-%m-%d %H:%M}"
+        table.add_row(notice.id, time, notice.team or "", state, printable(notice.sentence))
+    print_table(table, empty="No notices.")
+
+
+@app.command("read")
+def read(
+    key: Key,
+    notices: Annotated[list[str] | None, typer.Argument(help="Ids; all notices without any.")] = None,
+    server: Server = LOCAL_SERVER,
+) -> None:
+    """Mark notices as read."""
+    with open_client(server, key) as client:
+        client.mark_notices_read(notices or None)
+
+
+@app.command("settings")
+def settings(key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Show which notices you get, in the app and by mail."""
+    with open_client(server, key) as client:
+        _print(client.notice_settings())
+
+
+@app.command("choose")
+def choose(
+    kind: NoticeKind,
+    key: Key,
+    server: Server = LOCAL_SERVER,
+    in_app: Annotated[
+        bool | None, typer.Option("--app/--no-app", help="In the app, and in this command's list.")
+    ] = None,
+    mail: Annotated[bool | None, typer.Option("--mail/--no-mail", help="By mail to your address.")] = None,
+) -> None:
+    """Choose how you get notices of KIND."""
+    with open_client(server, key) as client:
+        present = next(choice for choice in client.notice_settings().choices if choice.kind is kind)
+        new = NoticeChoice(
+            kind=kind,
+            app=present.app if in_app is None else in_app,
+            mail=present.mail if mail is None else mail,
+        )
+        _print(client.choose_notices(new))
+
+
+def _print(settings: NoticeSettings) -> None:
+    table = Table("kind", "app", "mail", box=None)
+    for choice in settings.choices:
+        table.add_row(choice.kind, "yes" if choice.app else "no", "yes" if choice.mail else "no")
+    out.print(table)
+    if settings.mail_problem:
+        typer.echo(f"No mail: {settings.mail_problem}")
