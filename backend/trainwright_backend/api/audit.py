@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, BeforeValidator
+from pydantic_core import PydanticCustomError
 
 from trainwright.contracts.api.audit import AuditEntry
 from trainwright.contracts.api.envelopes import Page
@@ -25,6 +26,14 @@ Limit = Annotated[int, Query(ge=1, le=1_000)]
 Cursor = Annotated[str | None, Query(max_length=200)]
 
 
+def _not_a_number(given: object) -> object:
+    """Pydantic also reads a number, as seconds since 1970."""
+    if isinstance(given, str) and given.lstrip("+-").replace(".", "", 1).isdecimal():
+        rule = "Write a time with its time zone, such as 2026-01-31T09:00:00Z"
+        raise PydanticCustomError("datetime_parsing", rule)
+    return given
+
+
 def searched(
     q: Annotated[
         str,
@@ -39,7 +48,11 @@ def searched(
     action: Annotated[
         str, Query(max_length=80, description="Name of the operation, such as `submit_run`.")
     ] = "",
-    since: Annotated[AwareDatetime | None, Query(description="Only entries from this time on.")] = None,
+    since: Annotated[
+        AwareDatetime | None,
+        BeforeValidator(_not_a_number),
+        Query(description="Only entries from this time on."),
+    ] = None,
 ) -> audit.Search:
     if since is not None:
         since = min(max(since, EARLIEST), LATEST)

@@ -16,7 +16,7 @@ from math import isfinite
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Exists, Select, and_, exists, func, or_, select
 
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.runs import Run as ShownRun
@@ -158,11 +158,14 @@ def _filters(query: RunQuery) -> list[ColumnElement[bool]]:
     if query.model is not None:
         found.append(Run.model == storable(query.model))
     if query.is_untagged:
-        found.append(~exists().where(RunTag.run_id == Run.id))
-    for tag in query.tags:
-        tagged = exists().where(RunTag.run_id == Run.id, RunTag.tag == tag)
-        found.append(tagged)
+        found.append(~_has_tags())
+    found += [_has_tags(RunTag.tag == tag) for tag in query.tags]
     return found
+
+
+def _has_tags(*conditions: ColumnElement[bool]) -> Exists:
+    """Whether a run has a tag that meets the conditions, also in a query that joins its tags itself."""
+    return exists().where(RunTag.run_id == Run.id, *conditions).correlate(Run)
 
 
 def _page(

@@ -152,6 +152,7 @@ def test_entries_are_found_by_actor_action_and_time(site: Site) -> None:
     assert found(**rename, since="0001-01-01T00:00:00+12:00") == ["Laboratory", "Lab"]
     for wrong, status in (
         ({"since": "2026-01-01T00:00:00"}, 422),
+        ({"since": "1767225600"}, 422),
         ({"actor": "user_x"}, 404),
         ({"actor": "A\0"}, 404),
     ):

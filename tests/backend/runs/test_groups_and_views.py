@@ -64,6 +64,8 @@ def test_each_group_counts_the_runs_that_its_filter_lists(scene: Scene, runs: di
     assert listed(scene, dataset="ds_none") == set()
     assert groups(scene, "model", state="cancelled") == {"3x128": (1, 0, None), small: (2, 0, None)}
     assert groups(scene, "tag", q="live") == {"a": (1, 1, 0.25)}
+    assert groups(scene, "tag", tag="b") == {"a": (1, 0, None), "b": (1, 0, None)}
+    assert groups(scene, "tag", untagged="true") == {"": (2, 0, None)}
     assert scene.site.admin.get(f"{scene.runs}/groups", params={"group": "loss"}).status_code == 422
 
 
