@@ -14,7 +14,7 @@ from trainwright.contracts.training_spec import BatchSpec
 from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.order import SequenceOrder, permute
 from trainwright_trainer.data.position import DataPosition
-from trainwright_trainer.data.token_shards import TokenStream, read_manifest
+from trainwright_trainer.data.token_shards import TokenFiles, TokenStream, read_manifest
 
 
 def _all(size: int) -> np.ndarray:
@@ -90,6 +90,13 @@ def test_sequences_cross_shards_and_overlap_by_one_token(tmp_path: Path) -> None
     expected = [list(range(10 * index, 10 * index + 11)) for index in range(10)]
     assert stream.read(range(10)).tolist() == expected
     assert stream.read([7, 3]).tolist() == [expected[7], expected[3]]
+
+    files = TokenFiles(tmp_path, manifest.train, manifest.token_type, 10)
+    assert files.sequences == 10
+    rows = np.zeros((10, 11), "<u2")
+    for index, row in enumerate(rows):
+        files.read_into(row.data.cast("B"), index)
+    assert rows.tolist() == expected
 
 
 def test_the_batch_of_a_step_does_not_depend_on_earlier_reads(data: Path) -> None:

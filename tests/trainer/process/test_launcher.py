@@ -1,5 +1,6 @@
 """The complete trainer as processes: ranks agree, the outcome is reported, and no process is left behind."""
 
+import json
 import os
 import shutil
 import signal
@@ -190,6 +191,22 @@ def test_a_killed_rank_is_named_with_its_signal(
     assert not _marked(marker)
 
 
+def test_a_killed_reader_ends_the_run_with_an_error_that_names_it(
+    endless: tuple[Path, subprocess.Popen[bytes], dict[int, int]], marker: str
+) -> None:
+    job_file, launcher, _ = endless
+    (reader,) = (pid for pid in _marked(marker) if _name_of(pid) == "tw-reader")
+    os.kill(reader, signal.SIGKILL)
+    launcher.communicate(timeout=60)
+    assert launcher.returncode == 1
+    failures = [json.loads(path.read_text()) for path in (job_file.parent / "out").glob("failure-*.json")]
+    assert failures and {failure["code"] for failure in failures} == {"crashed"}
+    assert all(
+        "the reader of this node ended before it had read step" in failure["message"] for failure in failures
+    )
+    assert not _marked(marker)
+
+
 def test_sigterm_ends_all_ranks_immediately_and_saves_nothing(
     endless: tuple[Path, subprocess.Popen[bytes], dict[int, int]], marker: str
 ) -> None:
@@ -270,6 +287,10 @@ def _marked(mark: str) -> list[int]:
 def _pid_of(job_file: Path, rank: int) -> int:
     first_line = (job_file.parent / "out/logs" / f"rank-{rank}.log").read_text().splitlines()[0]
     return int(first_line.rpartition("pid ")[2])
+
+
+def _name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def _step(checkpoint: Path) -> int:

@@ -54,6 +54,31 @@ def test_two_nodes_compute_what_one_does(one_node: Path, two_nodes: list[Path]) 
     assert losses(two_nodes[1]) == losses(one_node), "each node's agent can follow its training"
 
 
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"parallelism": {"tensor": 2, "tensor_across_nodes": True}},
+        {"parallelism": {"pipeline": 2}},
+        {"parallelism": {"zero_stage": 1}},
+        {"parallelism": {"zero_stage": 2}},
+        {"parallelism": {"zero_stage": 3}},
+        {"batch": {"document_mask": True}},
+    ],
+    ids=str,
+)
+def test_losses_are_the_same_whether_a_reader_or_each_rank_reads(
+    tmp_path: Path, data: Path, sections: dict[str, Any]
+) -> None:
+    """The two ranks of one node have a reader; one rank on each of two nodes reads for itself."""
+    shared = write_job(tmp_path / "one", data, ranks=2, **sections)
+    assert run_trainer("train", shared) == 0
+    alone = train_on_two_nodes(tmp_path / "two", data, **sections)[0]
+    assert losses(shared) == losses(alone)
+    held_out = [[line["values"] for line in events(job, "validation")] for job in (shared, alone)]
+    assert held_out[0] == held_out[1]
+
+
 def test_each_node_reports_its_end_and_its_own_ranks(two_nodes: list[Path]) -> None:
     for node, job_file in enumerate(two_nodes):
         assert read_out(job_file, "outcome.json")["code"] == "finished"

@@ -1,8 +1,7 @@
-"""From positions to batches: the sequences that a rank reads in a step.
+"""From positions to batches: the sequences that a rank reads in a step (``data.global_batches``).
 
-Step s takes the global positions (s-1)·G … s·G - 1 of the order, counted from where the attempt started
-(``position``). Rank r takes every R-th of them, so any number of ranks and any split into micro batches sees
-the same global batches in the same order.
+A rank reads the shards itself. If several ranks share a node, one process reads for all of them (``data.node_reader``), and
+its batches are the same.
 
     B sequences of a micro batch   T position   G global batch   R ranks
 """
@@ -12,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from trainwright.contracts.training_spec import BatchSpec
+from trainwright_trainer.data.global_batches import GlobalBatches
 from trainwright_trainer.data.order import Indices, SequenceOrder
 from trainwright_trainer.data.position import START, DataPosition
+from trainwright_trainer.data.shared_batches import SharedBatches
 from trainwright_trainer.data.token_shards import TokenStream
-
-_ORDERED_AT_ONCE = 4_096
-"""Positions of the order that are computed together."""
 
 _READ_AT_ONCE_TOKENS = 2**16
 """Micro batches of up to this many tokens are read together: for small ones, calls cost more than tokens."""
@@ -54,7 +51,7 @@ class Batch:
 
 
 class Loader:
-    """Batches of one rank. Everything it stores follows from the step, so resuming at a step needs no state."""
+    """Batches of one rank."""
 
     def __init__(
         self,
@@ -64,41 +61,42 @@ class Loader:
         rank: int,
         ranks: int,
         data_position: DataPosition = START,
+        shared: SharedBatches | None = None,
     ) -> None:
+        """``shared``: where the reader of this node puts the batches; None if this rank reads the shards."""
         self._train = train
-        self._order = SequenceOrder(train.sequences, seed)
-        self._batch = batch
+        self._batches = GlobalBatches(
+            SequenceOrder(train.sequences, seed), batch.global_sequences, data_position
+        )
+        self._micro_sequences = batch.micro_sequences
         self._rank, self._ranks = rank, ranks
-        self._position = data_position
-        self._steps_at_once = max(1, _ORDERED_AT_ONCE // batch.global_sequences)
-        self._ordered: tuple[int, Indices] | None = None
+        self._shared = shared
 
     def micro_batches(self, step: int) -> Iterator[Batch]:
-        """This rank's micro batches of optimizer step ``step``, which comes after the attempt's start."""
-        mine = self._global_batch(step)[self._rank :: self._ranks]
-        yield from read_batches(self._train, mine, self._batch.micro_sequences)
+        """This rank's micro batches of optimizer step ``step``, which comes after the attempt's start.
+
+        Batches of earlier steps must not be read any more.
+        """
+        if self._shared is None:
+            mine = self._batches.of(step)[self._rank :: self._ranks]
+            return read_batches(self._train, mine, self._micro_sequences)
+        self._shared.begin_step(step)
+        return self._shared_micro_batches(self._shared, step)
+
+    def _shared_micro_batches(self, shared: SharedBatches, step: int) -> Iterator[Batch]:
+        """Nothing is read before the first is needed: some ranks of a pipeline need none."""
+        yield from map(Batch, shared.read(step).split(self._micro_sequences))
 
     def sequences_read(self, step: int) -> int:
         """Sequences of the data order that all ranks have read after ``step``."""
-        return self._position.sequences_after(step, self._batch.global_sequences)
+        return self._batches.read_after(step)
 
     def describe_batch(self, step: int) -> str:
         """Names the sequences of a step, the first few of a large batch."""
-        sequences = self._global_batch(step).tolist()
+        sequences = self._batches.of(step).tolist()
         named = ", ".join(str(sequence) for sequence in sequences[:_NAMED_SEQUENCES])
         more = len(sequences) - _NAMED_SEQUENCES
         return f"sequences {named}{f' and {more:,} more' if more > 0 else ''} of the training split"
-
-    def _global_batch(self, step: int) -> Indices:
-        """Sequences of a step. The order of many is computed together: one costs as many calls as a thousand."""
-        size = self._batch.global_sequences
-        group, within = divmod(step - 1 - self._position.step, self._steps_at_once)
-        if self._ordered is None or self._ordered[0] != group:
-            count = self._steps_at_once * size
-            first = self._position.sequences + group * count
-            positions = np.arange(first, first + count, dtype=np.uint64)
-            self._ordered = group, self._order.at(positions)
-        return self._ordered[1][within * size : (within + 1) * size]
 
 
 def read_batches(stream: TokenStream, sequences: Indices, micro_sequences: int) -> Iterator[Batch]:

@@ -25,6 +25,7 @@ from trainwright.contracts.job_spec import (
     output_folder,
 )
 from trainwright.durable_files import SHARED, write_durably
+from trainwright_trainer.process.batch_reader import reader_of_node
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.process.outcome import FailureReport
 from trainwright_trainer.process.rank import run_rank
@@ -41,7 +42,8 @@ def launch(job_file: Path) -> int:
             job = read_job(job_file)
             _begin_attempt(out, job)
             announce_parent()
-            elastic_launch(launch_config(job), run_rank)(str(job_file))
+            with reader_of_node(job, job_file):
+                elastic_launch(launch_config(job), run_rank)(str(job_file))
         except ChildFailedError as error:
             _write_exits(out, error)
             return 1

@@ -21,7 +21,12 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.job_spec import OUTCOME_NAME, Outcome, failure_name
 from trainwright.durable_files import SHARED, is_disk_full, rename_durably, sync_file, write_durably
 from trainwright_trainer.distributed.axis import RankLostError
-from trainwright_trainer.runtime.errors import BadJobError, CheckpointInvalidError, DivergedError
+from trainwright_trainer.runtime.errors import (
+    BadJobError,
+    CheckpointInvalidError,
+    DivergedError,
+    ReaderError,
+)
 
 _RESERVED_BYTES = 4_096
 _MESSAGE_CHARACTERS = 1_000
@@ -107,7 +112,7 @@ def end_code_of(error: BaseException) -> EndCode:
 
 
 def _message(error: BaseException) -> str:
-    if isinstance(error, BadJobError | CheckpointInvalidError | DivergedError):
+    if isinstance(error, BadJobError | CheckpointInvalidError | DivergedError | ReaderError):
         return str(error)[:_MESSAGE_CHARACTERS]
     return traceback.format_exception_only(error)[-1].strip()[:_MESSAGE_CHARACTERS]
 

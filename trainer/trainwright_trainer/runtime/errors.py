@@ -17,3 +17,7 @@ class DivergedError(ArithmeticError):
     The optimizer has not updated the weights, except in runs with the optimizer in the backward pass: their state is
     unusable.
     """
+
+
+class ReaderError(Exception):
+    """The process that reads the shards for the ranks of this node failed, ended, or does not read."""

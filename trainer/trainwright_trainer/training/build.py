@@ -5,6 +5,7 @@ Each component takes its own section of the spec; only this file sees all of it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,8 +39,10 @@ from trainwright_trainer.checkpoint.load import (
 )
 from trainwright_trainer.checkpoint.save import Origin, SavedCheckpoint, Saver, join_writers
 from trainwright_trainer.checkpoint.snapshot import config_digest
+from trainwright_trainer.data.batch_ring import BATCHES_VARIABLE, BatchRing, ring_layout
 from trainwright_trainer.data.loader import Loader
 from trainwright_trainer.data.position import START, DataPosition
+from trainwright_trainer.data.shared_batches import SharedBatches
 from trainwright_trainer.data.token_shards import TokenStream, read_manifest
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.state.updater import FP8Updater
@@ -124,7 +127,15 @@ def build(job: JobSpec, job_file: Path, mesh: Mesh) -> Training:
         spec=spec,
         mesh=mesh,
         engine=build_engine(parts, updater, spec, mesh, stages),
-        loader=Loader(train, spec.batch, spec.seed, mesh.data.rank, mesh.data.ranks, data_position),
+        loader=Loader(
+            train,
+            spec.batch,
+            spec.seed,
+            mesh.data.rank,
+            mesh.data.ranks,
+            data_position,
+            _shared_batches(job, mesh, train, data_position),
+        ),
         validation=validation,
         samples=sample_writer(spec, folder / DATA_FOLDER, mesh),
         saver=Saver(
@@ -302,6 +313,18 @@ def _open_data(job: JobSpec, folder: Path) -> tuple[TokenStream, TokenStream, in
         return train, validation, manifest.end_of_text
     except (ValueError, FileNotFoundError) as error:
         raise BadJobError(f"data: {error}") from error
+
+
+def _shared_batches(
+    job: JobSpec, mesh: Mesh, train: TokenStream, data_position: DataPosition
+) -> SharedBatches | None:
+    """The batches that the reader of this node reads, if the launcher has started one."""
+    path = os.environ.get(BATCHES_VARIABLE)
+    if path is None:
+        return None
+    local_rank = mesh.rank - mesh.on_node.start
+    ring = BatchRing(path, ring_layout(job))
+    return SharedBatches(ring, local_rank, mesh.data.rank, train.token_type, data_position)
 
 
 def _check_tokenizer(manifest: ShardManifest, spec: RunSpec) -> None:
