@@ -32,6 +32,7 @@ from trainwright.contracts.checkpoint import (
     digest_of,
 )
 from trainwright.contracts.token_shards import MANIFEST_NAME
+from trainwright_trainer.checkpoint.broadcast import fill, fill_on_all
 from trainwright_trainer.checkpoint.tensor_files import (
     DTYPE_NAMES,
     CorruptFileError,
@@ -40,6 +41,7 @@ from trainwright_trainer.checkpoint.tensor_files import (
     stored_tensors,
 )
 from trainwright_trainer.data.position import DataPosition
+from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import Slice, full_slice
 from trainwright_trainer.optim.updater import StateTensor, Updater
@@ -169,7 +171,7 @@ def _differs(folder: Path, entry: FileEntry) -> CheckpointInvalidError:
 
 def restore(folder: Path, manifest: CheckpointManifest, updater: Updater) -> None:
     """Restore ``updater`` from a checkpoint that is verified or being verified, with one tensor at a time in
-    host memory.
+    host memory. All ranks must call it: of ranks that have a tensor alike, one reads it.
 
     Raises:
         CheckpointInvalidError: it is not the state of a run like this one.
@@ -216,6 +218,13 @@ class _Reader:
 
     def __call__(self, name: str, box: Slice) -> Tensor:
         return read_stored(self._folder, self._manifest, name, box)
+
+    def into(self, target: Tensor, name: str, box: Slice, alike: Axis | None = None) -> None:
+        read = partial(read_stored, self._folder, self._manifest, name, box)
+        if alike is None or alike.ranks == 1:
+            fill(target, read())
+        else:
+            fill_on_all(target, read, alike)
 
     def dequantized(self, name: str, box: Slice) -> Tensor:
         return read_dequantized(self._folder, self._manifest, name, box)

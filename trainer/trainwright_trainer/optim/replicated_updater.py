@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from trainwright.contracts.optimizer_spec import OptimizerSpec
@@ -49,7 +48,7 @@ class ReplicatedUpdater:
         self._shard_specs = shard_specs.local
         self._order = shard_specs.forward_order
         self._model_axis, self._world = mesh.model, mesh.world
-        self._answers = mesh.data.rank == 0
+        self._data = mesh.data
         tied_replicas = {self._weights[name] for name in shard_specs.tied_replicas}
         self._buckets = (
             GradientBuckets(self._parameters, mesh.data, tied_replicas) if mesh.data.ranks > 1 else None
@@ -107,7 +106,7 @@ class ReplicatedUpdater:
         return [
             StateTensor(f"{kind}.{name}", tensor, part=self._shard_specs[name].slice)
             for kind, name, tensor in self._named_state()
-            if self._answers and self._shard_specs[name].is_primary
+            if self._data.rank == 0 and self._shard_specs[name].is_primary
         ]
 
     def scalars(self) -> dict[str, Any]:
@@ -115,10 +114,9 @@ class ReplicatedUpdater:
         return {"updates": self._updates}
 
     def restore(self, read: ReadTensor, scalars: dict[str, Any]) -> None:
-        """One tensor at a time is in host memory."""
-        with torch.no_grad():
-            for kind, name, tensor in self._named_state():
-                tensor.copy_(read(f"{kind}.{name}", self._shard_specs[name].slice))
+        """One data rank reads for all. It has one tensor at a time in host memory."""
+        for kind, name, tensor in self._named_state():
+            read.into(tensor, f"{kind}.{name}", self._shard_specs[name].slice, self._data)
         self._updates = scalars["updates"]
         set_updates(self.optimizer, self._updates)
 

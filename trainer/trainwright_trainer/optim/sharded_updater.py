@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from trainwright.contracts.optimizer_spec import OptimizerSpec
@@ -111,14 +110,15 @@ class ShardedUpdater:
         return {"updates": self._updates}
 
     def restore(self, read: ReadTensor, scalars: dict[str, Any]) -> None:
-        """One tensor at a time is in host memory. Each rank reads for itself, so that a failing rank blocks
-        no other.
+        """A rank reads its own shards, or the first of their replicas reads for all, as of what is not sharded. One
+        tensor at a time is in host memory.
         """
-        with torch.no_grad():
-            for name, weight in self._shard.weights.items():
-                weight.copy_(read(f"model.{name}", self._shard.shard_specs[name].slice))
-            for kind, name, tensor in self._states():
-                tensor.copy_(read(f"{kind}.{name}", self._shard.shard_specs[name].slice))
+        slices, replicas = self._shard.shard_specs, self._mesh.replicas
+        ranks_alike = replicas if self._shard.rows_sharded else self._mesh.data
+        for name, weight in self._shard.weights.items():
+            read.into(weight, f"model.{name}", slices[name].slice, ranks_alike)
+        for kind, name, tensor in self._states():
+            read.into(tensor, f"{kind}.{name}", slices[name].slice, replicas)
         self._updates = scalars["updates"]
         set_updates(self.optimizer, self._updates)
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.shard_spec import Slice, full_slice
 
 OBSERVED_EVERY_STEPS = 10
@@ -57,6 +58,18 @@ class ReadTensor(Protocol):
 
     def __call__(self, name: str, box: Slice) -> Tensor:
         """The slice as stored."""
+
+    def into(self, target: Tensor, name: str, box: Slice, alike: Axis | None = None) -> None:
+        """Fill ``target`` with the slice as stored.
+
+        Args:
+            target: of the slice's shape and number format.
+            name: of the tensor.
+            box: the slice.
+            alike: ranks that have the slice alike and all call this for it, in the same order. The first of them reads
+                it and sends it to the others, and its errors are raised on all of them. None if only this rank needs
+                the slice.
+        """
 
     def dequantized(self, name: str, box: Slice) -> Tensor:
         """The slice's real numbers, in float32."""

@@ -304,15 +304,14 @@ class FP8Updater:
         again.
         """
         name, scale = f"{prefix}.{slot.name}", f"{prefix}_scale.{slot.name}"
+        alike = None if self.layout.sharded else self._mesh.data
         if kind.format.scaled is not ScaleGranularity.ROW:
-            _copy_codes(self._view(kind, slot), read(name, slot.box))
+            read.into(self._view(kind, slot), name, slot.box, alike)
             return False
         rows = self._rows_of(slot)
         if read.is_stored_slice(name, slot.box):
-            _copy_codes(self._view(kind, slot), read(name, slot.box))
-            kind.scale[rows] = read(_block_scale_name(scale, slot), full_slice((slot.rows,))).to(
-                kind.scale.device
-            )
+            read.into(self._view(kind, slot), name, slot.box, alike)
+            read.into(kind.scale[rows], _block_scale_name(scale, slot), full_slice((slot.rows,)), alike)
             return False
         numbers = torch.zeros(slot.rows, ROW)
         view_of(numbers, 0, slot).copy_(read.dequantized(name, slot.box))
