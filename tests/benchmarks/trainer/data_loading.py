@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from tests.benchmarks.harness.interleave import Contender, Pacer, Request, in_turn
 from tests.benchmarks.report.entries import Entry, at_least, at_most
+from tests.benchmarks.trainer.node_loading import node_loader
 from tests.benchmarks.trainer.shapes import TOY
 from tests.benchmarks.trainer.step_time import LONG
 from tests.benchmarks.trainer.timed_training import Shape, build_job, learn, write_job, write_tokens
@@ -34,7 +35,7 @@ _BATCH = BatchSpec(sequence_tokens=2_048, micro_sequences=8, global_sequences=64
 
 
 def loader(toy: bool, folder: Path) -> dict[str, Entry]:
-    """Tokens per second of all three, and the loader's share of a real step."""
+    """Tokens per second of all three, the loader's share of a real step, and the figures of a node with several ranks."""
     shape = TOY if toy else Shape(TOY.model, 4_096, _BATCH)
     write_tokens(folder / "tokens", shape.vocabulary, 2**16 if toy else 2**26)
     request = Request(
@@ -64,6 +65,7 @@ def loader(toy: bool, folder: Path) -> dict[str, Entry]:
         "loader": at_least(rates["ours"], rates["memmap"], "tokens/s a core", bound, bound),
         "loader-dataloader": at_least(rates["ours"], rates["dataloader"], "tokens/s a core", 1.0, 1.0),
         "loader-share": _share(TOY if toy else LONG, folder / "share", toy),
+        **node_loader(toy, folder),
     }
 
 
