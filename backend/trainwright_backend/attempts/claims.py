@@ -30,7 +30,7 @@ from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.preparations import get_preparation, preparation_files
-from trainwright_backend.nodes.service import takes_runs, threads_per_slot
+from trainwright_backend.nodes.inventory import takes_runs, threads_per_slot
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import Attempt, Placement, Run
 from trainwright_backend.runs.transitions import lock_run, move

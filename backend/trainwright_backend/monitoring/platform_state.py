@@ -41,7 +41,14 @@ from trainwright_backend.datasets.tables import (
     Preparation,
     PreparationChunk,
 )
-from trainwright_backend.nodes.service import free_slots, inventory_of, is_online, slots_of, takes_runs
+from trainwright_backend.nodes.inventory import (
+    Slots,
+    free_slots,
+    inventory_of,
+    is_online,
+    slots_of,
+    takes_runs,
+)
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.tables import PlacementSlot, Run
 from trainwright_backend.scheduling.waiting_reasons import waiting_class
@@ -112,7 +119,7 @@ class PlatformState:
 def read_platform_state(session: Read, timers: Timers) -> PlatformState:
     """Read the state in two statements."""
     state, at = PlatformState(), now()
-    taken: dict[UUID, set[tuple[str, int]]] = {}
+    taken: dict[UUID, dict[str, set[int]]] = {}
     for series, first, second, third, number, total, mean in session.execute(_counts(at)):
         count = int(number or 0)
         match series:
@@ -124,7 +131,7 @@ def read_platform_state(session: Read, timers: Timers) -> PlatformState:
             case "team":
                 state.teams[first] = TeamTraining(count, total or 0.0, mean)
             case "slot":
-                taken.setdefault(UUID(first), set()).add((second, int(third)))
+                taken.setdefault(UUID(first), {}).setdefault(second, set()).add(int(third))
             case "jobs":
                 state.jobs[first, second] += count
                 if third:
@@ -134,17 +141,15 @@ def read_platform_state(session: Read, timers: Timers) -> PlatformState:
             case "webhooks":
                 state.due_webhook_messages = count
     for node in session.scalars(select(Node).order_by(Node.name)):
-        _add_node(state, node, taken.get(node.id, set()), at, timers)
+        _add_node(state, node, taken.get(node.id, {}), at, timers)
     return state
 
 
-def _add_node(
-    state: PlatformState, node: Node, taken: set[tuple[str, int]], at: datetime, timers: Timers
-) -> None:
+def _add_node(state: PlatformState, node: Node, taken: Slots, at: datetime, timers: Timers) -> None:
     online = is_online(node, at, timers)
     unused = free_slots(node, taken) if online and takes_runs(node) else {}
     for device, indices in slots_of(node).items():
-        used = sum(1 for name, _ in taken if name == device)
+        used = len(taken.get(device, ()))
         free = len(unused.get(device, []))
         state.slots[device, "used"] += used
         state.slots[device, "free"] += free

@@ -1,12 +1,10 @@
 """Nodes: joining, heartbeats, the list, draining. Runs are placed on them by `placement` and `claims`."""
 
-import json
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
-from functools import lru_cache
+from collections.abc import Sequence
+from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import String, cast, delete, func, select, update
+from sqlalchemy import delete, select, update
 
 from trainwright.contracts.agent_protocol import Heartbeat, Inventory, Join, PlacedRun, Timers
 from trainwright.contracts.api.actions import NodeEdit
@@ -21,6 +19,16 @@ from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
 from trainwright_backend.core.public_address import local_warning, reachable_address
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
+from trainwright_backend.nodes.inventory import (
+    Slots,
+    free_slots,
+    inventory_of,
+    is_online,
+    reported_slots,
+    slot_bytes,
+    slots_of,
+    taken_slots,
+)
 from trainwright_backend.nodes.policies import TOKEN_PURPOSE
 from trainwright_backend.nodes.quarantine import (
     quarantine,
@@ -33,12 +41,10 @@ from trainwright_backend.nodes.quarantine import (
 from trainwright_backend.nodes.tables import JoinToken, Node
 from trainwright_backend.runs.joined_nodes import NODE_SOURCES, JoinedNode
 from trainwright_backend.runs.notify import notify_control
-from trainwright_backend.runs.tables import NodeSize, Placement, PlacementSlot, Run
+from trainwright_backend.runs.tables import NodeSize, Placement, Run
 
 JOIN_SECONDS = 15 * 60.0
 JOIN_PURPOSE = "join"
-MISSED_HEARTBEATS = 3
-"""After this many a node is offline and gets no new runs."""
 
 
 def create_join_token(
@@ -193,85 +199,9 @@ def remove_node(session: Write, node_id: str) -> None:
     session.execute(delete(Node).where(Node.id == node.id))
 
 
-def takes_runs(node: Node) -> bool:
-    """Whether runs may be placed on the node: it is neither drained nor in quarantine."""
-    return not node.draining and node.quarantined is None
-
-
-def inventory_of(node: Node) -> Inventory:
-    """The node's hardware and software."""
-    return _inventory(json.dumps(node.inventory))
-
-
-@lru_cache(maxsize=2048)
-def _inventory(reported: str) -> Inventory:
-    """An inventory in JSON. Cached, because each placement round reads those of all nodes."""
-    return Inventory.model_validate_json(reported)
-
-
-def slots_of(node: Node, inventory: Inventory | None = None) -> dict[str, list[int]]:
-    """Indices of the node's slots by device: those that it reports, as far as a site admin allows.
-
-    A node that reports more than before, because its token was stolen, would otherwise draw other teams' runs.
-    """
-    allowed = node.allowed_slots or {}
-    reported = reported_slots(inventory or inventory_of(node))
-    return {device: indices[: allowed.get(device)] for device, indices in reported.items()}
-
-
-def reported_slots(inventory: Inventory) -> dict[str, list[int]]:
-    """Indices of the slots that a node offers, by device."""
-    return {
-        "cuda": sorted(gpu.index for gpu in inventory.gpus),
-        "cpu": list(range(inventory.cpu_slots)),
-    }
-
-
-def slot_bytes(inventory: Inventory) -> dict[str, int]:
-    """Memory of the smallest slot, by device."""
-    found = {"cpu": inventory.memory_bytes // max(1, inventory.cpu_slots)}
-    if inventory.gpus:
-        found["cuda"] = min(gpu.memory_bytes for gpu in inventory.gpus)
-    return found
-
-
-def threads_per_slot(node: Node, device: str) -> int:
-    """CPU threads for the rank of one slot: the node's cores, shared by the slots that it may use."""
-    cores = inventory_of(node).cores
-    return max(1, cores // max(1, len(slots_of(node)[device])))
-
-
 def _slots_at_join(inventory: Inventory) -> dict[str, int]:
     """What a node may have until a site admin allows more: at most as many CPU slots as cores."""
     return {"cuda": len(inventory.gpus), "cpu": min(inventory.cpu_slots, inventory.cores)}
-
-
-def free_slots(
-    node: Node, taken: Collection[tuple[str, int]], slots: Mapping[str, list[int]] | None = None
-) -> dict[str, list[int]]:
-    """Indices of the node's ``slots`` that are neither in a placement (``taken``) nor used by a marked process, by device."""
-    return {
-        device: [
-            index
-            for index in indices
-            if (device, index) not in taken and index not in node.busy_slots.get(device, ())
-        ]
-        for device, indices in (slots or slots_of(node)).items()
-    }
-
-
-def taken_slots(session: Read, node_ids: Collection[UUID] | None = None) -> dict[UUID, set[tuple[str, int]]]:
-    """Device and index of the slots of placements, by node: of some nodes, or of all."""
-    indices = func.aggregate_strings(cast(PlacementSlot.slot_index, String), ",")
-    slots = select(PlacementSlot.node_id, PlacementSlot.device, indices)
-    if node_ids is not None:
-        slots = slots.where(PlacementSlot.node_id.in_(node_ids))
-    taken: dict[UUID, set[tuple[str, int]]] = {}
-    for node_id, device, listed in session.execute(
-        slots.group_by(PlacementSlot.node_id, PlacementSlot.device)
-    ):
-        taken.setdefault(node_id, set()).update((device, int(index)) for index in listed.split(","))
-    return taken
 
 
 def machines(session: Read) -> list[JoinedNode]:
@@ -294,13 +224,6 @@ def _machine(node: Node) -> JoinedNode:
 
 
 NODE_SOURCES.append(machines)
-
-
-def is_online(node: Node, at: datetime, timers: Timers) -> bool:
-    """Whether the node's heartbeats arrive."""
-    if node.last_heartbeat is None:
-        return False
-    return (at - node.last_heartbeat).total_seconds() <= MISSED_HEARTBEATS * timers.heartbeat_seconds
 
 
 def _take_inventory(session: Write, node: Node, inventory: Inventory) -> None:
@@ -333,7 +256,7 @@ def _show(session: Read, nodes: Sequence[Node], timers: Timers) -> list[ShownNod
     node_ids = [node.id for node in nodes]
     taken, occupants = taken_slots(session, node_ids), _occupants(session, node_ids)
     return [
-        _shown(node, taken.get(node.id, set()), occupants.get(node.id, []), timers).model_copy(
+        _shown(node, taken.get(node.id, {}), occupants.get(node.id, []), timers).model_copy(
             update={"failures": recent_failures(session, node)}
         )
         for node in nodes
@@ -368,7 +291,7 @@ def _numbers_of(slots: dict[str, list[int]]) -> dict[str, int]:
     return {device: len(indices) for device, indices in slots.items()}
 
 
-def _shown(node: Node, taken: set[tuple[str, int]], runs: list[NodeRun], timers: Timers) -> ShownNode:
+def _shown(node: Node, taken: Slots, runs: list[NodeRun], timers: Timers) -> ShownNode:
     inventory = inventory_of(node)
     online = is_online(node, now(), timers)
     known = online and node.hardware is not None

@@ -20,6 +20,7 @@ from math import inf
 from uuid import UUID
 
 from trainwright_backend.scheduling.node_capacity import NodeCapacity, within_reach
+from trainwright_backend.scheduling.node_pool import Match
 from trainwright_backend.scheduling.occupants import RunOnNodes
 from trainwright_backend.scheduling.requirements import Needs
 from trainwright_backend.teams.slot_quota import SlotBudget
@@ -36,15 +37,12 @@ class Departures:
     _asked: set[UUID] = field(default_factory=set)
     """The runs that this round asks to leave."""
 
-    def make_room(
-        self, run_id: UUID, needs: Needs, suited: Sequence[NodeCapacity], *, covered: bool
-    ) -> list[UUID] | None:
+    def make_room(self, run_id: UUID, match: Match, *, covered: bool) -> list[UUID] | None:
         """Set slots aside for a waiting run that will start once other runs have left.
 
         Args:
             run_id: the waiting run.
-            needs: what it needs.
-            suited: the nodes that the run may be placed on.
+            match: the nodes that it may be placed on.
             covered: whether its team's share covers the run.
 
         Returns:
@@ -53,8 +51,8 @@ class Departures:
         late, borrowing = self._late.get(run_id, []), self._old_enough if covered else []
         if not late and not borrowing and not self._coming:
             return None
-        able = [item for item in suited if item.could_run(needs) and needs.device not in item.reservations]
-        room = _Room(needs, able, self._coming)
+        able = [item for item in match.open() if match.needs.device not in item.reservations]
+        room = _Room(match.needs, able, self._coming)
         chosen = self._enough(room, late, borrowing)
         if not room.suffices():
             return None
@@ -71,13 +69,13 @@ class Departures:
         room.set_aside(self._coming)
         return [run.run_id for run in chosen]
 
-    def expected_start(self, needs: Needs, suited: Sequence[NodeCapacity]) -> float:
+    def expected_start(self, match: Match) -> float:
         """Seconds until a waiting run could start, if all runs end as expected; 0 if that is unknown, or if no slot is free
         until then."""
-        able = [capacity for capacity in suited if capacity.could_run(needs)]
-        if not any(capacity.free[needs.device] for capacity in able):
+        needs = match.needs
+        if not self._ends or not any(capacity.free[needs.device] for capacity in match.able):
             return 0.0
-        starts = sorted(self._free_from(capacity, needs) for capacity in within_reach(able, needs))
+        starts = sorted(self._free_from(capacity, needs) for capacity in match.together)
         start = starts[needs.nodes - 1] if len(starts) >= needs.nodes else inf
         return start if start < inf else 0.0
 
@@ -156,7 +154,7 @@ class Departures:
         earliest = 0.0 if start == inf else start
         if free >= needs.slots:
             return earliest
-        for end, slots in self._ends.get(capacity.node.id, []):
+        for end, slots in self._ends.get(capacity.id, []):
             free += slots
             if free >= needs.slots:
                 return max(end, earliest)
@@ -174,7 +172,7 @@ class _Room:
 
     def __init__(self, needs: Needs, able: Sequence[NodeCapacity], coming: Mapping[UUID, int]) -> None:
         self._needs = needs
-        self._nodes = {capacity.node.id: capacity for capacity in able}
+        self._nodes = {capacity.id: capacity for capacity in able}
         self._slots = {
             node_id: len(capacity.free[needs.device]) + coming.get(node_id, 0)
             for node_id, capacity in self._nodes.items()
@@ -199,12 +197,12 @@ class _Room:
         """Take the slots for the run: those that become free, then free ones, on the fullest nodes."""
         fullest = sorted(self._reached(), key=self._fullness)
         for capacity in fullest[: self._needs.nodes]:
-            taken = min(coming[capacity.node.id], self._needs.slots)
-            coming[capacity.node.id] -= taken
+            taken = min(coming[capacity.id], self._needs.slots)
+            coming[capacity.id] -= taken
             del capacity.free[self._needs.device][: self._needs.slots - taken]
 
     def _fullness(self, capacity: NodeCapacity) -> tuple[int, str]:
-        return self._slots[capacity.node.id], capacity.node.name
+        return self._slots[capacity.id], capacity.name
 
     def _reached(self) -> list[NodeCapacity]:
         return within_reach([self._nodes[node_id] for node_id in self._ready], self._needs)

@@ -7,6 +7,7 @@ by the places of their first runs. Priorities order the runs of one team only, s
 calling its runs urgent.
 """
 
+import heapq
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ REMEMBERED_SECONDS = HALF_LIFE_DAYS * 86_400 / log(2)
 
 @dataclass(frozen=True)
 class FairOrder:
-    """The waiting runs of all teams, in the order in which they are placed. Placing a run changes what comes next."""
+    """The waiting runs of all teams, in the order in which they are placed. What becomes of a run changes the turn of its team
+    only."""
 
     runs: Sequence[Run]
     """Those of each team in their own order."""
@@ -35,11 +37,13 @@ class FairOrder:
         queues: dict[UUID, deque[Run]] = {}
         for run in self.runs:
             queues.setdefault(run.team_id, deque()).append(run)
-        while queues:
-            team_id = min(queues, key=lambda team: self._turn(queues[team][0]))
+        turns = [(self._turn(queue[0]), team_id) for team_id, queue in queues.items()]
+        heapq.heapify(turns)
+        while turns:
+            _, team_id = heapq.heappop(turns)
             yield queues[team_id].popleft()
-            if not queues[team_id]:
-                del queues[team_id]
+            if queue := queues[team_id]:
+                heapq.heappush(turns, (self._turn(queue[0]), team_id))
 
     def _turn(self, head: Run) -> tuple[bool, float, UUID]:
         """Sorts the first runs of the teams."""

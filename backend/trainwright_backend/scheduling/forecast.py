@@ -18,7 +18,7 @@ from sqlalchemy import select
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.parallelism_spec import Device
 from trainwright_backend.core.db import Read, now
-from trainwright_backend.nodes.service import is_online, slots_of, takes_runs
+from trainwright_backend.nodes.inventory import is_online, slots_of, takes_runs
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.scheduling.durations import Durations, MeasuredRates
 from trainwright_backend.scheduling.fair_share import FairOrder

@@ -17,14 +17,13 @@ from sqlalchemy.orm import InstrumentedAttribute
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import FINAL, WITHOUT_TRAINER, RunState, Verdict
-from trainwright_backend.core.db import Read, Write, now
+from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict
-from trainwright_backend.nodes.service import is_online, takes_runs
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.service import locked_run
 from trainwright_backend.runs.tables import Placement, Run
 from trainwright_backend.runs.transitions import lock_run, stop
-from trainwright_backend.scheduling.node_capacity import NodeCapacity, within_reach
+from trainwright_backend.scheduling.node_capacity import NodeCapacity, read_capacities, within_reach
 from trainwright_backend.scheduling.requirements import needs_of
 
 _Column = TypeVar("_Column")
@@ -100,11 +99,11 @@ def nodes_of(session: Read, run: Run) -> list[str]:
     return list(session.scalars(select(Placement.node_name).where(*live).order_by(Placement.node_rank)))
 
 
-def not_avoided(run: Run, nodes: list[NodeCapacity]) -> list[NodeCapacity]:
+def not_avoided(run: Run, nodes: Sequence[NodeCapacity]) -> Sequence[NodeCapacity]:
     """The nodes that the run may be placed on."""
     if not run.avoided_nodes:
         return nodes
-    return [capacity for capacity in nodes if capacity.node.name not in run.avoided_nodes]
+    return [capacity for capacity in nodes if capacity.name not in run.avoided_nodes]
 
 
 def avoids(run: Run) -> str:
@@ -116,9 +115,8 @@ def _check_others(session: Read, run: Run, avoided: Sequence[str], timers: Timer
     needs = needs_of(run, run.min_nodes)
     able = [
         capacity
-        for node in session.scalars(select(Node).where(Node.name.not_in(avoided)))
-        if takes_runs(node) and is_online(node, now(), timers)
-        if (capacity := NodeCapacity(node, {})).could_offload(needs)
+        for capacity in read_capacities(session, timers)[0]
+        if capacity.name not in avoided and capacity.could_offload(needs)
     ]
     found = len(within_reach(able, needs))
     if found < needs.nodes:

@@ -48,13 +48,16 @@ class RunOnNodes(Occupant):
 
 def runs_on_nodes(session: Read, device: str) -> list[RunOnNodes]:
     """The runs that occupy slots of ``device``, oldest first."""
-    by_run: dict[UUID, list[Any]] = {}
-    for row in session.execute(_rows(device)):
-        by_run.setdefault(row.id, []).append(row)
-    return [_occupant(rows) for rows in by_run.values()]
+    occupied = select(PlacementSlot.placement_id)
+    placed = (Placement.device == device, Placement.id.in_(occupied))
+    nodes: dict[UUID, list[UUID | None]] = {}
+    for run_id, node_id in session.execute(select(Placement.run_id, Placement.node_id).where(*placed)):
+        nodes.setdefault(run_id, []).append(node_id)
+    runs = session.execute(_rows().where(Run.id.in_(select(Placement.run_id).where(*placed))))
+    return [_occupant(run, nodes[run.id]) for run in runs]
 
 
-def _rows(device: str) -> Select[Any]:
+def _rows() -> Select[Any]:
     columns: tuple[Any, ...] = (
         Run.id,
         Run.team_id,
@@ -70,30 +73,25 @@ def _rows(device: str) -> Select[Any]:
         Run.metered_until,
         Attempt.started,
         RunSummary.values["eta_seconds"].as_float().label("eta_seconds"),
-        Placement.node_id,
     )
-    occupied = select(PlacementSlot.placement_id)
     newest = and_(Attempt.run_id == Run.id, Attempt.number == Run.attempt)
     return (
         select(*columns)
-        .join(Placement, Placement.run_id == Run.id)
         .outerjoin(Attempt, newest)
         .outerjoin(RunSummary, RunSummary.run_id == Run.id)
-        .where(Run.device == device, Placement.id.in_(occupied))
         .order_by(Run.id)
     )
 
 
-def _occupant(rows: Sequence[Any]) -> RunOnNodes:
-    """A run from its rows, one for each node."""
-    run = rows[0]
+def _occupant(run: Any, nodes: Sequence[UUID | None]) -> RunOnNodes:
+    """A run from its row and its nodes."""
     return RunOnNodes(
         run_id=run.id,
         team_id=run.team_id,
         name=run.name,
         priority=run.priority,
         slots=run.slots,
-        slots_by_node={row.node_id: run.slots // run.nodes for row in rows if row.node_id is not None},
+        slots_by_node={node_id: run.slots // run.nodes for node_id in nodes if node_id is not None},
         leaving=run.state is RunState.STOPPING,
         attempt_started=run.started if run.state in PREEMPTIBLE else None,
         backfill_until=run.backfill_until,

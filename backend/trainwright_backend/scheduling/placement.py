@@ -21,7 +21,7 @@ from trainwright_backend.core.ids import new_id, public_id
 from trainwright_backend.core.message_queue import enqueuer_of
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
-from trainwright_backend.nodes.service import is_online, taken_slots, takes_runs
+from trainwright_backend.nodes.inventory import is_online, taken_slots
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.notify import notify_run
 from trainwright_backend.runs.state_text import end_text
@@ -57,9 +57,9 @@ def place(
     if len(nodes) < len(node_ids) or not may_run_on(run, len(nodes)) or _fail_too_short(session, run):
         return False
     taken, needs = taken_slots(session, node_ids), needs_of(run, len(nodes))
-    found = [NodeCapacity.measure(node, taken.get(node.id, ())) for node in nodes]
-    for capacity in found:
-        if not takes_runs(capacity.node) or not is_online(capacity.node, now(), timers):
+    found = [NodeCapacity.measure(node, taken.get(node.id, {})) for node in nodes]
+    for node, capacity in zip(nodes, found, strict=True):
+        if not capacity.takes_runs or not is_online(node, now(), timers):
             return False
         if not capacity.can_run_now(needs):
             return False
@@ -70,9 +70,8 @@ def place(
     if not hold(session, run.team_id, run.device, slots, run.id):
         return False
     run.nodes, run.slots = len(nodes), slots
-    _add_placements(
-        session, run, {capacity.node: capacity.free[run.device][: needs.slots] for capacity in found}
-    )
+    indices = [capacity.free[run.device][: needs.slots] for capacity in found]
+    _add_placements(session, run, dict(zip(nodes, indices, strict=True)))
     run.backfill_for = None if backfill is None else backfill.ahead_of
     run.backfill_until = None if backfill is None else backfill.until
     session.flush()

@@ -29,7 +29,7 @@ from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.metrics.reading import read_curves
 from trainwright_backend.metrics.tables import MetricSeries
-from trainwright_backend.nodes.service import slots_of, threads_per_slot
+from trainwright_backend.nodes.inventory import slots_of, threads_per_slot
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.submission import check_spec
 from trainwright_backend.runs.tables import Attempt, Placement, Run

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from trainwright.planner.plan import format_memory
-from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.state_text import ordinal
 from trainwright_backend.runs.submission import NO_NODE
-from trainwright_backend.scheduling.node_capacity import NodeCapacity, within_reach
+from trainwright_backend.scheduling.node_capacity import NodeCapacity
+from trainwright_backend.scheduling.node_pool import Match
 from trainwright_backend.scheduling.requirements import Needs
 
 _SIZE = r"needs (\d+ slots?|\d+ nodes with \d+ slots? each)"
@@ -45,16 +45,16 @@ def waiting_class(message: str) -> WaitingClass:
     return WaitingClass(found)
 
 
-def waits_for(needs: Needs, available: Sequence[NodeCapacity], unavailable: Sequence[NodeCapacity]) -> str:
-    """What the run waits for. ``unavailable`` nodes are drained, in quarantine or offline."""
-    if not available and not unavailable:
+def waits_for(match: Match, unavailable: Sequence[NodeCapacity]) -> str:
+    """What a run waits for that no nodes can take now. ``unavailable`` nodes are drained, in quarantine or offline."""
+    needs, able = match.needs, match.able
+    if not match.suited and not unavailable:
         return NO_NODE
-    able = [capacity for capacity in available if capacity.could_run(needs)]
     if not able:
-        return _needs_another_node(needs, available, unavailable)
+        return _needs_another_node(needs, match.suited, unavailable)
     if needs.nodes > 1:
-        state = _state_of_nodes(able, needs)
-        others = [capacity.node for capacity in unavailable if capacity.could_offload(needs)]
+        state = _state_of_nodes(match)
+        others = [capacity for capacity in unavailable if capacity.could_offload(needs)]
         if len(able) < needs.nodes and (aside := _put_aside(others)):
             state = f"{_nodes(len(able))} of that size {_are(len(able))} available; {aside}"
         return f"needs {_size(needs)}; {state}"
@@ -80,50 +80,50 @@ def _needs_another_node(
 ) -> str:
     """The reason of a run that none of the available nodes could run."""
     size = f"needs {_size(needs)}"
-    if others := [capacity.node for capacity in unavailable if capacity.could_offload(needs)]:
+    if others := [capacity for capacity in unavailable if capacity.could_offload(needs)]:
         if aside := _put_aside(others):
             return f"{size}; {aside}"
         if needs.host_bytes:
             return f"{size} and memory for its offload; {others[0].name} has enough but is not online"
-    large_enough = [capacity for capacity in available if capacity.is_large_enough(needs)]
+    large_enough = [capacity for capacity in available if capacity.kind.is_large_enough(needs)]
     if not large_enough:
         slots = _count(needs.slots, "slot")
         return f"needs {slots} on one node; no online node has that many {needs.device} slots"
-    if too_small := [capacity for capacity in large_enough if capacity.has_software(needs)]:
+    if too_small := [capacity for capacity in large_enough if capacity.kind.has_software(needs)]:
         return _needs_memory(needs, too_small)
-    if needs.precision is not None and any(not capacity.has_gpus(needs) for capacity in large_enough):
+    if needs.precision is not None and any(not capacity.kind.has_gpus(needs) for capacity in large_enough):
         return f"{size} on {needs.precision.hardware}, which no online node has"
-    if needs.gpus and not any(needs.gpus.suits(capacity.inventory.gpus) for capacity in large_enough):
+    if needs.gpus and not any(needs.gpus.suits(capacity.kind.gpus) for capacity in large_enough):
         return f"{size} on {needs.gpus}, which no online node has"
-    named = ", ".join(capacity.node.name for capacity in large_enough[:3])
-    if needs.nodes > 1 and all(capacity.inventory.peer_address is None for capacity in large_enough):
+    named = ", ".join(capacity.name for capacity in large_enough[:3])
+    if needs.nodes > 1 and all(not capacity.kind.has_address for capacity in large_enough):
         return f"{size} that can reach each other; {named} reported no address for other nodes"
     return f"{size} and engine {needs.engine}, which is not installed on {named}"
 
 
-def _put_aside(nodes: Sequence[Node]) -> str:
+def _put_aside(nodes: Sequence[NodeCapacity]) -> str:
     """Which of the nodes are drained or, if none is, in quarantine."""
     if names := [node.name for node in nodes if node.draining]:
         return f"{', '.join(names[:3])} {_are(len(names))} drained"
-    if names := [node.name for node in nodes if node.quarantined is not None]:
+    if names := [node.name for node in nodes if node.in_quarantine]:
         return f"{', '.join(names[:3])} {_are(len(names))} in quarantine until a self-test passes"
     return ""
 
 
 def _needs_memory(needs: Needs, nodes: Sequence[NodeCapacity]) -> str:
     """The reason of a run that needs more memory than any of these online nodes has."""
-    most, largest = max((capacity.memory_for(needs) or 0, capacity.node.name) for capacity in nodes)
+    most, largest = max((capacity.memory_for(needs) or 0, capacity.name) for capacity in nodes)
     return (
         f"needs a node with {format_memory(needs.rank_bytes)} for a rank; the largest online node, {largest}, has "
         f"{format_memory(most)}"
     )
 
 
-def _state_of_nodes(able: Sequence[NodeCapacity], needs: Needs) -> str:
+def _state_of_nodes(match: Match) -> str:
     """How many nodes a run on several nodes could use now."""
+    needs, able, reached = match.needs, match.able, match.together
     if len(able) < needs.nodes:
         return f"{_nodes(len(able))} of that size {'is' if len(able) == 1 else 'are'} online"
-    reached = within_reach(able, needs)
     if len(reached) < needs.nodes:
         return (
             f"{_nodes(len(able))} of that size are online, but those that joined through a loopback address share runs "

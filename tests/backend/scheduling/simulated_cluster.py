@@ -14,11 +14,13 @@ from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.limit_usage import MeasuredLimits
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.scheduling.departures import Departures
+from trainwright_backend.scheduling.device_queue import DeviceQueue
 from trainwright_backend.scheduling.fair_share import FairOrder
 from trainwright_backend.scheduling.limit_gate import LimitGate
 from trainwright_backend.scheduling.node_capacity import NodeCapacity
+from trainwright_backend.scheduling.node_pool import NodePool
 from trainwright_backend.scheduling.occupants import RunOnNodes
-from trainwright_backend.scheduling.placement_round import DeviceQueue, Plan, plan_queue
+from trainwright_backend.scheduling.placement_round import Plan, plan_queue
 from trainwright_backend.teams.slot_quota import SlotBudget
 from trainwright_backend.teams.usage import HALF_LIFE_DAYS
 
@@ -198,7 +200,7 @@ def planned(cluster: Cluster) -> Decisions:
     at = START + timedelta(seconds=cluster.time)
     nodes = [_node(index, size) for index, size in enumerate(cluster.sizes)]
     capacities = [
-        NodeCapacity(node, {"cuda": list(range(free))})
+        NodeCapacity.of(node, {"cuda": list(range(free))})
         for node, free in zip(nodes, cluster.free(), strict=True)
     ]
     budgets = {team.id: SlotBudget(team.limit, cluster.held(team), team.share) for team in cluster.teams}
@@ -211,8 +213,7 @@ def planned(cluster: Cluster) -> Decisions:
         plan,
         DeviceQueue(
             runs=FairOrder([_run(job) for job in waiting], usage, budgets),
-            available=capacities,
-            unavailable=[],
+            pool=NodePool(capacities, []),
             budgets=budgets,
             holders={},
             gate=LimitGate(MeasuredLimits({}, {}, {}), {}, {}),

@@ -39,7 +39,7 @@ def test_a_run_on_64_nodes_starts_while_small_runs_keep_coming(tmp_path: Path, n
 
 
 def test_without_reserved_nodes_it_would_starve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement_round, "_to_reserve", lambda *_: [])
+    monkeypatch.setattr(placement_round, "nodes_to_reserve", lambda _: [])
     assert steps_until_start(tmp_path, nodes=80, most=3 * LONGEST) > 2 * LONGEST
 
 

@@ -13,8 +13,10 @@ from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.limit_usage import RunUse, hours_used_up
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.scheduling.node_capacity import NodeCapacity
+from trainwright_backend.scheduling.node_pool import NodePool
 from trainwright_backend.scheduling.requirements import Needs, needs_of
-from trainwright_backend.scheduling.waiting_reasons import covered_by_share, in_line, waiting_class, waits_for
+from trainwright_backend.scheduling.waiting_reasons import covered_by_share, in_line, waiting_class
+from trainwright_backend.scheduling.waiting_reasons import waits_for as waits_for_match
 from trainwright_backend.teams.slot_quota import SlotBudget, waits_for_quota
 
 MIB = 2**20
@@ -29,14 +31,15 @@ LARGE = {"layers": 48, "width": 4096, "feed_forward": 16384, "heads": 32, "kv_he
 SMALL = {"layers": 2, "width": 128, "feed_forward": 256, "heads": 4, "kv_heads": 4}
 
 
-def node(name: str, *, free: int, gpus: int = 2, **state: Any) -> NodeCapacity:
-    """A node whose hardware follows from the prefix of its name."""
+def node(name: str, *, free: int, second: str = "", **state: Any) -> NodeCapacity:
+    """A node whose hardware follows from the prefix of its name. ``second``: the kind of its second GPU, if it differs."""
     card = CARDS.get(name.split("-", 1)[0])
     reported = inventory(cpu_slots=2) | {"peer_address": f"10.0.0.{len(name)}"}
     if card is not None:
-        model, memory, capability = card
+        cards = [card, CARDS.get(second, card)]
         reported["gpus"] = [
-            {"index": n, "name": model, "memory_bytes": memory, "capability": capability} for n in range(gpus)
+            {"index": n, "name": model, "memory_bytes": memory, "capability": capability}
+            for n, (model, memory, capability) in enumerate(cards)
         ]
     row = Node(
         name=name, inventory=reported, allowed_slots=None, busy_slots={}, draining=False, quarantined=None
@@ -44,7 +47,7 @@ def node(name: str, *, free: int, gpus: int = 2, **state: Any) -> NodeCapacity:
     for field, value in state.items():
         setattr(row, field, value)
     slots = list(range(free))
-    return NodeCapacity(row, {"cuda": slots if card else [], "cpu": [] if card else slots})
+    return NodeCapacity.of(row, {"cuda": slots if card else [], "cpu": [] if card else slots})
 
 
 def needs(resources: dict[str, Any], model: dict[str, Any] = SMALL, **sections: Any) -> Needs:
@@ -55,6 +58,10 @@ def needs(resources: dict[str, Any], model: dict[str, Any] = SMALL, **sections: 
     return needs_of(
         Run(spec=spec.model_dump(mode="json"), device=spec.resources.device.value, nodes=nodes, slots=slots)
     )
+
+
+def waits_for(wanted: Needs, available: list[NodeCapacity], unavailable: list[NodeCapacity]) -> str:
+    return waits_for_match(NodePool(available, unavailable).match(wanted), unavailable)
 
 
 BUSY = [node("h100-a", free=0), node("a100-a", free=0), node("l40s-a", free=1), node("cpu-a", free=0)]
@@ -170,13 +177,6 @@ def test_a_run_is_placed_only_on_gpus_that_it_requests(asked: dict[str, Any], ab
 
 
 def test_a_node_with_one_other_gpu_does_not_qualify() -> None:
-    mixed = node("h100-a", free=2)
-    model, memory, capability = CARDS["a100"]
-    mixed.node.inventory["gpus"][1] = {
-        "index": 1,
-        "name": model,
-        "memory_bytes": memory,
-        "capability": capability,
-    }
+    mixed = node("h100-a", free=2, second="a100")
     assert not mixed.can_run_now(needs(CUDA | {"gpu_model": "H100"}))
     assert mixed.can_run_now(needs(CUDA))

@@ -1,0 +1,101 @@
+"""The nodes of one round of placement, and which of them each waiting run may get.
+
+A round considers many runs and many nodes, but few kinds of both. So the nodes that could run a run are found once for all runs
+with the same needs, kind by kind. Nodes that a waiting run reserves from now on get no more runs in this round, so they are not
+looked at again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from trainwright.contracts.parallelism_spec import Device
+from trainwright_backend.runs.tables import Run
+from trainwright_backend.scheduling.moving import not_avoided
+from trainwright_backend.scheduling.node_capacity import NodeCapacity, NodeKind, could_run, within_reach
+from trainwright_backend.scheduling.requirements import Needs
+
+
+@dataclass(eq=False)
+class Match:
+    """The nodes for runs with the same needs."""
+
+    needs: Needs
+    suited: Sequence[NodeCapacity]
+    """Those that the runs may be placed on, with so much memory for their offload as there is."""
+    able: Sequence[NodeCapacity]
+    """Those of them that could run such a run, or its part of it, if nothing else ran there. By name."""
+    is_too_large: bool = False
+    """No nodes meet the needs now. In a round, free slots only become fewer."""
+    is_reserving: bool = False
+    """A run on one node reserves all nodes that could ever run it."""
+    sentence: str | None = None
+    """What such runs wait for, since the last placement in this round."""
+    _open: Sequence[NodeCapacity] | None = None
+
+    def open(self) -> Sequence[NodeCapacity]:
+        """The able nodes that are not reserved from now on: only these may still get such a run. By name."""
+        known = self.able if self._open is None else self._open
+        self._open = [capacity for capacity in known if capacity.reserved_from(self.needs.device) > 0]
+        return self._open
+
+    @cached_property
+    def together(self) -> Sequence[NodeCapacity]:
+        """The able nodes that could run such a run together. By name."""
+        return within_reach(self.able, self.needs)
+
+    def without_avoided(self, run: Run) -> "Match":
+        """The nodes for one run, which may avoid some."""
+        if not run.avoided_nodes:
+            return self
+        suited, able = not_avoided(run, self.suited), not_avoided(run, self.able)
+        return Match(self.needs, suited, able, is_reserving=self.is_reserving)
+
+
+@dataclass
+class NodePool:
+    """The nodes of one round."""
+
+    available: Sequence[NodeCapacity]
+    unavailable: Sequence[NodeCapacity]
+    """Drained, in quarantine or offline."""
+    _matches: dict[Needs, Match] = field(default_factory=dict)
+
+    def match(self, needs: Needs) -> Match:
+        """The nodes for all runs with these needs that avoid none."""
+        if needs not in self._matches:
+            self._matches[needs] = self._find(needs)
+        return self._matches[needs]
+
+    def match_run(self, run: Run, needs: Needs) -> Match:
+        """The nodes for a run with these needs."""
+        return self.match(needs).without_avoided(run)
+
+    def slots_were_taken(self) -> None:
+        """Forget what runs wait for."""
+        for match in self._matches.values():
+            match.sentence = None
+
+    @cached_property
+    def _by_name(self) -> Sequence[NodeCapacity]:
+        return sorted(self.available, key=lambda capacity: capacity.name)
+
+    @cached_property
+    def _kinds(self) -> Sequence[NodeKind]:
+        return list({capacity.hardware.kind for capacity in self.available})
+
+    def _find(self, needs: Needs) -> Match:
+        fits = {kind: could_run(kind, needs) for kind in self._kinds}
+        able = [capacity for capacity in self._by_name if fits[capacity.hardware.kind]]
+        if needs.device == Device.CPU:  # the memory of GPUs is a property of their kind
+            able = [capacity for capacity in able if capacity.has_memory(needs)]
+        if needs.host_bytes and (enough := self._with_host_memory(able, needs)) is not None:
+            return Match(needs, enough, enough)
+        return Match(needs, self.available, able)
+
+    def _with_host_memory(self, able: Sequence[NodeCapacity], needs: Needs) -> Sequence[NodeCapacity] | None:
+        """The able nodes with enough host memory for the offload; None if too few nodes have enough, since the plan warned of
+        it."""
+        enough = [capacity for capacity in able if capacity.could_offload(needs)]
+        others = [capacity for capacity in self.unavailable if capacity.could_offload(needs)]
+        return enough if len(enough) + len(others) >= needs.nodes else None
