@@ -55,13 +55,7 @@ def send_heartbeat(
     node: AsNode, session: WriteSession, settings: CurrentSettings, body: Heartbeat
 ) -> HeartbeatReply:
     """Report that the node is alive; the answer lists what is placed on it."""
-    placements, self_test = service.heartbeat(session, node.node_id, body, settings.timers)
-    return HeartbeatReply(
-        placements=placements,
-        timers=settings.timers,
-        hints_url=settings.resolved_agents_hints_url,
-        self_test=self_test,
-    )
+    return service.heartbeat(session, node.node_id, body, settings)
 
 
 @node_router.post("/runs/{run}/claim")

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import delete, func, select
 
-from trainwright.contracts.agent_protocol import SelfTestReport
+from trainwright.contracts.agent_protocol import SelfTestReport, Timers
 from trainwright.contracts.api.nodes import NodeFailure as ShownFailure
 from trainwright.contracts.api.nodes import Quarantine, SelfTestResult
 from trainwright.contracts.api.notices import NoticeKind
@@ -21,6 +21,7 @@ from trainwright.contracts.api.webhooks import WebhookEvent
 from trainwright.contracts.end_codes import EndCode
 from trainwright_backend.core.db import Read, Write, now, storable
 from trainwright_backend.core.ids import new_id
+from trainwright_backend.nodes.link_tests import check_links, end_link_tests
 from trainwright_backend.nodes.tables import Node, NodeFailure
 from trainwright_backend.runs.notify import notify_control
 from trainwright_backend.runs.tables import Placement, Run
@@ -30,6 +31,8 @@ from trainwright_backend.teams.webhooks import queue_message
 FAILURE_CODES = frozenset({EndCode.NODE_REBOOTED, EndCode.LEASE_EXPIRED, EndCode.HANG})
 MOST_FAILURES = 2
 WINDOW = timedelta(hours=24)
+LINKS_AGAIN_AFTER = timedelta(minutes=10)
+"""Time until connections that failed their test are tested again, as agents repeat the other checks."""
 
 
 def note_failure(session: Write, node_id: UUID | None, code: EndCode, message: str) -> None:
@@ -82,6 +85,7 @@ def release(session: Write, node: Node) -> None:
     """End the quarantine of a node. Its failures of the last day still count."""
     if node.quarantined is not None:
         node.quarantined, node.quarantine_reason = None, ""
+        end_link_tests(session, node)
         session.flush()
         notify_control(session)
 
@@ -91,23 +95,33 @@ def wanted_self_test(node: Node) -> str | None:
     return None if node.quarantined is None else node.quarantined.isoformat()
 
 
-def take_self_test(session: Write, node: Node, report: SelfTestReport | None) -> None:
-    """Store the result of the self-test that the node was asked for. A passed test ends the quarantine. An agent repeats the
-    result of a failed test in every heartbeat until the next test; the time of the first report is kept."""
+def take_self_test(session: Write, node: Node, report: SelfTestReport | None, timers: Timers) -> None:
+    """Take the result of the self-test that the node was asked for.
+
+    If the node passes its own checks, its connections to neighbours are tested (`link_tests`). Passing these too ends the quarantine.
+    An agent repeats its result in every heartbeat until its next test; the time of the first report is kept.
+    """
     if report is None or report.id != wanted_self_test(node) or _is_stored(node, report):
         return
-    result = SelfTestResult(time=now(), passed=report.passed, checks=report.checks)
+    links = check_links(session, node, timers) if report.passed else []
+    if links is None:
+        return
+    checks = [*report.checks, *links]
+    result = SelfTestResult(time=now(), passed=all(check.passed for check in checks), checks=checks)
     node.self_test = result.model_dump(mode="json")
-    if report.passed:
+    if result.passed:
         release(session, node)
 
 
 def _is_stored(node: Node, report: SelfTestReport) -> bool:
-    """Whether the result was already stored during this quarantine."""
+    """Whether the result was already stored during this quarantine, and connections that failed need not be tested again
+    yet."""
     if node.self_test is None or node.quarantined is None:
         return False
     stored = SelfTestResult.model_validate(node.self_test)
-    return stored.time >= node.quarantined and stored.checks == report.checks
+    if stored.time < node.quarantined or stored.checks[: len(report.checks)] != report.checks:
+        return False
+    return not report.passed or stored.time > now() - LINKS_AGAIN_AFTER
 
 
 def shown_quarantine(node: Node) -> Quarantine | None:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import delete, select, update
 
-from trainwright.contracts.agent_protocol import Heartbeat, Inventory, Join, PlacedRun, Timers
+from trainwright.contracts.agent_protocol import Heartbeat, HeartbeatReply, Inventory, Join, PlacedRun, Timers
 from trainwright.contracts.api.actions import NodeEdit
 from trainwright.contracts.api.nodes import JoinToken as CreatedJoinToken
 from trainwright.contracts.api.nodes import Node as ShownNode
@@ -29,6 +29,7 @@ from trainwright_backend.nodes.inventory import (
     slots_of,
     taken_slots,
 )
+from trainwright_backend.nodes.link_tests import assigned_link_tests, take_link_reports
 from trainwright_backend.nodes.policies import TOKEN_PURPOSE
 from trainwright_backend.nodes.quarantine import (
     quarantine,
@@ -110,14 +111,9 @@ def join(session: Write, settings: Settings, request: Join) -> tuple[Node, str]:
     return node, token
 
 
-def heartbeat(
-    session: Write, node_id: UUID, request: Heartbeat, timers: Timers
-) -> tuple[list[PlacedRun], str | None]:
-    """Record a heartbeat.
-
-    Returns:
-        The placements on the node, and the self-test that it has to pass, if any.
-    """
+def heartbeat(session: Write, node_id: UUID, request: Heartbeat, settings: Settings) -> HeartbeatReply:
+    """Record a heartbeat; the answer says what is placed on the node, and what it has to test."""
+    timers = settings.timers
     node = session.get_one(Node, node_id, with_for_update=True)
     if (
         request.inventory is not None
@@ -130,7 +126,8 @@ def heartbeat(
     node.hardware = None if request.hardware is None else request.hardware.model_dump(mode="json")
     if request.inventory is not None:
         _take_inventory(session, node, request.inventory)
-    take_self_test(session, node, request.self_test)
+    take_link_reports(session, node.id, request.link_tests)
+    take_self_test(session, node, request.self_test, timers)
     session.flush()
     placed = [
         PlacedRun(
@@ -142,7 +139,13 @@ def heartbeat(
         )
         for placement in open_placements(session, node_id)
     ]
-    return placed, wanted_self_test(node)
+    return HeartbeatReply(
+        placements=placed,
+        timers=timers,
+        hints_url=settings.resolved_agents_hints_url,
+        self_test=wanted_self_test(node),
+        link_tests=assigned_link_tests(session, node.id, timers),
+    )
 
 
 def open_placements(session: Read, node_id: UUID) -> list[Placement]:

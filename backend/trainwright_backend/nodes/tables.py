@@ -1,4 +1,4 @@
-"""Tables of nodes: the machines that joined, their failures, and one-time join tokens."""
+"""Tables of nodes: the machines that joined, their failures, tests of their connections, and one-time join tokens."""
 
 from datetime import datetime
 from typing import Any
@@ -48,6 +48,25 @@ class NodeFailure(Base):
     time: Mapped[datetime] = mapped_column(UtcDateTime)
     code: Mapped[str] = mapped_column(String(32))
     message: Mapped[str]
+
+
+class LinkTest(Base):
+    """A running test of the connection between two nodes, for the self-test of a node in quarantine."""
+
+    __tablename__ = "link_test"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    suspect_id: Mapped[UUID] = mapped_column(ForeignKey("node.id", ondelete="CASCADE"), index=True)
+    """The node in quarantine."""
+    listener_id: Mapped[UUID] = mapped_column(ForeignKey("node.id", ondelete="CASCADE"), index=True)
+    connector_id: Mapped[UUID] = mapped_column(ForeignKey("node.id", ondelete="CASCADE"), index=True)
+    key: Mapped[str] = mapped_column(String(64))
+    begun: Mapped[datetime] = mapped_column(UtcDateTime)
+    port: Mapped[int | None]
+    """At which the listener waits; empty until it does."""
+    listener_result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """A `LinkResult`; empty until the node has finished."""
+    connector_result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 
 class JoinToken(Base):

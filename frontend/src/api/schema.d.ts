@@ -3553,6 +3553,12 @@ export interface components {
             hardware?: components["schemas"]["HardwareUse"] | null;
             /** @description Sent when the agent starts and when it changes. */
             inventory?: components["schemas"]["Inventory"] | null;
+            /**
+             * Link Tests
+             * @description The tests of `HeartbeatReply.link_tests`, for as long as the API lists them.
+             * @default []
+             */
+            link_tests: components["schemas"]["LinkTestReport"][];
             /** @description The newest result, repeated until the API no longer asks for it. */
             self_test?: components["schemas"]["SelfTestReport"] | null;
         };
@@ -3563,6 +3569,12 @@ export interface components {
              * @description Broker for dispatch hints, which may have moved since the node joined; None: unchanged.
              */
             hints_url?: string | null;
+            /**
+             * Link Tests
+             * @description Tests of connections in which the node takes part, also while runs are on it.
+             * @default []
+             */
+            link_tests: components["schemas"]["LinkTest"][];
             /** Placements */
             placements: components["schemas"]["PlacedRun"][];
             /**
@@ -3618,6 +3630,12 @@ export interface components {
             gpus: components["schemas"]["Gpu"][];
             /** Hostname */
             hostname: string;
+            /**
+             * Link Tests
+             * @description Whether the agent can exchange data with another node (`LinkTest`); false for agents that do not report it yet.
+             * @default false
+             */
+            link_tests: boolean;
             /**
              * Location
              * @description Such as a rack or a switch, in the operator's words. A run's nodes are chosen from as few locations as possible.
@@ -3875,6 +3893,64 @@ export interface components {
          * @enum {string}
          */
         LinkPurpose: "first_owner" | "invitation" | "sign_in";
+        /**
+         * LinkResult
+         * @description The result of a `LinkTest` on one of its nodes.
+         */
+        LinkResult: {
+            /**
+             * Bytes Per Second
+             * @description Of the data that arrived.
+             * @default 0
+             */
+            bytes_per_second: number;
+            /**
+             * Problem
+             * @description What was wrong; empty if the data arrived unchanged.
+             * @default
+             */
+            problem: string;
+        };
+        /**
+         * LinkTest
+         * @description A test of the connection between this node and another one. Both send each other data and report what arrived.
+         */
+        LinkTest: {
+            /** Address */
+            address?: string | null;
+            /** Id */
+            id: string;
+            /**
+             * Key
+             * @description A secret of the two nodes. It proves who connects, and determines the data.
+             */
+            key: string;
+            /**
+             * Port
+             * @description Where the other node listens. If both are empty, this node listens at its peer address.
+             */
+            port?: number | null;
+            /**
+             * Seconds
+             * @description How long this node waits for the other one.
+             */
+            seconds: number;
+        };
+        /**
+         * LinkTestReport
+         * @description The state of a `LinkTest` on one of its nodes.
+         */
+        LinkTestReport: {
+            /** Id */
+            id: string;
+            /**
+             * Port
+             * @description At which this node listens.
+             */
+            port?: number | null;
+            /** @description Empty until this node has finished. */
+            result?: components["schemas"]["LinkResult"] | null;
+        };
         /** LogFile */
         LogFile: {
             /** Attempt */

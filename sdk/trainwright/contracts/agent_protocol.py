@@ -187,6 +187,9 @@ class Inventory(Report):
     peer_address: ShortText | None = None
     """Address at which other nodes reach this one; empty from agents that cannot run a part of a run."""
 
+    link_tests: bool = False
+    """Whether the agent can exchange data with another node (`LinkTest`); false for agents that do not report it yet."""
+
     location: ShortText = ""
     """Such as a rack or a switch, in the operator's words. A run's nodes are chosen from as few locations as possible."""
 
@@ -244,6 +247,46 @@ class SelfTestReport(Report):
         return all(check.passed for check in self.checks)
 
 
+MOST_LINK_TESTS = 32
+"""Most tests of connections that a node takes part in at once."""
+
+
+class LinkTest(Envelope):
+    """A test of the connection between this node and another one. Both send each other data and report what arrived."""
+
+    id: str
+    key: str
+    """A secret of the two nodes. It proves who connects, and determines the data."""
+
+    address: str | None = None
+    port: int | None = None
+    """Where the other node listens. If both are empty, this node listens at its peer address."""
+
+    seconds: float = Field(gt=0)
+    """How long this node waits for the other one."""
+
+
+class LinkResult(Report):
+    """The result of a `LinkTest` on one of its nodes."""
+
+    bytes_per_second: float = Field(default=0.0, ge=0, le=LARGEST_RATE)
+    """Of the data that arrived."""
+
+    problem: Annotated[str, Field(max_length=1_000)] = ""
+    """What was wrong; empty if the data arrived unchanged."""
+
+
+class LinkTestReport(Report):
+    """The state of a `LinkTest` on one of its nodes."""
+
+    id: ShortText
+    port: int | None = Field(default=None, ge=1, le=65_535)
+    """At which this node listens."""
+
+    result: LinkResult | None = None
+    """Empty until this node has finished."""
+
+
 class Heartbeat(Report):
     """The agent reports that its node is alive."""
 
@@ -258,6 +301,9 @@ class Heartbeat(Report):
 
     self_test: SelfTestReport | None = None
     """The newest result, repeated until the API no longer asks for it."""
+
+    link_tests: list[LinkTestReport] = Field(default=[], max_length=MOST_LINK_TESTS)
+    """The tests of `HeartbeatReply.link_tests`, for as long as the API lists them."""
 
 
 class PlacedRun(Envelope):
@@ -280,6 +326,9 @@ class HeartbeatReply(Envelope):
     self_test: str | None = None
     """Id of the self-test that the node has to pass, because it is in quarantine. The agent runs the test as soon as no run is
     on the node. None outside of a quarantine."""
+
+    link_tests: list[LinkTest] = []
+    """Tests of connections in which the node takes part, also while runs are on it."""
 
 
 class ClaimRequest(Report):

@@ -44,6 +44,7 @@ from trainwright_agent.daemon.inventory import (
     wants_calm_peak,
     with_present_address,
 )
+from trainwright_agent.daemon.link_test import LinkTester
 from trainwright_agent.daemon.self_test import SelfTester
 from trainwright_agent.hardware import HardwareMonitor
 from trainwright_agent.identity import Settings, load_identity
@@ -87,6 +88,7 @@ class Agent:
         """When the CPU's peak may be measured again, in seconds of ``time.monotonic``."""
         self._hardware = HardwareMonitor(data)
         self._self_tester = SelfTester(settings, self._heartbeat_now.set)
+        self._link_tester = LinkTester(self._heartbeat_now.set)
         self._hints = HintListener(identity.name, identity.hints_url, self._heartbeat_now.set)
 
     def run(self) -> None:
@@ -124,6 +126,7 @@ class Agent:
             busy_slots=self._busy_slots(),
             hardware=self._hardware.present(),
             self_test=self._self_tester.report,
+            link_tests=self._link_tester.reports(),
         )
         reply = client.heartbeat(present)
         self._reported_inventory = inventory
@@ -131,6 +134,7 @@ class Agent:
         if reply.hints_url is not None:  # older APIs leave it out; the broker may have moved since joining
             self._hints.url = reply.hints_url
         self._self_tester.cancel_unless(reply.self_test)
+        self._link_tester.ask(reply.link_tests, inventory.peer_address)
         unstarted = self._unstarted()
         for placed in reply.placements:
             if not placed.claimed and placed.run_id not in unstarted:

@@ -97,6 +97,7 @@ def collect_inventory(data: Path, settings: Settings, api_url: str) -> Inventory
         agent_version=_agent_version(),
         peer_address=_peer_address(settings, api_url),
         location=settings.location,
+        link_tests=True,
     )
 
 

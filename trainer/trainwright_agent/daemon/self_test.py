@@ -2,7 +2,8 @@
 
 The trainer checks memory, products and the links between GPUs. This module compares the GPUs and the CPU's peak with
 those that the node had before, and checks whether the node reaches itself at the address that it gives to others. The
-test runs in a thread when no run is on the node. If it fails, it runs again later.
+test runs in a thread when no run is on the node. If it fails, it runs again later. After it has passed, the platform has the
+connections to other nodes tested (`link_test`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The checks of a node that is suspected to be faulty: whether its memory keeps written values, whether products are
 repeatable, and whether its GPUs exchange data unchanged.
 
-``process.device_measurement`` measures how fast the CPU is, and the agent compares that with earlier measurements. Links to other nodes
-are not checked here.
+``process.device_measurement`` measures how fast the CPU is, and the agent compares that with earlier measurements. Connections
+to other nodes are tested by the agents.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { StateIcon, type Shape } from "@/components/StateIcon";
 import { allowSlots, drainNode, emptyNode, nodesQuery } from "@/features/nodes/queries";
 import { QuarantineNote } from "@/features/nodes/QuarantineNote";
+import { SelfTestChecks } from "@/features/nodes/SelfTestChecks";
 import { SlotTile } from "@/features/nodes/SlotTile";
 import { bytes, duration, plural, secondsBetween } from "@/lib/format";
 import { NodeUse } from "@/features/nodes/NodeUse";
@@ -96,6 +97,7 @@ export function NodeCard({ node, now }: Props) {
           ))}
         </ul>
       )}
+      <SelfTestChecks node={node} />
     </li>
   );
 }

@@ -25,6 +25,7 @@ function aNode(deepspeed: boolean | null): Node {
       gpus: [],
       agent_version: "0.1.0",
       location: "",
+      link_tests: true,
       deepspeed,
     },
     slots: { cpu: 2 },
@@ -144,4 +145,19 @@ it.each([
 ])("shows when a node in quarantine is tested (%#)", async (node, words) => {
   renderRoute(<NodeCard node={node} now={0} />);
   expect(await screen.findByText(words)).toBeDefined();
+});
+
+it("lists what the newest self-test measured, also after the quarantine", async () => {
+  const checks = [
+    { name: "memory of cpu", passed: true, detail: "" },
+    { name: "connection to gpu-08", passed: true, detail: "1,180.3 MB/s" },
+  ];
+  renderRoute(<NodeCard node={{ ...aNode(true), self_test: { time: "2026-11-21T12:30:00Z", passed: true, checks } }} now={0} />);
+  const header = await screen.findByRole("button", { name: /^Self-test ?passed/ });
+  expect(screen.queryByText("1,180.3 MB/s")).toBeNull();
+  await userEvent.click(header);
+  expect(screen.getAllByRole("listitem").slice(-2).map(({ textContent }) => textContent)).toEqual([
+    "passed: memory of cpu ",
+    "passed: connection to gpu-08 1,180.3 MB/s",
+  ]);
 });
