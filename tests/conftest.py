@@ -1,7 +1,8 @@
 """What applies to every test: the ``gpu`` and ``slow`` marks, the order of files, CPU budgets, and the closing line.
 
 Tests that need CUDA use the fixture ``cuda`` or ``device`` of ``tests/cuda_stand_in``: each runs on the stand-in
-everywhere, and, with the mark ``gpu``, on a GPU. Only the latter may be skipped; a session with any other skip fails.
+everywhere, and, with the mark ``gpu``, on a GPU. Only the latter may be skipped, and tests with the mark ``namespaces`` where network
+namespaces cannot be created; a session with any other skip fails.
 Tests that ``make test`` leaves to another target carry ``@pytest.mark.slow(target="…")``, where the target is one of
 ``.ci/targets``. torch is imported here only when a GPU test was collected.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.cpu_time import CpuTime
+from tests.network_namespaces import why_no_namespaces
 
 pytest_plugins = ["tests.services", "tests.cuda_stand_in.fixtures", "pytester"]
 
@@ -43,6 +45,8 @@ CPU_BUDGETS: dict[str, float] = {
 They are about twice those of an idle machine: where cores share their units and caches with other machines, the same
 work took up to 2.5 times as long.
 """
+
+MAY_BE_SKIPPED = frozenset({"gpu", "namespaces"})
 
 CPU_TIME = pytest.StashKey[CpuTime]()
 
@@ -75,6 +79,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _put_longest_files_first(items)
     check_slow_marks(items)
     check_gpu_marks(items)
+    for item in items:
+        if item.get_closest_marker("namespaces") and (why := why_no_namespaces()):
+            item.add_marker(pytest.mark.skip(reason=why))
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu or _has_cuda():
         return
@@ -87,7 +94,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or hasattr(session.config, "workerinput"):  # a worker of pytest-xdist prints nothing
         return (yield)
-    forbidden = [report for report in reporter.stats.get("skipped", []) if "gpu" not in report.keywords]
+    skipped = reporter.stats.get("skipped", [])
+    forbidden = [report for report in skipped if MAY_BE_SKIPPED.isdisjoint(report.keywords)]
     if forbidden and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if session.config.getoption("--record-durations"):

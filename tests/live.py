@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,18 +59,17 @@ def live_platform(
     timers: Mapping[str, float] = SCALED_TIMERS,
     cpu_slots: int = 2,
     *,
+    host: str = "127.0.0.1",
     measures_cpu: bool = False,
 ) -> Iterator[Live]:
-    """Run a platform in ``folder`` for the block; its supervisors are killed at the end.
+    """Run a platform in ``folder`` for the block; its supervisors are killed at the end. It listens at ``host``.
 
     Its node takes the CPU's peak from a file, as after its first start, unless it ``measures_cpu``.
     """
     data = DataFolder.acquire(folder)
     if not measures_cpu:
         store_cpu_peak(folder / "agent", cpu_slots)
-    platform = Platform(
-        data, bind_socket("127.0.0.1", 0), cpu_slots=cpu_slots, environment=live_environment(timers)
-    )
+    platform = Platform(data, bind_socket(host, 0), cpu_slots=cpu_slots, environment=live_environment(timers))
     try:
         with platform, Client(platform.url) as client:
             link = platform.command("link", "first-owner").strip().rsplit("/", 1)[-1]
@@ -108,13 +107,18 @@ class LiveAgent:
 
 
 @contextmanager
-def live_agent(live: Live, data: Path, name: str, cpu_slots: int = 2) -> Iterator[LiveAgent]:
-    """Run an agent in addition to the platform's own for the block. A folder that has joined before is used again."""
+def live_agent(
+    live: Live, data: Path, name: str, cpu_slots: int = 2, within: Sequence[str] = ()
+) -> Iterator[LiveAgent]:
+    """Run an agent in addition to the platform's own for the block. A folder that has joined before is used again.
+
+    ``within``: the beginning of its command, such as for a network namespace.
+    """
     store_cpu_peak(data, cpu_slots)
     token_file = data.with_name(f"{data.name}.token")
     if not (data / "agent.json").exists():
         token_file.write_text(live.client.post("/join-tokens", JoinToken, json={"name": name}).token)
-    command = [sys.executable, "-m", "trainwright_agent.main", "run", "--data", data, "--name", name]
+    command = [*within, sys.executable, "-m", "trainwright_agent.main", "run", "--data", data, "--name", name]
     command += ["--api", live.platform.url, "--token-file", token_file]
     agent = LiveAgent(data, name, subprocess.Popen([*map(str, command), "--cpu-slots", str(cpu_slots)]))
     try:
