@@ -61,15 +61,22 @@ def live_platform(
     *,
     host: str = "127.0.0.1",
     measures_cpu: bool = False,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Live]:
     """Run a platform in ``folder`` for the block; its supervisors are killed at the end. It listens at ``host``.
 
-    Its node takes the CPU's peak from a file, as after its first start, unless it ``measures_cpu``.
+    Its node takes the CPU's peak from a file, as after its first start, unless it ``measures_cpu``. ``settings`` are variables of its
+    environment.
     """
     data = DataFolder.acquire(folder)
     if not measures_cpu:
         store_cpu_peak(folder / "agent", cpu_slots)
-    platform = Platform(data, bind_socket(host, 0), cpu_slots=cpu_slots, environment=live_environment(timers))
+    platform = Platform(
+        data,
+        bind_socket(host, 0),
+        cpu_slots=cpu_slots,
+        environment=live_environment(timers) | dict(settings or {}),
+    )
     try:
         with platform, Client(platform.url) as client:
             link = platform.command("link", "first-owner").strip().rsplit("/", 1)[-1]

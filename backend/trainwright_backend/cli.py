@@ -18,12 +18,18 @@ from trainwright.contracts.api.nodes import NewJoinToken
 from trainwright.contracts.base import problems
 from trainwright.version import Version
 from trainwright_backend.auth import audit
+from trainwright_backend.auth.oidc import redirect_uri
 from trainwright_backend.core.broker import BrokerError
 from trainwright_backend.core.db import Database, open_database
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.http_protocol import raise_file_limit
 from trainwright_backend.core.open_store import open_store
-from trainwright_backend.core.settings import ENVIRONMENT_PREFIX, Settings, settings_from
+from trainwright_backend.core.settings import (
+    ENVIRONMENT_PREFIX,
+    Settings,
+    describe_problems,
+    settings_from,
+)
 from trainwright_backend.local.data_folder import (
     SECRETS_FILE,
     DataFolder,
@@ -157,9 +163,11 @@ def init(
         ),
     ] = None,
 ) -> None:
-    """Write the file .env of docker-compose.yml, with new random secrets."""
+    """Write the file .env of docker-compose.yml, with new random secrets.
+
+    Settings of the identity provider in the environment (TRAINWRIGHT_OIDC_…) are checked, and written to the file too."""
     try:
-        write_env_file(file, public_url, hints_host)
+        write_env_file(file, public_url, hints_host, os.environ)
     except EnvFileError as error:
         _refuse(str(error))
     typer.echo(
@@ -258,6 +266,9 @@ def check_settings(data: UpFolder = None) -> None:
         "metrics": "set: /metrics answers to the token"
         if settings.metrics_token
         else "no token: nobody can read /metrics",
+        "sign-in": f"password, or {settings.oidc_label}; register {redirect_uri(settings)} there"
+        if settings.oidc_issuer
+        else "password",
         "mail": "set" if settings.smtp_url else "none: users get sign-in links from the operator",
     }
     for name, value in shown.items():
@@ -469,14 +480,11 @@ def _settings(**given: Any) -> Settings:
 
 
 def _valid(read: Callable[[], Settings]) -> Settings:
-    """The settings that ``read`` returns. Invalid ones are named without their values, which may be secret."""
+    """The settings that ``read`` returns, if they are valid."""
     try:
         return read()
     except ValidationError as error:
-        found = [
-            f"TRAINWRIGHT_{problem.field.upper()}: {problem.message}" for problem in problems(error, Settings)
-        ]
-        _refuse("\n".join(found))
+        _refuse(describe_problems(error))
 
 
 def _refuse(message: str) -> NoReturn:

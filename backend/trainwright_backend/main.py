@@ -14,6 +14,7 @@ from trainwright.contracts.api.envelopes import ErrorBody
 from trainwright.contracts.api.metrics import MetricPoints
 from trainwright_backend.api import monitoring, site
 from trainwright_backend.api.routes import api_router
+from trainwright_backend.auth.identity_provider import IdentityProvider
 from trainwright_backend.control.loop import ControlLoop
 from trainwright_backend.core.concurrency import concurrency_limits
 from trainwright_backend.core.db import open_database
@@ -138,6 +139,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     configure_logging(settings.log_level, as_json=settings.log_json)
     app.state.topics = Topics()
     app.state.limits = concurrency_limits()
+    app.state.identity_provider = IdentityProvider(settings) if settings.oidc_issuer else None
     app.state.enqueuer = Enqueuer(settings)
     app.state.store = open_store(settings)
     app.state.store.sweep_incoming()

@@ -1,7 +1,7 @@
 """The command line: a thin layer over the client, with a command for every action of the web pages.
 
-Server, key and team come from ``TRAINWRIGHT_SERVER``, ``TRAINWRIGHT_KEY`` and ``TRAINWRIGHT_TEAM``. Specs are JSON files;
-``--set section.key=value`` changes one value, and ``--set section.key=`` makes it null.
+``trainwright login`` stores a server and a key; ``TRAINWRIGHT_SERVER`` and ``TRAINWRIGHT_KEY`` name others, and
+``TRAINWRIGHT_TEAM`` the team. Specs are JSON files; ``--set section.key=value`` changes one value, and ``--set section.key=`` makes it null.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from trainwright.commands import (
     invitations,
     keys,
     limits,
+    login,
     members,
     nodes,
     notices,
@@ -27,6 +28,7 @@ from trainwright.commands import (
     queue,
     recipes,
     runs,
+    service_accounts,
     sessions,
     teams,
     tokenizers,
@@ -50,6 +52,7 @@ app.add_typer(recipes.app, name="recipes")
 app.add_typer(teams.app, name="teams")
 app.add_typer(members.app, name="members")
 app.add_typer(invitations.app, name="invitations")
+app.add_typer(service_accounts.app, name="service-accounts")
 app.add_typer(limits.app, name="limits")
 app.add_typer(audit.app, name="audit")
 app.add_typer(webhooks.app, name="webhooks")
@@ -57,6 +60,8 @@ app.add_typer(notices.app, name="notices")
 app.add_typer(account.app, name="account")
 app.add_typer(keys.app, name="keys")
 app.add_typer(sessions.app, name="sessions")
+app.command("login")(login.login)
+app.command("logout")(login.logout)
 app.command("plan")(plan.plan)
 app.command("estimate")(plan.estimate)
 app.command("what-if")(plan.what_if)

@@ -35,9 +35,11 @@ from trainwright.calls.runs import RunCalls
 from trainwright.calls.webhooks import WebhookCalls
 from trainwright.contracts.api.actions import AllowedSlots
 from trainwright.contracts.api.audit import AuditEntry
+from trainwright.contracts.api.device import DeviceLogin, DeviceRequest, NewDeviceLogin
 from trainwright.contracts.api.envelopes import Health, Page, SpecInfo
 from trainwright.contracts.api.nodes import JoinToken, Node
 from trainwright.contracts.api.notices import NoticeChoice, NoticeChoices, NoticePage, NoticeSettings
+from trainwright.contracts.api.oidc import LinkedIdentity, SignInProvider
 from trainwright.contracts.api.people import (
     ApiKey,
     CreatedKey,
@@ -126,6 +128,30 @@ class Client(Connection):
         """Revoke one of your API keys."""
         self.delete(f"/me/keys/{key_id}")
 
+    def revoke_used_key(self) -> None:
+        """Revoke the API key of this client, whatever its scope."""
+        self.delete("/me/keys/current")
+
+    def start_device_login(
+        self, client: str, scope: KeyScope = KeyScope.MANAGE, lifetime_days: int | None = 90
+    ) -> DeviceLogin:
+        """Ask for an API key that a signed-in person approves on a page. Needs no key."""
+        new = NewDeviceLogin(client=client, scope=scope, lifetime_days=lifetime_days)
+        return self.post("/auth/device", DeviceLogin, json=new.model_dump(mode="json"))
+
+    def redeem_device_code(self, device_code: str) -> CreatedKey:
+        """The key, once it is approved. Until then `ApiError` with the code `authorization_pending`, or `slow_down` if asked
+        before `DeviceLogin.interval` has passed. Needs no key."""
+        return self.post("/auth/device/key", CreatedKey, json={"device_code": device_code})
+
+    def device_request(self, user_code: str) -> DeviceRequest:
+        """What the program that shows this code asks for."""
+        return self.get(f"/me/device/{quote(user_code, safe='')}", DeviceRequest)
+
+    def decide_device_login(self, user_code: str, *, approve: bool) -> None:
+        """Approve or refuse the program that shows this code."""
+        self.post_only("/me/device", json={"user_code": user_code, "approve": approve})
+
     def sessions(self) -> list[SignedInBrowser]:
         """The browsers in which you are signed in, newest first."""
         return self.get_list("/me/sessions", SignedInBrowser)
@@ -152,6 +178,18 @@ class Client(Connection):
         """Choose which notices you get. Kinds that you leave out do not change."""
         new = NoticeChoices(choices=choices).model_dump(mode="json")
         return self.put("/me/notices/settings", NoticeSettings, json=new)
+
+    def sign_in_provider(self) -> SignInProvider:
+        """The identity provider with which people can sign in on the pages."""
+        return self.get("/auth/oidc", SignInProvider)
+
+    def identities(self) -> list[LinkedIdentity]:
+        """Your identities at identity providers, which sign in to your account."""
+        return self.get_list("/me/oidc", LinkedIdentity)
+
+    def unlink_identity(self, identity_id: str) -> None:
+        """Unlink an identity from your account. Refused if you have no password."""
+        self.delete(f"/me/oidc/{identity_id}")
 
     def audit(
         self, words: str = "", limit: int = 100, cursor: str | None = None, **only: Unpack[AuditFilter]

@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from trainwright_backend.cli import app
+from trainwright_backend.core.oidc_settings import OidcSettings
 from trainwright_backend.core.settings import Settings
 
 UNITS = ["trainwright-api", "trainwright-worker", "trainwright-agent"]
@@ -66,6 +67,29 @@ def test_init_writes_what_compose_requires_and_never_overwrites_it(repository: P
     assert code == 1 and "exists" in said and file.read_text() == before
     assert init(str(other), "--public-url", "http://localhost:8000", "--hints-host", "10.0.0.7")[0] == 0
     assert not set(secret.values()) & set(variables(other.read_text()).values())
+
+
+def test_init_writes_complete_settings_of_an_identity_provider_and_refuses_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (str(tmp_path / ".env"), "--public-url", "https://train.example.org")
+    monkeypatch.setenv("TRAINWRIGHT_OIDC_ISSUER", "https://login.example.org")
+    monkeypatch.setenv("TRAINWRIGHT_OIDC_CLIENT_ID", "trainwright")
+    code, said = init(*words)
+    assert code == 1 and "TRAINWRIGHT_OIDC_CLIENT_SECRET is missing" in said
+    groups = '{"ml": {"lab": "editor"}}'
+    monkeypatch.setenv("TRAINWRIGHT_OIDC_CLIENT_SECRET", "a secret # $HOME")
+    monkeypatch.setenv("TRAINWRIGHT_OIDC_GROUPS", groups)
+    assert init(*words)[0] == 0
+    written = variables((tmp_path / ".env").read_text())
+    assert written["TRAINWRIGHT_OIDC_CLIENT_SECRET"] == "'a secret # $HOME'"
+    assert written["TRAINWRIGHT_OIDC_GROUPS"] == f"'{groups}'"
+
+
+def test_the_containers_get_every_setting_of_an_identity_provider(repository: Path) -> None:
+    compose = (repository / "docker-compose.yml").read_text()
+    given = set(re.findall(r"^ +(TRAINWRIGHT_OIDC_\w+):", compose, re.MULTILINE))
+    assert given == {f"TRAINWRIGHT_{name.upper()}" for name in OidcSettings.model_fields}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Routes can be found by their address: the path of a route contains the name of its module in `api`."""
+"""Routes can be found by their address: the path of a route contains the name of its module in `api`, with hyphens."""
 
 import pytest
 from fastapi import FastAPI
@@ -50,4 +50,6 @@ def misplaced(app: FastAPI) -> list[str]:
 
 def is_named(path: str, module: str) -> bool:
     package, _, name = module.rpartition(".")
-    return package == PACKAGE and (name in path.split("/") or path in OTHER_ADDRESSES.get(name, ()))
+    return package == PACKAGE and (
+        name.replace("_", "-") in path.split("/") or path in OTHER_ADDRESSES.get(name, ())
+    )

@@ -8,7 +8,9 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from trainwright_backend.auth import audit
+from trainwright_backend.auth.identity_provider import IdentityProvider
 from trainwright_backend.core.db import Database, Read, Write
+from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
@@ -44,6 +46,14 @@ async def get_topics(request: Request) -> Topics:
     topics = request.app.state.topics
     assert isinstance(topics, Topics)
     return topics
+
+
+async def get_identity_provider(request: Request) -> IdentityProvider:
+    provider: IdentityProvider | None = request.app.state.identity_provider
+    if provider is None:
+        detail = "This installation has no identity provider. Sign in with your password, or ask the operator (TRAINWRIGHT_OIDC_ISSUER)."
+        raise Conflict("no_provider", detail)
+    return provider
 
 
 async def get_requested_address(request: Request) -> str:
@@ -85,6 +95,9 @@ Recorded = Depends(record_change, scope="function")
 CurrentSettings = Annotated[Settings, Depends(get_settings)]
 CurrentDatabase = Annotated[Database, Depends(get_database)]
 """The database, for routes that stream or open several short transactions."""
+
+Provider = Annotated[IdentityProvider, Depends(get_identity_provider)]
+"""The identity provider. Without one, the route is refused."""
 
 RequestedAddress = Annotated[str, Depends(get_requested_address)]
 Store = Annotated[ObjectStore, Depends(get_store)]

@@ -20,7 +20,13 @@ from trainwright_backend.api.dependencies import (
     WriteSession,
 )
 from trainwright_backend.auth import audit, keys, passwords, service
-from trainwright_backend.auth.policies import SignedIn, clear_session_cookie, is_known_browser, session_token
+from trainwright_backend.auth.policies import (
+    KeyHolder,
+    SignedIn,
+    clear_session_cookie,
+    is_known_browser,
+    session_token,
+)
 from trainwright_backend.core.policy import GuardedRoute, SignInRoute
 from trainwright_backend.teams import account_deletion
 
@@ -85,6 +91,12 @@ def list_keys(person: SignedIn, session: ReadSession) -> list[ApiKey]:
 def create_key(new: NewKey, person: SignedIn, session: WriteSession, settings: CurrentSettings) -> CreatedKey:
     """Create an API key that acts as you, within its scope. Its secret is shown only in this answer."""
     return keys.create_key(session, settings, person.user_id, new)
+
+
+@account_router.delete("/keys/current", status_code=204)
+def delete_used_key(person: KeyHolder, session: WriteSession) -> None:
+    """Revoke the API key of this request, whatever its scope."""
+    keys.delete_used_key(session, person.key_id)
 
 
 @account_router.delete("/keys/{key}", status_code=204)

@@ -79,7 +79,8 @@ class BrokenChain:
 
 def remember_caller(request: Request, account: Account, via: str) -> None:
     """Note who makes the request, for `record`."""
-    request.scope[CALLER_KEY] = Caller(account.id, account.name, via)
+    name = f"{account.name} (service account)" if account.is_service else account.name
+    request.scope[CALLER_KEY] = Caller(account.id, name, via)
 
 
 def record(session: Write, request: Request) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import delete, or_, select, update
 
 from trainwright.contracts.api.people import ApiKey as ApiKeyOut
 from trainwright.contracts.api.people import CreatedKey, KeyScope, NewKey
@@ -24,7 +24,7 @@ from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 
 MAX_KEYS = 100
-"""Keys that one person can have."""
+"""Keys that one account can have."""
 
 _SHAPE = re.compile(r"tw_([0-9a-f]{8})_([A-Za-z0-9_-]{32})([a-z2-7]{7})")
 
@@ -37,12 +37,16 @@ class KeyOwner:
     scope: KeyScope
     via: str
     """The key's prefix, or `audit.BROWSER`."""
+    key_id: UUID | None = None
+    """None for a browser."""
 
 
 def create_key(session: Write, settings: Settings, user_id: UUID, new: NewKey) -> CreatedKey:
-    """Create a key for the person. Its secret is only in the response."""
+    """Create a key for the account. Its secret is only in the response."""
     if len(list_keys(session, user_id)) >= MAX_KEYS:
-        raise Conflict("too_many_keys", f"You have {MAX_KEYS} API keys. Delete one that you no longer use.")
+        raise Conflict(
+            "too_many_keys", f"There are {MAX_KEYS} API keys already. Revoke one that is no longer used."
+        )
     row_id = new_id()
     prefix = f"tw_{row_id.hex[-8:]}"
     body = f"{prefix}_{new_token()}"
@@ -64,17 +68,30 @@ def create_key(session: Write, settings: Settings, user_id: UUID, new: NewKey) -
 
 
 def list_keys(session: Read, user_id: UUID) -> list[ApiKeyOut]:
-    """The person's keys, newest first, also expired ones."""
+    """The account's keys, newest first, also expired ones."""
     rows = session.scalars(select(ApiKey).where(ApiKey.user_id == user_id).order_by(ApiKey.id.desc()))
     return [_to_response(row) for row in rows]
 
 
 def delete_key(session: Write, user_id: UUID, key: str) -> None:
-    """Revoke a key of the person; it is invalid from the commit on."""
+    """Revoke a key of the account; it is invalid from the commit on."""
     row = session.get(ApiKey, parse_id("key", key))
     if row is None or row.user_id != user_id:
         raise unknown("key", key)
     session.delete(row)
+
+
+def delete_used_key(session: Write, key_id: UUID | None) -> None:
+    """Revoke the key with which this request came.
+
+    Raises:
+        Conflict: it came from a browser.
+    """
+    if key_id is None:
+        raise Conflict(
+            "no_key", "This request was sent without an API key. To end the session of a browser, sign out."
+        )
+    session.execute(delete(ApiKey).where(ApiKey.id == key_id))
 
 
 def owner_of_key(database: Database, settings: Settings, secret: str) -> KeyOwner | None:
@@ -100,7 +117,7 @@ def owner_of_key(database: Database, settings: Settings, secret: str) -> KeyOwne
         )
     if last_used is None or now() - last_used > LAST_USED_INTERVAL:
         _record_use(database, key_id)
-    return KeyOwner(account, KeyScope(scope), prefix)
+    return KeyOwner(account, KeyScope(scope), prefix, key_id)
 
 
 def _record_use(database: Database, key_id: UUID) -> None:

@@ -9,21 +9,26 @@ so a stranger's guesses do not lock the owner out of them.
 
 import re
 from collections.abc import Iterable
-from datetime import timedelta
 from functools import cache
 from uuid import UUID
 
 from pwdlib import PasswordHash
 from pwdlib.hashers.argon2 import Argon2Hasher
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import update
 from zxcvbn import zxcvbn
 
 from trainwright.contracts.api.people import PasswordChange
-from trainwright_backend.auth.service import account_by_email, end_other_sessions, normal_email
-from trainwright_backend.auth.tables import Account, SignInAttempt
+from trainwright_backend.auth.attempts import count, forget
+from trainwright_backend.auth.service import (
+    NO_PASSWORD,
+    account_by_email,
+    end_other_sessions,
+    normal_email,
+)
+from trainwright_backend.auth.tables import Account
 from trainwright_backend.core.counters import SIGN_INS_REFUSED
-from trainwright_backend.core.db import Database, Write, now
-from trainwright_backend.core.errors import AppError, Conflict, Invalid, Unauthorized
+from trainwright_backend.core.db import Database
+from trainwright_backend.core.errors import Conflict, Invalid, Unauthorized
 from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 
@@ -32,7 +37,6 @@ PASSES = 2
 
 MAX_ATTEMPTS = 20
 MAX_MAILS = 3
-WINDOW = timedelta(minutes=10)
 
 MIN_GUESSES = 10**8
 """Guesses that a new password must take. `MAX_ATTEMPTS` allow a million a year; the hash makes each of them slow to anyone who
@@ -44,8 +48,8 @@ ESTIMATED_CHARACTERS = 72
 KNOWN_WORDS = ("trainwright", "correcthorsebatterystaple")
 
 WRONG_CURRENT_PASSWORD = (
-    "This is not your current password. Type it again. If you have forgotten it, ask the operator for a sign-in link, with "
-    "which you can set a new one."
+    "This is not your current password. Type it again. If you have forgotten it, or have none, ask the operator for a sign-in "
+    "link, with which you can set a new one."
 )
 
 _WORD = re.compile(r"\w{3,}")
@@ -144,12 +148,13 @@ def _account_with_password(
     attempt = count_attempt(database, settings, email, known_browser=known_browser)
     with database.read() as session:
         account = account_by_email(session, email)
-    right = _hasher.verify(password, _decoy() if account is None else account.password_hash)
-    if account is None or not right:
+    has_password = account is not None and account.password_hash != NO_PASSWORD
+    right = _hasher.verify(password, account.password_hash if account and has_password else _decoy())
+    if account is None or not has_password or not right:
         SIGN_INS_REFUSED.labels("wrong_password").inc()
         return None
     with database.write() as session:
-        session.execute(delete(SignInAttempt).where(SignInAttempt.id == attempt))
+        forget(session, attempt)
     return account
 
 
@@ -167,7 +172,7 @@ def count_attempt(database: Database, settings: Settings, email: str, *, known_b
     purpose = "guess_in_known_browser" if known_browser else "guess"
     advice = "or use a browser in which you have signed in before, or ask the operator for a sign-in link"
     refusal = ("too_many_attempts", "Too many sign-in attempts for this address.", advice)
-    return _count(database, settings, purpose, email, MAX_ATTEMPTS, refusal)
+    return count(database, settings, purpose, normal_email(email), MAX_ATTEMPTS, refusal)
 
 
 def count_mail(database: Database, settings: Settings, email: str) -> None:
@@ -181,36 +186,7 @@ def count_mail(database: Database, settings: Settings, email: str) -> None:
         "Too many mails to this address.",
         "and look for the last one in your spam folder",
     )
-    _count(database, settings, "mail", email, MAX_MAILS, refusal)
-
-
-def _count(
-    database: Database, settings: Settings, purpose: str, email: str, most: int, refusal: tuple[str, str, str]
-) -> UUID:
-    subject = keyed_hash(settings.secret_key, purpose, normal_email(email))
-    with database.write() as session:
-        _lock(session, subject)
-        start = now() - WINDOW
-        session.execute(delete(SignInAttempt).where(SignInAttempt.time < start))
-        times = session.scalars(
-            select(SignInAttempt.time).where(SignInAttempt.subject == subject).order_by(SignInAttempt.time)
-        ).all()
-        if len(times) >= most:
-            seconds = max(1, round((times[-most] + WINDOW - now()).total_seconds()))
-            code, what, advice = refusal
-            SIGN_INS_REFUSED.labels(code).inc()
-            detail = f"{what} Try again in {-(-seconds // 60)} minutes, {advice}."
-            raise AppError(code, 429, detail, headers={"Retry-After": str(seconds)})
-        attempt = SignInAttempt(subject=subject)
-        session.add(attempt)
-        session.flush()
-        return attempt.id
-
-
-def _lock(session: Write, subject: str) -> None:
-    """Serialize the attempts of a subject. On SQLite every `Write` has the write lock already."""
-    if session.get_bind().dialect.name == "postgresql":
-        session.execute(select(func.pg_advisory_xact_lock(int(subject[:15], 16))))
+    count(database, settings, "mail", normal_email(email), MAX_MAILS, refusal)
 
 
 @cache

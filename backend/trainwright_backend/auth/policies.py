@@ -16,7 +16,7 @@ from uuid import UUID
 from fastapi import Depends, Request, Response
 
 from trainwright.contracts.api.people import KeyScope, Role
-from trainwright_backend.auth import audit, keys, service
+from trainwright_backend.auth import audit, keys, oidc, service
 from trainwright_backend.auth.passwords import known_browser_token
 from trainwright_backend.core.errors import Forbidden, NotFound, Unauthorized
 from trainwright_backend.core.policy import Policy
@@ -44,6 +44,11 @@ class Person:
     scope: KeyScope
     """The scope of the API key; a browser session may do everything."""
 
+    key_id: UUID | None
+    """The API key; None for a browser session."""
+
+    is_service: bool
+
 
 @dataclass(frozen=True)
 class Access:
@@ -58,10 +63,17 @@ class Access:
 
 
 class IsSignedIn(Policy):
-    """Anyone who is signed in. To change something, an API key needs the scope `manage`."""
+    """Anyone who is signed in.
+
+    Args:
+        scope: the least scope of an API key to change something.
+    """
+
+    def __init__(self, scope: KeyScope = KeyScope.MANAGE) -> None:
+        self.scope = scope
 
     def __call__(self, request: Request) -> Person:
-        return self.cached(request, lambda: _person_in_scope(request))
+        return self.cached(request, lambda: _person_in_scope(request, self.scope))
 
     def check(self, request: Request) -> Person:
         return self(request)
@@ -150,6 +162,9 @@ def still_in_team(request: Request, access: Access) -> Callable[[], bool]:
 
 
 SignedIn = Annotated[Person, Depends(IsSignedIn())]
+KeyHolder = Annotated[Person, Depends(IsSignedIn(KeyScope.READ))]
+"""Anyone who is signed in, about the key of the request."""
+
 SiteAdmin = Annotated[Person, Depends(IsSiteAdmin())]
 SiteManager = Annotated[Person, Depends(IsSiteAdmin(KeyScope.MANAGE))]
 """Site admins, who need a key of the scope `manage` also to read."""
@@ -198,6 +213,23 @@ def is_known_browser(request: Request, settings: Settings, email: str) -> bool:
     return hmac.compare_digest(proof.encode(), known_browser_token(settings, email).encode())
 
 
+def remember_provider_sign_in(response: Response, settings: Settings, begun: str) -> None:
+    """Set the cookie of a sign-in that the browser began at the identity provider."""
+    lifetime = timedelta(seconds=oidc.LIFETIME_SECONDS)
+    _set_cookie(response, settings, _provider_cookie_name(settings), begun, lifetime)
+
+
+def provider_sign_in(request: Request, settings: Settings) -> str:
+    """The cookie of the sign-in that this browser began; empty if it began none."""
+    return request.cookies.get(_provider_cookie_name(settings), "")
+
+
+def clear_provider_sign_in(response: Response, settings: Settings) -> None:
+    response.delete_cookie(
+        _provider_cookie_name(settings), httponly=True, secure=settings.https, samesite="lax"
+    )
+
+
 def clear_session_cookie(response: Response, settings: Settings) -> None:
     response.delete_cookie(_cookie_name(settings), httponly=True, secure=settings.https, samesite="lax")
 
@@ -217,9 +249,17 @@ def _known_browser_cookie_name(settings: Settings) -> str:
     return f"{_cookie_name(settings)}-browser"
 
 
-def _person_in_scope(request: Request) -> Person:
+def _provider_cookie_name(settings: Settings) -> str:
+    return f"{_cookie_name(settings)}-provider"
+
+
+def _person_in_scope(request: Request, to_change: KeyScope = KeyScope.MANAGE) -> Person:
     person = _person(request)
-    require_scope(person, KeyScope.READ if request.method in SAFE_METHODS else KeyScope.MANAGE)
+    changes = request.method not in SAFE_METHODS
+    require_scope(person, to_change if changes else KeyScope.READ)
+    if changes and person.is_service and to_change is KeyScope.MANAGE:
+        detail = "A service account cannot change this. An owner of its team manages it on the Settings page."
+        raise Forbidden("service_account", detail)
     return person
 
 
@@ -227,7 +267,15 @@ def _person(request: Request) -> Person:
     caller = _caller(request)
     account = caller.account
     audit.remember_caller(request, account, caller.via)
-    return Person(account.id, account.name, account.email, account.site_admin, caller.scope)
+    return Person(
+        account.id,
+        account.name,
+        account.email,
+        account.site_admin,
+        caller.scope,
+        caller.key_id,
+        account.is_service,
+    )
 
 
 def _caller(request: Request) -> keys.KeyOwner:

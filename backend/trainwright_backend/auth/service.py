@@ -12,7 +12,15 @@ from sqlalchemy import delete, select, update
 from trainwright.contracts.api.people import Me, Role, SignedInBrowser
 from trainwright.contracts.api.people import Membership as MembershipOut
 from trainwright_backend.auth.devices import device_name
-from trainwright_backend.auth.tables import Account, ApiKey, BrowserSession, Membership, Team
+from trainwright_backend.auth.tables import (
+    Account,
+    ApiKey,
+    BrowserSession,
+    DeviceLogin,
+    ExternalIdentity,
+    Membership,
+    Team,
+)
 from trainwright_backend.core.db import Database, Read, Write, now
 from trainwright_backend.core.errors import Busy
 from trainwright_backend.core.ids import public_id, unknown
@@ -23,6 +31,8 @@ SESSION_LIFETIME = timedelta(days=14)
 LAST_USED_INTERVAL = timedelta(minutes=1)
 """How often the use of a session or key is written to the database, at most."""
 SESSION_ID_DIGITS = 24
+NO_PASSWORD = ""
+"""Instead of the hash of a password."""
 
 
 def find_membership(session: Read, slug: str, user_id: UUID) -> tuple[Team, Role] | None:
@@ -63,13 +73,27 @@ def _record_use(database: Database, hashed: str, device: str, address: str) -> N
         pass  # the next use is recorded
 
 
-def open_session(session: Write, settings: Settings, account: Account) -> str:
-    """Sign ``account`` in. Returns the token for the cookie; only its hash is stored."""
+def open_session(
+    session: Write,
+    settings: Settings,
+    account: Account,
+    *,
+    lifetime: timedelta = SESSION_LIFETIME,
+    provider: str | None = None,
+) -> str:
+    """Sign ``account`` in. Returns the token for the cookie; only its hash is stored.
+
+    Args:
+        provider: name of the identity provider that proved who the person is.
+    """
     session.execute(delete(BrowserSession).where(BrowserSession.expires <= now()))
     token = new_token()
     session.add(
         BrowserSession(
-            hash=_session_hash(settings, token), user_id=account.id, expires=now() + SESSION_LIFETIME
+            hash=_session_hash(settings, token),
+            user_id=account.id,
+            expires=now() + lifetime,
+            provider=provider,
         )
     )
     session.flush()
@@ -100,6 +124,7 @@ def list_sessions(
             device=row.device or "",
             address=row.address or "",
             last_used=row.last_used,
+            provider=row.provider or "",
         )
         for row in rows
     ]
@@ -127,9 +152,9 @@ def end_other_sessions(session: Write, settings: Settings, user_id: UUID, kept: 
 
 
 def end_all_access(session: Write, user_id: UUID) -> None:
-    """End the person's sessions and revoke their keys."""
-    session.execute(delete(BrowserSession).where(BrowserSession.user_id == user_id))
-    session.execute(delete(ApiKey).where(ApiKey.user_id == user_id))
+    """End the person's sessions, revoke their keys, also those that programs wait for, and unlink their identities."""
+    for table in (BrowserSession, ApiKey, DeviceLogin, ExternalIdentity):
+        session.execute(delete(table).where(table.user_id == user_id))
 
 
 def change_name(session: Write, user_id: UUID, name: str) -> Me:
@@ -150,15 +175,19 @@ def me(session: Read, user_id: UUID) -> Me:
     return Me(
         id=public_id("user", account.id),
         name=account.name,
-        email=account.email,
+        email=account.shown_email,
         site_admin=account.site_admin,
         email_verified=account.email_verified,
+        has_password=account.password_hash != NO_PASSWORD,
+        service=account.is_service,
         teams=[MembershipOut(slug=team.slug, name=team.name, role=Role(role)) for team, role in rows],
     )
 
 
 def account_by_email(session: Read, email: str) -> Account | None:
-    return session.scalar(select(Account).where(Account.email == normal_email(email)))
+    """The person with this address. Service accounts have none."""
+    person = (Account.email == normal_email(email), Account.service_of.is_(None))
+    return session.scalar(select(Account).where(*person))
 
 
 def normal_email(email: str) -> str:

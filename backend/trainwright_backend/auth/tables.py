@@ -1,9 +1,9 @@
-"""Accounts, teams and memberships, and the credentials of people, stored as keyed hashes."""
+"""Accounts of people and services, teams and memberships, and the credentials of people, stored as keyed hashes."""
 
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String
+from sqlalchemy import BigInteger, ForeignKey, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainwright_backend.core.db import Base, UtcDateTime, now
@@ -11,7 +11,7 @@ from trainwright_backend.core.ids import new_id
 
 
 class Account(Base):
-    """A person."""
+    """A person, or a service account of a team: programs that belong to no person."""
 
     __tablename__ = "account"
 
@@ -21,11 +21,25 @@ class Account(Base):
 
     name: Mapped[str] = mapped_column(String(80))
     password_hash: Mapped[str] = mapped_column(String(255))
+    """Empty if the account has no password, because its owner signs in with the identity provider."""
+
     site_admin: Mapped[bool] = mapped_column(default=False)
     email_verified: Mapped[bool] = mapped_column(default=False)
     """Whether the owner has confirmed the address by a link, or an operator or site admin vouched for it."""
 
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    service_of: Mapped[UUID | None] = mapped_column(index=True)
+    """The team of a service account, which has neither address nor password. Empty for people. It is no foreign key, because SQLite
+    adds one only to a new table, and an old `account` table cannot be replaced without deleting what refers to it."""
+
+    @property
+    def is_service(self) -> bool:
+        return self.service_of is not None
+
+    @property
+    def shown_email(self) -> str:
+        """The person's address; empty for a service account, whose column has a unique text that is no address."""
+        return "" if self.is_service else self.email
 
 
 class Team(Base):
@@ -50,6 +64,9 @@ class Membership(Base):
     )
     role: Mapped[str] = mapped_column(String(16))
     """A `Role`."""
+
+    by_groups: Mapped[bool] = mapped_column(default=False)
+    """Whether it follows the person's groups at the identity provider. Others are changed by owners only."""
 
 
 class ApiKey(Base):
@@ -85,6 +102,48 @@ class BrowserSession(Base):
     address: Mapped[str | None] = mapped_column(String(64))
     """Network address of its last use."""
     last_used: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    provider: Mapped[str | None] = mapped_column(String(80))
+    """Name of the identity provider that proved who the person is; empty after a password or a link."""
+
+
+class ExternalIdentity(Base):
+    """A person at an identity provider, who signs in to an account. Issuer and subject identify them, and nothing else does."""
+
+    __tablename__ = "external_identity"
+    __table_args__ = (UniqueConstraint("issuer", "subject"), UniqueConstraint("user_id", "issuer"))
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    issuer: Mapped[str] = mapped_column(String(255))
+    subject: Mapped[str] = mapped_column(String(255))
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("account.id", ondelete="CASCADE"))
+    email: Mapped[str] = mapped_column(String(254))
+    """Their address at the last sign-in, as the provider told it; for people to read, not to find accounts."""
+
+    created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    last_used: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+
+
+class DeviceLogin(Base):
+    """A program that waits for an API key, until a person approves or refuses it on the page `/device`."""
+
+    __tablename__ = "device_login"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
+    device_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    user_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    client: Mapped[str] = mapped_column(String(80))
+    address: Mapped[str] = mapped_column(String(64), index=True)
+    scope: Mapped[str] = mapped_column(String(16))
+    """A `KeyScope`."""
+    lifetime_days: Mapped[int | None]
+    created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    expires: Mapped[datetime] = mapped_column(UtcDateTime)
+    interval_seconds: Mapped[int]
+    """The program must wait so long between two polls."""
+    polled: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey("account.id", ondelete="CASCADE"), index=True)
+    """Who approved it. Empty until somebody has."""
+    refused: Mapped[bool] = mapped_column(default=False)
 
 
 class OneTimeLink(Base):

@@ -1,4 +1,4 @@
-"""Deleting a team with everything it has: runs, checkpoints, datasets, uploads, members, limits and its usage.
+"""Deleting a team with everything it has: runs, checkpoints, datasets, uploads, members, service accounts, limits and its usage.
 
 Rows are deleted in the order of what refers to what. The control loop deletes the team's folder of the object store.
 """
@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import delete, func, select
 
 from trainwright.contracts.run_state import FINAL
-from trainwright_backend.auth.tables import Team
+from trainwright_backend.auth.tables import Account, Team
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.deletion_queue import latest_link_expiry, queue_deletion
@@ -52,6 +52,7 @@ def delete_team(session: Write, team_id: UUID, caller_id: UUID, slug: str, confi
     session.execute(delete(MixedVersion).where(MixedVersion.version_id.in_(versions)))
     for table in (Dataset, Preparation, ParsedFile, UploadedTokenizer, Upload, StoredFile):
         session.execute(delete(table).where(table.team_id == team_id))
+    session.execute(delete(Account).where(Account.service_of == team_id))
     session.execute(delete(Team).where(Team.id == team_id))
     queue_deletion(session, str(team_id), links_until=links_until)
 

@@ -26,6 +26,9 @@ class RequestKind(StrEnum):
     SIGN_INS = "sign_ins"
     """Requests that hash a password, which takes long and 19 MiB."""
 
+    PROVIDER = "provider"
+    """Requests that wait for the identity provider."""
+
 
 class ConcurrencyLimit:
     """How many requests of a kind run and wait at once.
@@ -75,10 +78,11 @@ _SIGN_IN_BUSY = ("sign_in_busy", "Too many people are signing in right now. Try 
 def concurrency_limits() -> dict[RequestKind, ConcurrencyLimit]:
     """The limits of a server process, for the running event loop.
 
-    30 of the event loop's 40 threads, which leaves some for uploads and downloads; the pool has 40 connections too.
+    34 of the event loop's 40 threads, which leaves some for uploads and downloads; the pool has 40 connections too.
     """
     return {
         RequestKind.PEOPLE: ConcurrencyLimit(20, 200, 100, _BUSY),
         RequestKind.AGENTS: ConcurrencyLimit(8, 2_000, 200, _BUSY),
         RequestKind.SIGN_INS: ConcurrencyLimit(2, 16, 8, _SIGN_IN_BUSY),
+        RequestKind.PROVIDER: ConcurrencyLimit(4, 32, 8, _SIGN_IN_BUSY),
     }

@@ -100,7 +100,7 @@ WEBHOOK_ATTEMPTS = Counter(
     registry=REGISTRY,
 )
 SIGN_INS_REFUSED = Counter(
-    "trainwright_sign_ins_refused", "Passwords that were refused, by reason.", ("reason",), registry=REGISTRY
+    "trainwright_sign_ins_refused", "Sign-ins that were refused, by reason.", ("reason",), registry=REGISTRY
 )
 
 for code in EndCode:
@@ -110,7 +110,7 @@ for counter, values in {
     STORE_ERRORS: ("unavailable", "damaged"),
     STORE_BYTES: ("written", "read"),
     WEBHOOK_ATTEMPTS: ("delivered", "failed", "given_up"),
-    SIGN_INS_REFUSED: ("wrong_password", "too_many_attempts"),
+    SIGN_INS_REFUSED: ("wrong_password", "too_many_attempts", "provider"),
 }.items():  # from zero on: otherwise `increase` would miss the first of each
     for value in values:
         counter.labels(value)

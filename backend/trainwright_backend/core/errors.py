@@ -28,7 +28,9 @@ from trainwright.contracts.base import Problem, problems_in
 TITLES = {460: "Checksum Mismatch"}
 """Titles of statuses that HTTP does not define (460 is from tus 1.0)."""
 
-SECRET_FIELDS = frozenset({"password", "current_password", "token", "secret"})
+SECRET_FIELDS = frozenset(
+    {"password", "current_password", "token", "secret", "authorization_code", "device_code"}
+)
 """Fields whose refused values are not repeated in the response."""
 
 WITHOUT_JSON_HEADER = "The body is read as JSON only with the header `Content-Type: application/json`: add it"

@@ -35,6 +35,7 @@ Prefix = Literal[
     "hook",
     "msg",
     "notice",
+    "identity",
 ]
 
 _KIND: dict[Prefix, str] = {
@@ -54,6 +55,7 @@ _KIND: dict[Prefix, str] = {
     "hook": "webhook",
     "msg": "message",
     "notice": "notice",
+    "identity": "identity",
 }
 
 

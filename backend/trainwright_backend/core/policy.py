@@ -103,6 +103,12 @@ class SignInRoute(GuardedRoute):
     kind = RequestKind.SIGN_INS
 
 
+class ProviderRoute(GuardedRoute):
+    """A route that waits for the identity provider."""
+
+    kind = RequestKind.PROVIDER
+
+
 class Public(Policy):
     """Anyone may call the route."""
 

@@ -1,21 +1,25 @@
-"""Posting to an address that a user chose, without letting it reach the server's own network.
+"""Requests to an address that others chose, without letting it reach the server's own network.
 
 The host is resolved once, its addresses are checked, and the connection is made to exactly the checked address: a name that
-resolves differently the second time gains nothing. Redirects are not followed, proxies not used, and the body of the answer is not
-read. An answer that arrives slowly is given up, so one address cannot delay the messages to others.
+resolves differently the second time gains nothing. Redirects are not followed, proxies not used, and of the answer at most a
+limited number of bytes is read. An answer that arrives slowly is given up, so one address cannot delay the requests to others.
 """
 
 import socket
 import ssl
 import threading
-from collections.abc import Mapping, Sequence
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
 TIMEOUT_SECONDS = 10.0
-"""For each step of a request: the connection, the handshake of TLS, and the status and headers of the answer."""
+"""For each step of a request: the connection, the handshake of TLS, and the answer."""
+MOST_BYTES = 1 << 20
+"""Of an answer that is read."""
 
 Network = IPv4Network | IPv6Network
 ResolvedAddress = tuple[int, int, int, str, tuple[Any, ...]]
@@ -28,8 +32,16 @@ class RefusedAddressError(OSError):
     """The host has no address that may be reached."""
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a request."""
+
+    status: int
+    body: bytes
+
+
 def post(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Network]) -> int:
-    """POST ``body`` and return the status of the answer.
+    """POST ``body`` and return the status of the answer, whose body is not read.
 
     Args:
         url: http or https.
@@ -41,6 +53,31 @@ def post(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Ne
         OSError: the host cannot be reached, or must not be.
         HTTPException: the answer is not HTTP.
     """
+    with _answered("POST", url, body, headers, allowed) as response:
+        return response.status
+
+
+def fetch(
+    url: str, headers: Mapping[str, str], allowed: Sequence[Network], body: bytes | None = None
+) -> Answer:
+    """As `post`, or GET without a body, with the answer's body.
+
+    Raises:
+        OSError: also if it has more than `MOST_BYTES`.
+    """
+    method = "GET" if body is None else "POST"
+    with _answered(method, url, body, headers, allowed) as response:
+        found = response.read(MOST_BYTES + 1)
+        if len(found) > MOST_BYTES:
+            raise OSError(f"the answer has more than {MOST_BYTES:,} bytes")
+        return Answer(response.status, found)
+
+
+@contextmanager
+def _answered(
+    method: str, url: str, body: bytes | None, headers: Mapping[str, str], allowed: Sequence[Network]
+) -> Iterator[HTTPResponse]:
+    """The answer to a request, which must be read within the timeout."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     secure = parts.scheme == "https"
@@ -57,8 +94,8 @@ def post(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Ne
         )
         deadline.start()
         try:
-            connection.request("POST", target, body, dict(headers))
-            return connection.getresponse().status
+            connection.request(method, target, body, dict(headers))
+            yield connection.getresponse()
         except (OSError, HTTPException) as error:
             if deadline.is_alive():
                 raise
@@ -133,6 +170,7 @@ __all__ = [
     "HTTPException",
     "RefusedAddressError",
     "failure_sentence",
+    "fetch",
     "is_reachable",
     "is_refused_literal",
     "post",

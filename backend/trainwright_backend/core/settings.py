@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from trainwright.contracts.agent_protocol import Timers
+from trainwright.contracts.base import problems
+from trainwright_backend.core.oidc_settings import OidcSettings
 
 MIN_SECRET_LENGTH = 32
 ENVIRONMENT_PREFIX = "TRAINWRIGHT_"
 _BUCKET_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_][A-Za-z0-9._-]*)*/?")
 
 
-class Settings(BaseSettings):
+class Settings(OidcSettings):
     """The operator's settings. See docs/operations.md."""
 
     model_config = SettingsConfigDict(
@@ -211,3 +213,14 @@ def settings_from(variables: Mapping[str, str]) -> Settings:
             return (source,)
 
     return FromVariables()
+
+
+def describe_problems(error: ValidationError) -> str:
+    """What is wrong with settings, one line each, without their values, which may be secret."""
+    found = problems(error, Settings)
+    return "\n".join(
+        f"{ENVIRONMENT_PREFIX}{problem.field.upper()}: {problem.message}"
+        if problem.field
+        else problem.message
+        for problem in found
+    )

@@ -2,8 +2,14 @@
 
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from trainwright_backend.core import oidc_settings
+from trainwright_backend.core.settings import MIN_SECRET_LENGTH, describe_problems, settings_from
 
 HEADER = """\
 # Settings of docker-compose.yml, which refuses to start without them. Keep this file secret, and keep a copy of it.
@@ -21,21 +27,25 @@ class EnvFileError(Exception):
     """The file cannot be written; the message says why."""
 
 
-def write_env_file(file: Path, public_url: str, hints_host: str | None) -> None:
+def write_env_file(
+    file: Path, public_url: str, hints_host: str | None, environment: Mapping[str, str]
+) -> None:
     """Write new random secrets and these addresses to a file that only its owner can read.
 
     Args:
         public_url: at which users and nodes open the platform.
         hints_host: at which nodes reach the broker of hints; the host of ``public_url`` when None.
+        environment: the variables of this process. Settings of the identity provider among them are written too.
 
     Raises:
-        EnvFileError: an address is not usable, or the file exists: its secrets must not be lost.
+        EnvFileError: an address or a setting of the provider is not usable, or the file exists: its secrets must not be lost.
     """
     host = _checked_host(public_url)
     if hints_host is not None and (
         not hints_host or not all(part.isalnum() or part in ".-:[]" for part in hints_host)
     ):
         raise EnvFileError(f"{hints_host!r} is not a host name. Write it without scheme, port and path.")
+    provider = _provider_lines(environment)
     lines = [HEADER]
     for name, purpose in SECRETS.items():
         lines += [f"\n# {purpose}" if purpose else "", f"{name}={secrets.token_urlsafe(48)}"]
@@ -43,6 +53,7 @@ def write_env_file(file: Path, public_url: str, hints_host: str | None) -> None:
         "\n# The address of the API for people and nodes, and the host name of the hints broker for nodes.",
         f"TRAINWRIGHT_PUBLIC_URL={public_url.rstrip('/')}",
         f"HINTS_HOST={hints_host or host}",
+        *provider,
     ]
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -70,3 +81,17 @@ def _checked_host(public_url: str) -> str:
             f"{public_url!r} is plain http, over which passwords can be read. Use https, with a proxy that terminates TLS."
         )
     return parts.hostname
+
+
+def _provider_lines(environment: Mapping[str, str]) -> list[str]:
+    """The settings of the identity provider, in the quotes of such files, if they are complete."""
+    given = {name: value for name, value in environment.items() if name.startswith(oidc_settings.PREFIX)}
+    try:
+        settings_from(given | {"TRAINWRIGHT_SECRET_KEY": "-" * MIN_SECRET_LENGTH})
+    except ValidationError as error:
+        raise EnvFileError(describe_problems(error)) from None
+    for name, value in given.items():
+        if "'" in value or "\n" in value:
+            raise EnvFileError(f"{name} has a quote or a line break, which this file cannot contain.")
+    lines = [f"{name}='{value}'" for name, value in sorted(given.items()) if value]
+    return ["\n# The identity provider with which people can sign in.", *lines] if lines else []

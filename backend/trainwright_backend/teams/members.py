@@ -16,7 +16,7 @@ from sqlalchemy import delete, func, select, update
 from trainwright.contracts.api.people import LinkPurpose, Member, Role
 from trainwright_backend.auth.tables import Account, Membership, OneTimeLink
 from trainwright_backend.core.db import Read, Write
-from trainwright_backend.core.errors import Conflict, Forbidden
+from trainwright_backend.core.errors import Conflict, Forbidden, Invalid
 from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.teams.team_locks import lock_team
 
@@ -39,9 +39,12 @@ def change_role(session: Write, team_id: UUID, caller_id: UUID, member: str, rol
         Forbidden: the caller is no owner any more.
         NotFound: the team has no such member.
         Conflict: the team would have no owner.
+        Invalid: a service account cannot be an owner.
     """
     membership = _locked_for_owner(session, team_id, caller_id, member)
     account = session.get_one(Account, membership.user_id)
+    if account.is_service and role is Role.OWNER:
+        raise Invalid.at("role", "A service account cannot be an owner. Make it a viewer or an editor.", role)
     if role is not Role.OWNER:
         _require_other_owner(session, membership, f"{account.name} cannot become {role}")
     if membership.role == Role.OWNER and role is not Role.OWNER:
@@ -49,7 +52,7 @@ def change_role(session: Write, team_id: UUID, caller_id: UUID, member: str, rol
     session.change(
         update(Membership)
         .where(Membership.team_id == team_id, Membership.user_id == membership.user_id)
-        .values(role=role)
+        .values(role=role, by_groups=False)
     )
     return _to_response(account, role)
 
@@ -60,23 +63,51 @@ def remove_member(session: Write, team_id: UUID, caller_id: UUID, member: str) -
     Raises:
         Forbidden: the caller is no owner any more.
         NotFound: the team has no such member.
-        Conflict: they are the last owner.
+        Conflict: they are the last owner, or a service account.
     """
     membership = _locked_for_owner(session, team_id, caller_id, member)
-    name = session.get_one(Account, membership.user_id).name
-    _remove(session, membership, f"{name} cannot be removed")
+    account = session.get_one(Account, membership.user_id)
+    if account.is_service:
+        detail = f"{account.name} is a service account of this team. Delete it instead, which also revokes its keys."
+        raise Conflict("service_account", detail)
+    _remove(session, membership, f"{account.name} cannot be removed")
 
 
 def leave(session: Write, team_id: UUID, caller_id: UUID) -> None:
     """Remove the caller from the team.
 
     Raises:
-        Conflict: they are the last owner.
+        Conflict: they are the last owner, or a service account.
     """
     lock_team(session, team_id)
+    if session.get_one(Account, caller_id).is_service:
+        raise Conflict("service_account", "A service account cannot leave its team. An owner can delete it.")
     membership = session.get(Membership, (team_id, caller_id), populate_existing=True)
     if membership is not None:
         _remove(session, membership, "You cannot leave")
+
+
+def follow_groups(session: Write, team_id: UUID, user_id: UUID, role: Role | None) -> None:
+    """Give a person the role that their groups at the identity provider give; None removes them.
+
+    A membership that an owner gave or changed stays as it is, and so does that of the last owner.
+    """
+    lock_team(session, team_id)
+    membership = session.get(Membership, (team_id, user_id), populate_existing=True)
+    if membership is None:
+        if role is not None:
+            session.add(Membership(team_id=team_id, user_id=user_id, role=role, by_groups=True))
+            session.flush()
+        return
+    if not membership.by_groups or membership.role == role or _is_last_owner(session, membership):
+        return
+    if role is None:
+        _remove(session, membership, "")
+        return
+    if membership.role == Role.OWNER:
+        _revoke_invitations_by(session, membership)
+    membership.role = role
+    session.flush()
 
 
 def _remove(session: Write, membership: Membership, refused: str) -> None:
@@ -111,16 +142,20 @@ def _locked_for_owner(session: Write, team_id: UUID, caller_id: UUID, member: st
 
 
 def _require_other_owner(session: Write, membership: Membership, refused: str) -> None:
-    if membership.role != Role.OWNER:
-        return
-    owners = select(func.count()).where(
-        Membership.team_id == membership.team_id, Membership.role == Role.OWNER
-    )
-    if session.scalar(owners) == 1:
+    if _is_last_owner(session, membership):
         detail = (
             f"{refused}: a team needs an owner, and this is the last one. Make another member an owner first."
         )
         raise Conflict("last_owner", detail)
+
+
+def _is_last_owner(session: Read, membership: Membership) -> bool:
+    if membership.role != Role.OWNER:
+        return False
+    owners = select(func.count()).where(
+        Membership.team_id == membership.team_id, Membership.role == Role.OWNER
+    )
+    return session.scalar(owners) == 1
 
 
 def _revoke_invitations_by(session: Write, membership: Membership) -> None:
@@ -135,4 +170,10 @@ def _revoke_invitations_by(session: Write, membership: Membership) -> None:
 
 
 def _to_response(account: Account, role: Role) -> Member:
-    return Member(id=public_id("user", account.id), name=account.name, email=account.email, role=role)
+    return Member(
+        id=public_id("user", account.id),
+        name=account.name,
+        email=account.shown_email,
+        role=role,
+        service=account.is_service,
+    )

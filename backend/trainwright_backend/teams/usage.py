@@ -156,7 +156,7 @@ def list_run_days(session: Read, team_id: UUID, first: date) -> list[RunDay]:
     ]
 
 
-PERSON = (SlotTime.user_id, Account.name, Membership.role)
+PERSON = (SlotTime.user_id, Account.name, Membership.role, Account.service_of)
 
 
 def _by_member(team_id: UUID, first: date, *columns: Any) -> Select[Any]:
@@ -169,9 +169,16 @@ def _by_member(team_id: UUID, first: date, *columns: Any) -> Select[Any]:
     )
 
 
-def _person(user_id: UUID | None, name: str | None, role: str | None) -> dict[str, Any]:
+def _person(
+    user_id: UUID | None, name: str | None, role: str | None, service_of: UUID | None
+) -> dict[str, Any]:
     known = None if user_id is None or name is None else public_id("user", user_id)
-    return {"user": known, "name": name or "", "in_team": role is not None}
+    return {
+        "user": known,
+        "name": name or "",
+        "in_team": role is not None,
+        "service": service_of is not None,
+    }
 
 
 def list_top_runs(session: Read, team_id: UUID, first: date, count: int) -> list[RunSlotHours]:

@@ -244,20 +244,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/audit/export": {
+    "/api/v1/auth/device": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        /**
-         * Export Site Audit
-         * @description All entries outside of teams, oldest first, as JSON lines. For site admins.
-         */
-        get: operations["export_site_audit"];
+        get?: never;
         put?: never;
-        post?: never;
+        /**
+         * Start Device Login
+         * @description Ask for an API key for a program without a browser. A person approves it on the page `/device` within ten minutes.
+         */
+        post: operations["start_device_login"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/device/key": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Redeem Device Code
+         * @description The key of an approved program, once. Until then 400 with the code `authorization_pending`, or `slow_down` if it is asked for
+         *     too often; `access_denied` and `expired_token` are final.
+         */
+        post: operations["redeem_device_code"];
         delete?: never;
         options?: never;
         head?: never;
@@ -318,6 +339,67 @@ export interface paths {
          * @description Mail a sign-in link to an address that has an account. The link also confirms the address, and can set a new password.
          */
         post: operations["mail_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/oidc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Sign In Provider
+         * @description The identity provider with which people can sign in.
+         */
+        get: operations["get_sign_in_provider"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/oidc/finish": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Finish Provider Sign In
+         * @description Sign in with the provider's answer, or link its identity to your account if you began that; sets the session cookie.
+         */
+        post: operations["finish_provider_sign_in"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/oidc/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Start Provider Sign In
+         * @description Begin to sign in with the identity provider: the answer says where the browser goes, and sets a cookie that is valid for ten
+         *     minutes.
+         */
+        post: operations["start_provider_sign_in"];
         delete?: never;
         options?: never;
         head?: never;
@@ -474,6 +556,47 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/me/device": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Decide Device Login
+         * @description Approve or refuse the program that shows this code. Approved, it gets an API key of yours, with the scope and lifetime that it
+         *     asked for.
+         */
+        post: operations["decide_device_login"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/me/device/{user_code}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Device Request
+         * @description What the program that shows this code asks for.
+         */
+        get: operations["get_device_request"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/me/keys": {
         parameters: {
             query?: never;
@@ -493,6 +616,26 @@ export interface paths {
          */
         post: operations["create_key"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/me/keys/current": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Used Key
+         * @description Revoke the API key of this request, whatever its scope.
+         */
+        delete: operations["delete_used_key"];
         options?: never;
         head?: never;
         patch?: never;
@@ -518,7 +661,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/me/notices": {
+    "/api/v1/me/oidc": {
         parameters: {
             query?: never;
             header?: never;
@@ -526,19 +669,23 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List Notices
-         * @description Your notices, newest first, with the number of those that you have not read.
+         * List Identities
+         * @description The identities at identity providers that sign in to your account.
          */
-        get: operations["list_notices"];
+        get: operations["list_identities"];
         put?: never;
-        post?: never;
+        /**
+         * Start Identity Link
+         * @description Begin to link your identity at the provider to your account, so that you can sign in with it. Requires your password.
+         */
+        post: operations["start_identity_link"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/api/v1/me/notices/read": {
+    "/api/v1/me/oidc/{identity}": {
         parameters: {
             query?: never;
             header?: never;
@@ -547,36 +694,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /**
-         * Mark Notices Read
-         * @description Mark notices as read. Ids that you have no notice for are ignored.
-         */
-        post: operations["mark_notices_read"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/me/notices/settings": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get Notice Settings
-         * @description Which notices you get, in the app and by mail.
-         */
-        get: operations["get_notice_settings"];
-        /**
-         * Change Notice Settings
-         * @description Choose which notices you get, in the app and by mail. Kinds that you leave out do not change.
-         */
-        put: operations["change_notice_settings"];
         post?: never;
-        delete?: never;
+        /**
+         * Unlink Identity
+         * @description Unlink an identity from your account. Refused if you have no password, because you could no longer sign in.
+         */
+        delete: operations["unlink_identity"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1967,6 +2090,91 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/teams/{team}/service-accounts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Service Accounts
+         * @description The team's service accounts, with their keys but without the keys' secrets.
+         */
+        get: operations["list_service_accounts"];
+        put?: never;
+        /**
+         * Create Service Account
+         * @description Create a service account: a member of the team that is no person, cannot sign in, and acts by its keys only.
+         */
+        post: operations["create_service_account"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/service-accounts/{account}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Service Account
+         * @description Delete a service account with its keys. Its unfinished runs continue, or are cancelled with `runs=cancel`; what it created stays
+         *     in the team under its name.
+         */
+        delete: operations["delete_service_account"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/service-accounts/{account}/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create Service Key
+         * @description Create a key of a service account, which acts as it within its scope. Its secret is shown only in this answer.
+         */
+        post: operations["create_service_key"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{team}/service-accounts/{account}/keys/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Service Key
+         * @description Revoke a key of a service account.
+         */
+        delete: operations["delete_service_key"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/teams/{team}/storage": {
         parameters: {
             query?: never;
@@ -2932,6 +3140,12 @@ export interface components {
              * @description Their current name; empty if `user` is null.
              */
             name: string;
+            /**
+             * Service
+             * @description Whether it is a service account, and no person.
+             * @default false
+             */
+            service: boolean;
             /** Slot Hours */
             slot_hours: number;
             /**
@@ -2970,6 +3184,12 @@ export interface components {
              * @description Empty if the run was deleted.
              */
             run_name: string;
+            /**
+             * Service
+             * @description Whether it is a service account, and no person.
+             * @default false
+             */
+            service: boolean;
             /** Slot Hours */
             slot_hours: number;
             /**
@@ -3110,6 +3330,79 @@ export interface components {
          * @enum {string}
          */
         Device: "auto" | "cuda" | "cpu";
+        /** DeviceDecision */
+        DeviceDecision: {
+            /** Approve */
+            approve: boolean;
+            /** User Code */
+            user_code: string;
+        };
+        /**
+         * DeviceLogin
+         * @description What the program shows, and how it waits.
+         */
+        DeviceLogin: {
+            /**
+             * Device Code
+             * @description Proves that the program is the one that asked. It is never shown.
+             */
+            device_code: string;
+            /**
+             * Expires In
+             * @description Seconds for which the codes are valid.
+             */
+            expires_in: number;
+            /**
+             * Interval
+             * @description Seconds between two polls.
+             */
+            interval: number;
+            /**
+             * User Code
+             * @description What the person compares, or types.
+             */
+            user_code: string;
+            /** Verification Uri */
+            verification_uri: string;
+            /**
+             * Verification Uri Complete
+             * @description The page with the code in its address.
+             */
+            verification_uri_complete: string;
+        };
+        /** DevicePoll */
+        DevicePoll: {
+            /** Device Code */
+            device_code: string;
+        };
+        /**
+         * DeviceRequest
+         * @description What a program asks for, for the person who approves it.
+         */
+        DeviceRequest: {
+            /**
+             * Address
+             * @description Network address of the program.
+             */
+            address: string;
+            /** Client */
+            client: string;
+            /**
+             * Created
+             * Format: date-time
+             */
+            created: string;
+            /**
+             * Expires
+             * Format: date-time
+             */
+            expires: string;
+            /** Lifetime Days */
+            lifetime_days: number | null;
+            scope: components["schemas"]["KeyScope"];
+            /** User Code */
+            user_code: string;
+        };
         /**
          * DocumentSample
          * @description A document of a version.
@@ -3553,12 +3846,6 @@ export interface components {
             hardware?: components["schemas"]["HardwareUse"] | null;
             /** @description Sent when the agent starts and when it changes. */
             inventory?: components["schemas"]["Inventory"] | null;
-            /**
-             * Link Tests
-             * @description The tests of `HeartbeatReply.link_tests`, for as long as the API lists them.
-             * @default []
-             */
-            link_tests: components["schemas"]["LinkTestReport"][];
             /** @description The newest result, repeated until the API no longer asks for it. */
             self_test?: components["schemas"]["SelfTestReport"] | null;
         };
@@ -3569,12 +3856,6 @@ export interface components {
              * @description Broker for dispatch hints, which may have moved since the node joined; None: unchanged.
              */
             hints_url?: string | null;
-            /**
-             * Link Tests
-             * @description Tests of connections in which the node takes part, also while runs are on it.
-             * @default []
-             */
-            link_tests: components["schemas"]["LinkTest"][];
             /** Placements */
             placements: components["schemas"]["PlacedRun"][];
             /**
@@ -3594,6 +3875,20 @@ export interface components {
             documents: number;
             /** Upto */
             upto: number;
+        };
+        /**
+         * IdentityLink
+         * @description Begins to link an identity to your account.
+         */
+        IdentityLink: {
+            /** Current Password */
+            current_password: string;
+            /**
+             * Next
+             * @description Page of this site to open afterwards.
+             * @default /
+             */
+            next: string;
         };
         /**
          * Inventory
@@ -3630,12 +3925,6 @@ export interface components {
             gpus: components["schemas"]["Gpu"][];
             /** Hostname */
             hostname: string;
-            /**
-             * Link Tests
-             * @description Whether the agent can exchange data with another node (`LinkTest`); false for agents that do not report it yet.
-             * @default false
-             */
-            link_tests: boolean;
             /**
              * Location
              * @description Such as a rack or a switch, in the operator's words. A run's nodes are chosen from as few locations as possible.
@@ -3894,62 +4183,34 @@ export interface components {
          */
         LinkPurpose: "first_owner" | "invitation" | "sign_in";
         /**
-         * LinkResult
-         * @description The result of a `LinkTest` on one of its nodes.
+         * LinkedIdentity
+         * @description A person at an identity provider who signs in to this account.
          */
-        LinkResult: {
+        LinkedIdentity: {
             /**
-             * Bytes Per Second
-             * @description Of the data that arrived.
-             * @default 0
+             * Created
+             * Format: date-time
              */
-            bytes_per_second: number;
+            created: string;
             /**
-             * Problem
-             * @description What was wrong; empty if the data arrived unchanged.
-             * @default
+             * Email
+             * @description Their address at the provider at the last sign-in; empty if it did not tell.
              */
-            problem: string;
-        };
-        /**
-         * LinkTest
-         * @description A test of the connection between this node and another one. Both send each other data and report what arrived.
-         */
-        LinkTest: {
-            /** Address */
-            address?: string | null;
+            email: string;
             /** Id */
             id: string;
+            /** Issuer */
+            issuer: string;
             /**
-             * Key
-             * @description A secret of the two nodes. It proves who connects, and determines the data.
+             * Last Used
+             * Format: date-time
              */
-            key: string;
+            last_used: string;
             /**
-             * Port
-             * @description Where the other node listens. If both are empty, this node listens at its peer address.
+             * Subject
+             * @description What the provider calls the person; it never changes.
              */
-            port?: number | null;
-            /**
-             * Seconds
-             * @description How long this node waits for the other one.
-             */
-            seconds: number;
-        };
-        /**
-         * LinkTestReport
-         * @description The state of a `LinkTest` on one of its nodes.
-         */
-        LinkTestReport: {
-            /** Id */
-            id: string;
-            /**
-             * Port
-             * @description At which this node listens.
-             */
-            port?: number | null;
-            /** @description Empty until this node has finished. */
-            result?: components["schemas"]["LinkResult"] | null;
+            subject: string;
         };
         /** LogFile */
         LogFile: {
@@ -4041,10 +4302,22 @@ export interface components {
              * @default true
              */
             email_verified: boolean;
+            /**
+             * Has Password
+             * @description Whether you can sign in with a password, and not only with the identity provider.
+             * @default true
+             */
+            has_password: boolean;
             /** Id */
             id: string;
             /** Name */
             name: string;
+            /**
+             * Service
+             * @description Whether this is a service account, and no person.
+             * @default false
+             */
+            service: boolean;
             /** Site Admin */
             site_admin: boolean;
             /** Teams */
@@ -4074,13 +4347,22 @@ export interface components {
         };
         /** Member */
         Member: {
-            /** Email */
+            /**
+             * Email
+             * @description Empty for a service account.
+             */
             email: string;
             /** Id */
             id: string;
             /** Name */
             name: string;
             role: components["schemas"]["Role"];
+            /**
+             * Service
+             * @description Whether it is a service account, and no person.
+             * @default false
+             */
+            service: boolean;
         };
         /** MemberChange */
         MemberChange: {
@@ -4155,6 +4437,12 @@ export interface components {
              * @description Their current name; empty if `user` is null.
              */
             name: string;
+            /**
+             * Service
+             * @description Whether it is a service account, and no person.
+             * @default false
+             */
+            service: boolean;
             /** Slot Hours */
             slot_hours: number;
             /**
@@ -4501,6 +4789,25 @@ export interface components {
             uploads: string[];
         };
         /**
+         * NewDeviceLogin
+         * @description A program's request for an API key.
+         */
+        NewDeviceLogin: {
+            /**
+             * Client
+             * @description What the program calls itself, for the person who approves; also the name of the key.
+             */
+            client: string;
+            /**
+             * Lifetime Days
+             * @description Days after which the key expires. Null: never.
+             * @default 90
+             */
+            lifetime_days: number | null;
+            /** @default manage */
+            scope: components["schemas"]["KeyScope"];
+        };
+        /**
          * NewFork
          * @description A new run that continues from a checkpoint of another one.
          */
@@ -4578,6 +4885,16 @@ export interface components {
             spec: {
                 [key: string]: unknown;
             };
+        };
+        /** NewServiceAccount */
+        NewServiceAccount: {
+            /** Name */
+            name: string;
+            /**
+             * @description What it may do at most: viewer or editor. Its keys may have less.
+             * @default editor
+             */
+            role: components["schemas"]["Role"];
         };
         /** NewTeam */
         NewTeam: {
@@ -4757,104 +5074,6 @@ export interface components {
             state: components["schemas"]["RunState"];
             /** Team */
             team: string;
-        };
-        /**
-         * Notice
-         * @description Something that happened.
-         */
-        Notice: {
-            /** Id */
-            id: string;
-            kind: components["schemas"]["NoticeKind"];
-            /**
-             * Path
-             * @description Where to read more, a path of the web pages.
-             */
-            path: string;
-            /**
-             * Read
-             * @description When you read it. Null: not yet.
-             */
-            read: string | null;
-            /** Sentence */
-            sentence: string;
-            /**
-             * Team
-             * @description Slug of the team; null for a notice to site admins.
-             */
-            team: string | null;
-            /**
-             * Time
-             * Format: date-time
-             */
-            time: string;
-        };
-        /**
-         * NoticeChoice
-         * @description How a person wants to get notices of one kind.
-         */
-        NoticeChoice: {
-            /**
-             * App
-             * @description In the list of notices.
-             */
-            app: boolean;
-            kind: components["schemas"]["NoticeKind"];
-            /**
-             * Mail
-             * @description By mail to the account's address.
-             */
-            mail: boolean;
-        };
-        /**
-         * NoticeChoices
-         * @description A person's choices. Kinds that are left out keep theirs.
-         */
-        NoticeChoices: {
-            /** Choices */
-            choices: components["schemas"]["NoticeChoice"][];
-        };
-        /**
-         * NoticeKind
-         * @description What a notice is about. The values are those of `WebhookEvent`.
-         * @enum {string}
-         */
-        NoticeKind: "run.ended" | "run.failed" | "run.paused_by_limit" | "limit.reached" | "node.quarantined";
-        /**
-         * NoticePage
-         * @description One page of notices, newest first.
-         */
-        NoticePage: {
-            /** Items */
-            items: components["schemas"]["Notice"][];
-            /** Next Cursor */
-            next_cursor: string | null;
-            /**
-             * Unread
-             * @description All unread notices, also those on other pages.
-             */
-            unread: number;
-        };
-        /**
-         * NoticeSettings
-         * @description A person's choices, and whether mail can reach them.
-         */
-        NoticeSettings: {
-            /**
-             * Address
-             * @description Where mail goes.
-             */
-            address: string;
-            /**
-             * Choices
-             * @description One for each kind.
-             */
-            choices: components["schemas"]["NoticeChoice"][];
-            /**
-             * Mail Problem
-             * @description Why you cannot choose mail, and what to do about it; empty if you can.
-             */
-            mail_problem: string;
         };
         /**
          * OffloadKind
@@ -5598,6 +5817,52 @@ export interface components {
             name: string;
         };
         /**
+         * ProviderAddress
+         * @description Where the browser goes next.
+         */
+        ProviderAddress: {
+            /** Url */
+            url: string;
+        };
+        /**
+         * ProviderAnswer
+         * @description What the provider added to the address when it sent the browser back: a code, or an error.
+         */
+        ProviderAnswer: {
+            /** Authorization Code */
+            authorization_code?: string | null;
+            /** Error */
+            error?: string | null;
+            /**
+             * Issuer
+             * @description Its parameter `iss`.
+             */
+            issuer?: string | null;
+            /** State */
+            state: string;
+        };
+        /**
+         * ProviderSignIn
+         * @description Begins a sign-in with the provider.
+         */
+        ProviderSignIn: {
+            /**
+             * Next
+             * @description Page of this site to open afterwards.
+             * @default /
+             */
+            next: string;
+        };
+        /**
+         * ProviderSignedIn
+         * @description The person who is signed in, and the page that they wanted.
+         */
+        ProviderSignedIn: {
+            me: components["schemas"]["Me"];
+            /** Next */
+            next: string;
+        };
+        /**
          * Quarantine
          * @description A node gets no runs until it passes a self-test, or a site admin releases it.
          */
@@ -5761,17 +6026,6 @@ export interface components {
             memory_bytes: number;
             /** Rank */
             rank: number;
-        };
-        /**
-         * ReadNotices
-         * @description Notices to mark as read.
-         */
-        ReadNotices: {
-            /**
-             * Ids
-             * @description Null: all of them.
-             */
-            ids?: string[] | null;
         };
         /**
          * ReadSpec
@@ -6928,12 +7182,41 @@ export interface components {
             /** Series */
             series: components["schemas"]["SeriesInfo"][];
         };
+        /**
+         * ServiceAccount
+         * @description A service account of a team, with its keys. It cannot sign in, and cannot be an owner.
+         */
+        ServiceAccount: {
+            /**
+             * Created
+             * Format: date-time
+             */
+            created: string;
+            /** Id */
+            id: string;
+            /** Keys */
+            keys: components["schemas"]["ApiKey"][];
+            /** Name */
+            name: string;
+            role: components["schemas"]["Role"];
+        };
         /** SignIn */
         SignIn: {
             /** Email */
             email: string;
             /** Password */
             password: string;
+        };
+        /**
+         * SignInProvider
+         * @description The identity provider of this installation.
+         */
+        SignInProvider: {
+            /**
+             * Name
+             * @description Its name; null if people sign in with passwords only.
+             */
+            name: string | null;
         };
         /**
          * SignedInBrowser
@@ -6971,6 +7254,12 @@ export interface components {
             id: string;
             /** Last Used */
             last_used?: string | null;
+            /**
+             * Provider
+             * @description Name of the identity provider with which the person signed in; empty after a password or a link.
+             * @default
+             */
+            provider: string;
         };
         /**
          * SortOrder
@@ -8045,21 +8334,60 @@ export interface operations {
             };
         };
     };
-    export_site_audit: {
+    start_device_login: {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewDeviceLogin"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeviceLogin"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    redeem_device_code: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DevicePoll"];
+            };
+        };
         responses: {
             /** @description Successful Response */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "application/json": components["schemas"]["CreatedKey"];
+                };
             };
             /** @description Refused. */
             default: {
@@ -8156,6 +8484,101 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_sign_in_provider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInProvider"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    finish_provider_sign_in: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProviderAnswer"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderSignedIn"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    start_provider_sign_in: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProviderSignIn"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderAddress"];
                 };
             };
             /** @description Refused. */
@@ -8442,6 +8865,68 @@ export interface operations {
             };
         };
     };
+    decide_device_login: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DeviceDecision"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_device_request: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_code: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeviceRequest"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     list_keys: {
         parameters: {
             query?: never;
@@ -8504,6 +8989,33 @@ export interface operations {
             };
         };
     };
+    delete_used_key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     delete_key: {
         parameters: {
             query?: never;
@@ -8533,14 +9045,9 @@ export interface operations {
             };
         };
     };
-    list_notices: {
+    list_identities: {
         parameters: {
-            query?: {
-                /** @description Only those that you have not read. */
-                unread?: boolean;
-                limit?: number;
-                cursor?: string | null;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
@@ -8553,7 +9060,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NoticePage"];
+                    "application/json": components["schemas"]["LinkedIdentity"][];
                 };
             };
             /** @description Refused. */
@@ -8567,7 +9074,7 @@ export interface operations {
             };
         };
     };
-    mark_notices_read: {
+    start_identity_link: {
         parameters: {
             query?: never;
             header?: never;
@@ -8576,9 +9083,40 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["ReadNotices"];
+                "application/json": components["schemas"]["IdentityLink"];
             };
         };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderAddress"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    unlink_identity: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                identity: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
         responses: {
             /** @description Successful Response */
             204: {
@@ -8586,68 +9124,6 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
-            };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    get_notice_settings: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["NoticeSettings"];
-                };
-            };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ErrorBody"];
-                };
-            };
-        };
-    };
-    change_notice_settings: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["NoticeChoices"];
-            };
-        };
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["NoticeSettings"];
-                };
             };
             /** @description Refused. */
             default: {
@@ -10955,11 +11431,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": {
-                        data: string;
-                        event?: string;
-                        id?: string;
-                    };
+                    "text/event-stream": string;
                 };
             };
             /** @description Refused. */
@@ -11287,11 +11759,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": {
-                        data: string;
-                        event?: string;
-                        id?: string;
-                    };
+                    "text/event-stream": string;
                 };
             };
             /** @description Refused. */
@@ -11428,6 +11896,171 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Page_RunSamples_"];
                 };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_service_accounts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceAccount"][];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    create_service_account: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewServiceAccount"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceAccount"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_service_account: {
+        parameters: {
+            query?: {
+                runs?: components["schemas"]["RunsOfRemoved"];
+            };
+            header?: never;
+            path: {
+                account: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    create_service_key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                account: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewKey"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedKey"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_service_key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                account: string;
+                key: string;
+                team: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Refused. */
             default: {

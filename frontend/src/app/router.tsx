@@ -11,7 +11,9 @@ import { Root } from "@/app/frame/Root";
 import { TeamFrame } from "@/app/frame/TeamFrame";
 import { ApiError } from "@/api/errors";
 import { lazyPage } from "@/app/lazyPage";
-import { meQuery } from "@/features/auth/queries";
+import { safeRedirect } from "@/app/safeRedirect";
+import { takeProviderAnswer } from "@/features/auth/providerAnswer";
+import { finishProviderSignIn, meQuery } from "@/features/auth/queries";
 import { parseCheckpointFilter } from "@/features/checkpoints/queries";
 import { parseTensorSearch } from "@/features/fp8/tensorSearch";
 import { parseCompare } from "@/features/metrics/compare/compareView";
@@ -44,10 +46,20 @@ const signIn = createRoute({
   getParentRoute: () => root,
   path: "/sign-in",
   validateSearch: ({ next }: Record<string, unknown>): { next?: string } => (typeof next === "string" ? { next } : {}),
+  beforeLoad: async ({ abortController }) => ({ refusal: await finishSignIn(abortController.signal) }),
   component: SignInPage,
 });
 
 const link = createRoute({ getParentRoute: () => root, path: "/link/$token", component: lazyPage(() => import("@/app/routes/LinkPage"), "LinkPage") });
+
+const device = createRoute({
+  getParentRoute: () => root,
+  path: "/device",
+  validateSearch: ({ user_code }: Record<string, unknown>): { user_code?: string } => (typeof user_code === "string" ? { user_code } : {}),
+  beforeLoad: async ({ location }) => ({ me: await requireUser(location.href) }),
+  component: lazyPage(() => import("@/app/routes/DevicePage"), "DevicePage"),
+  errorComponent: FrameError,
+});
 
 const team = createRoute({
   getParentRoute: () => root,
@@ -126,6 +138,7 @@ const tree = root.addChildren([
   home,
   signIn,
   link,
+  device,
   team.addChildren([teamHome, runs, newRun, run, runTab, compare, checkpoints, queue, datasets, dataset, nodes, usage, notices, settings]),
 ]);
 
@@ -136,6 +149,29 @@ sessionEvents.onEnded = () => {
   if (pathname === "/sign-in" || pathname.startsWith("/link/")) return;
   void router.navigate({ to: "/sign-in", search: { next: href } });
 };
+
+type ProviderOutcome = { signedIn: Awaited<ReturnType<typeof finishProviderSignIn>> } | { refusal: unknown };
+
+let finishing: Promise<ProviderOutcome> | null = null;
+
+/** Signs in the person whom the identity provider sent back, and opens the page that they wanted; otherwise returns why not. */
+async function finishSignIn(signal: AbortSignal): Promise<unknown> {
+  const answer = takeProviderAnswer();
+  if (answer !== null) {
+    finishing = finishProviderSignIn(answer).then(
+      (signedIn) => ({ signedIn }),
+      (refusal: unknown) => ({ refusal }),
+    );
+  }
+  if (finishing === null) return null;
+  const outcome = await finishing;
+  // A load that another one has replaced leaves the outcome to that one.
+  if (!signal.aborted) finishing = null;
+  if ("refusal" in outcome) return outcome.refusal;
+  queryClient.clear();
+  queryClient.setQueryData(meQuery.queryKey, outcome.signedIn.me);
+  throw redirect({ href: safeRedirect(outcome.signedIn.next), replace: true });
+}
 
 /** The signed-in user; redirects to the sign-in page and back if there is none. */
 async function requireUser(next: string) {

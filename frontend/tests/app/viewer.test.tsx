@@ -12,6 +12,8 @@ it("offers viewers no action that the API would refuse", async () => {
   server.use(
     http.get("*/api/v1/me", () => HttpResponse.json(ME)),
     http.get("*/api/v1/me/keys", () => HttpResponse.json([])),
+    http.get("*/api/v1/me/oidc", () => HttpResponse.json([])),
+    http.get("*/api/v1/auth/oidc", () => HttpResponse.json({ name: null })),
     http.get("*/api/v1/nodes", () => HttpResponse.json([])),
     http.get("*/api/v1/teams/lab/runs", () => HttpResponse.json({ items: [], next_cursor: null })),
     http.get("*/api/v1/teams/lab/*", () => HttpResponse.json(MISSING, { status: 404 })),
@@ -36,6 +38,7 @@ it("offers viewers no action that the API would refuse", async () => {
   });
   await screen.findByText("No API keys yet.");
   expect(screen.queryByRole("heading", { name: "Invitations" })).toBeNull();
+  expect(screen.queryByRole("heading", { name: "Service accounts" })).toBeNull();
 
   act(() => {
     router.history.push("/lab/nodes");

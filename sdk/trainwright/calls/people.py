@@ -6,16 +6,20 @@ from urllib.parse import urlencode
 
 from trainwright.calls.team import TeamCalls
 from trainwright.contracts.api.people import (
+    CreatedKey,
     Invitation,
+    KeyScope,
     Member,
     MemberChange,
     NewInvitation,
+    NewKey,
     PendingInvitation,
     Role,
     RunsOfRemoved,
     Team,
     TeamChange,
 )
+from trainwright.contracts.api.service_accounts import NewServiceAccount, ServiceAccount
 
 
 class PeopleCalls(TeamCalls):
@@ -60,3 +64,32 @@ class PeopleCalls(TeamCalls):
     def revoke_invitation(self, invitation_id: str) -> None:
         """Revoke an invitation: its link stops working. For owners."""
         self._client.delete(f"{self._path}/invitations/{invitation_id}")
+
+    def service_accounts(self) -> list[ServiceAccount]:
+        """The team's service accounts with their keys, by name. For owners."""
+        return self._client.get_list(f"{self._path}/service-accounts", ServiceAccount)
+
+    def create_service_account(self, name: str, role: Role = Role.EDITOR) -> ServiceAccount:
+        """Create a member that is no person, cannot sign in, and acts by its keys only. For owners."""
+        new = NewServiceAccount(name=name, role=role).model_dump(mode="json")
+        return self._client.post(f"{self._path}/service-accounts", ServiceAccount, json=new)
+
+    def delete_service_account(self, account_id: str, runs: RunsOfRemoved = RunsOfRemoved.KEEP) -> None:
+        """Delete a service account with its keys. Its unfinished runs continue, or are cancelled. For owners."""
+        query = "" if runs is RunsOfRemoved.KEEP else f"?runs={runs}"
+        self._client.delete(f"{self._path}/service-accounts/{account_id}{query}")
+
+    def create_service_key(
+        self,
+        account_id: str,
+        name: str,
+        scope: KeyScope = KeyScope.SUBMIT,
+        lifetime_days: int | None = None,
+    ) -> CreatedKey:
+        """Create a key of a service account. Its secret is returned only here. For owners."""
+        new = NewKey(name=name, scope=scope, lifetime_days=lifetime_days).model_dump(mode="json")
+        return self._client.post(f"{self._path}/service-accounts/{account_id}/keys", CreatedKey, json=new)
+
+    def revoke_service_key(self, account_id: str, key_id: str) -> None:
+        """Revoke a key of a service account. For owners."""
+        self._client.delete(f"{self._path}/service-accounts/{account_id}/keys/{key_id}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, open_client
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, open_client, print_table, table_of
 
 app = typer.Typer(no_args_is_help=True, help="Show your account, and change your name or password.")
 
@@ -46,6 +46,23 @@ def password(key: Key, server: Server = LOCAL_SERVER) -> None:
         new = typer.prompt("New password", hide_input=True, confirmation_prompt="New password again")
         client.change_password(current, new)
         typer.echo("Your password is changed. Sign in again in your browsers.")
+
+
+@app.command("identities")
+def list_identities(key: Key, server: Server = LOCAL_SERVER) -> None:
+    """List your identities at the identity provider, which sign in to your account. Link them on the Settings page."""
+    with open_client(server, key) as client:
+        table = table_of("issuer", "email", "last used")
+        for item in client.identities():
+            table.add_row(item.id, item.issuer, item.email, f"{item.last_used.astimezone():%Y-%m-%d %H:%M}")
+        print_table(table, empty="No identities.")
+
+
+@app.command("unlink")
+def unlink(identity: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Unlink an identity from your account. Refused if you have no password, since you could no longer sign in."""
+    with open_client(server, key) as client:
+        client.unlink_identity(identity)
 
 
 @app.command("delete")

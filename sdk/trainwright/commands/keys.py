@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, open_client, print_table, table_of
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    Key,
+    Server,
+    open_client,
+    print_table,
+    printable,
+    table_of,
+)
 from trainwright.contracts.api.people import KeyScope
 
 app = typer.Typer(no_args_is_help=True, help="List your API keys, create new ones and revoke them.")
@@ -51,6 +59,30 @@ def revoke(key_id: str, key: Key, server: Server = LOCAL_SERVER) -> None:
     """Revoke an API key: programs that use it lose access immediately."""
     with open_client(server, key) as client:
         client.revoke_key(key_id)
+
+
+@app.command("approve")
+def approve(
+    code: Annotated[str, typer.Argument(help="The code that the program shows.")],
+    key: Key,
+    server: Server = LOCAL_SERVER,
+    refuse: Annotated[bool, typer.Option("--refuse", help="Refuse the program instead.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Approve a program that waits for a key (`trainwright login`), as the page /device does."""
+    with open_client(server, key) as client:
+        asked = client.device_request(code)
+        lifetime = (
+            "never expires" if asked.lifetime_days is None else f"expires after {asked.lifetime_days} days"
+        )
+        typer.echo(
+            f"{printable(asked.client)}, at {asked.address}, wants a key of yours with the scope {asked.scope} that {lifetime}."
+        )
+        verb = "Refuse" if refuse else "Approve"
+        if not yes:
+            typer.confirm(f"{verb} it?", abort=True)
+        client.decide_device_login(code, approve=not refuse)
+        typer.echo("Refused." if refuse else "Approved.")
 
 
 def _time(at: datetime) -> str:

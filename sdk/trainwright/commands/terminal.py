@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from trainwright.client import Client, TeamClient
+from trainwright.commands import stored_keys
 from trainwright.contracts.api.actions import FreedSpace
 from trainwright.contracts.api.checkpoints import Checkpoint
 from trainwright.contracts.base import Problem, problems, problems_in
@@ -32,8 +33,32 @@ _PETAFLOP_DAY = 1e15 * 86_400
 out = Console(width=None if sys.stdout.isatty() else 200)
 err = Console(stderr=True)
 
-Server = Annotated[str, typer.Option(envvar="TRAINWRIGHT_SERVER", help="Address of the server.")]
-Key = Annotated[str, typer.Option(envvar="TRAINWRIGHT_KEY", help="Your API key.", show_default=False)]
+
+def _server_of_login(context: typer.Context, server: str) -> str:
+    """Without an address and a key, the server of the last `trainwright login`."""
+    source = context.get_parameter_source("server")
+    if source is None or source.name != "DEFAULT" or context.params.get("key"):
+        return server
+    return stored_keys.default_server() or server
+
+
+Server = Annotated[
+    str,
+    typer.Option(
+        envvar="TRAINWRIGHT_SERVER",
+        callback=_server_of_login,
+        help="Address of the server. Without it, and without a key, that of the last `trainwright login`.",
+    ),
+]
+Key = Annotated[
+    str,
+    typer.Option(
+        envvar="TRAINWRIGHT_KEY",
+        default_factory=str,
+        help="Your API key. Without it, the one that `trainwright login` stored.",
+        show_default=False,
+    ),
+]
 TeamSlug = Annotated[
     str, typer.Option("--team", envvar="TRAINWRIGHT_TEAM", help="Your team.", show_default=False)
 ]
@@ -58,10 +83,22 @@ def open_team(server: str, key: str, team: str) -> Iterator[TeamClient]:
 
 @contextmanager
 def open_client(server: str, key: str) -> Iterator[Client]:
-    """A connection. Errors are printed and end the command."""
+    """A connection, with the key or that of the last login. Errors are printed and end the command."""
+    found = key or stored_keys.key_of(server)
+    if found is None:
+        print_error(
+            f"There is no key for {server}. Run `trainwright login --server {server}`, or set TRAINWRIGHT_KEY."
+        )
+        raise typer.Exit(2)
+    with reported_errors(server), Client(server, found) as client:
+        yield client
+
+
+@contextmanager
+def reported_errors(server: str) -> Iterator[None]:
+    """Print errors, which end the command."""
     try:
-        with Client(server, key) as client:
-            yield client
+        yield
     except ApiError as error:
         print_error(str(error))
         raise typer.Exit(1) from error

@@ -55,6 +55,7 @@ def callers(scene: Scene, rows: Ids, people: dict[str, TestClient]) -> list[Call
         *(_with_scope(site, owner, scope) for scope in (KeyScope.READ, KeyScope.SUBMIT)),
         Caller("viewer", people["viewer"], role=Role.VIEWER),
         Caller("editor", people["editor"], role=Role.EDITOR),
+        _service_account(site, owner),
         _with_scope(site, admin, KeyScope.READ),
         admin,
         owner,
@@ -72,6 +73,16 @@ def _with_scope(site: Site, person: Caller, scope: KeyScope) -> Caller:
         is_site_admin=person.is_site_admin,
         scope=scope,
     )
+
+
+def _service_account(site: Site, owner: Caller) -> Caller:
+    """An editor that is no person, with a key that allows all that its role does."""
+    path = f"/api/v1/teams/{TEAM}/service-accounts"
+    account = owner.client.post(path, json={"name": "nightly", "role": "editor"}).json()["id"]
+    made = owner.client.post(f"{path}/{account}/keys", json={"name": "key", "scope": "manage"})
+    assert made.status_code == 201, made.text
+    program = _with_secret(site, made.json()["secret"])
+    return Caller("service account", program, role=Role.EDITOR, is_service=True)
 
 
 def _expired_key(site: Site, person: TestClient) -> TestClient:

@@ -34,19 +34,29 @@ EXPECTED = {
     "POST /api/v1/auth/link": "public",
     "POST /api/v1/auth/mailed-link": "public",
     "GET /api/v1/auth/link/{token}": "public",
+    "GET /api/v1/auth/oidc": "public",
+    "POST /api/v1/auth/oidc/start": "public",
+    "POST /api/v1/auth/oidc/finish": "public",
+    "POST /api/v1/auth/device": "public",
+    "POST /api/v1/auth/device/key": "public",
+    "GET /api/v1/me/device/{user_code}": "signed in",
+    "POST /api/v1/me/device": "person",
     "GET /api/v1/me": "signed in",
-    "PATCH /api/v1/me": "signed in",
-    "POST /api/v1/me/password": "signed in",
-    "POST /api/v1/me/delete": "signed in",
+    "PATCH /api/v1/me": "person",
+    "POST /api/v1/me/password": "person",
+    "POST /api/v1/me/delete": "person",
     "GET /api/v1/me/keys": "signed in",
-    "POST /api/v1/me/keys": "signed in",
-    "DELETE /api/v1/me/keys/{key}": "signed in",
+    "POST /api/v1/me/keys": "person",
+    "DELETE /api/v1/me/keys/{key}": "person",
+    "GET /api/v1/me/oidc": "signed in",
+    "POST /api/v1/me/oidc": "person",
+    "DELETE /api/v1/me/oidc/{identity}": "person",
     "GET /api/v1/me/sessions": "signed in",
-    "DELETE /api/v1/me/sessions/{session_id}": "signed in",
+    "DELETE /api/v1/me/sessions/{session_id}": "person",
     "GET /api/v1/me/notices": "signed in",
-    "POST /api/v1/me/notices/read": "signed in",
+    "POST /api/v1/me/notices/read": "person",
     "GET /api/v1/me/notices/settings": "signed in",
-    "PUT /api/v1/me/notices/settings": "signed in",
+    "PUT /api/v1/me/notices/settings": "person",
     "GET /api/v1/teams": "signed in",
     "POST /api/v1/teams": "site admin",
     f"GET {T}": "viewer",
@@ -55,6 +65,11 @@ EXPECTED = {
     f"GET {T}/members": "viewer",
     f"PATCH {T}/members/{{member}}": "owner",
     f"DELETE {T}/members/{{member}}": "owner",
+    f"GET {T}/service-accounts": "owner",
+    f"POST {T}/service-accounts": "owner",
+    f"DELETE {T}/service-accounts/{{account}}": "owner",
+    f"POST {T}/service-accounts/{{account}}/keys": "owner",
+    f"DELETE {T}/service-accounts/{{account}}/keys/{{key}}": "owner",
     f"GET {T}/invitations": "owner",
     f"POST {T}/invitations": "owner",
     f"DELETE {T}/invitations/{{invitation}}": "owner",
@@ -157,8 +172,9 @@ EXPECTED = {
     "POST /api/v1/agent/runs/{run}/export-job": "node",
     "POST /api/v1/agent/runs/{run}/end": "node",
     "GET /api/v1/agent/runs/{run}/offsets": "node",
-    # Last: afterwards the caller is no longer a member, or signed out.
+    # Last: afterwards the caller is no longer a member, has no key, or is signed out.
     f"DELETE {T}/members/me": "viewer",
+    "DELETE /api/v1/me/keys/current": "signed in",
     "POST /api/v1/auth/sign-out": "public",
 }
 
@@ -176,11 +192,14 @@ UNKNOWN_IDS: Ids = {
     "checkpoint": public_id("ckpt", new_id()),
     "recipe": public_id("recipe", new_id()),
     "member": public_id("user", new_id()),
+    "account": public_id("user", new_id()),
     "view": public_id("view", new_id()),
     "invitation": public_id("invite", new_id()),
     "node": public_id("node", new_id()),
     "webhook": public_id("hook", new_id()),
     "key": public_id("key", new_id()),
+    "identity": public_id("identity", new_id()),
+    "user_code": "XXXX-XXXX",
     "session_id": "session_" + "0" * 24,
     "number": "1",
     "attempt": "1",
@@ -204,6 +223,7 @@ class Caller:
     is_node: bool = False
     role: Role | None = None
     is_site_admin: bool = False
+    is_service: bool = False
     scope: KeyScope = KeyScope.MANAGE
 
 
@@ -252,6 +272,8 @@ def expected_refusal(caller: Caller, route: str) -> Refusal | None:
             return Refusal(403, "role_too_low")
     if SCOPE_ORDER.index(caller.scope) < SCOPE_ORDER.index(least_scope(route)):
         return Refusal(403, "scope_too_low")
+    if caller.is_service and (rule == "person" or (rule == "site admin" and not route.startswith("GET "))):
+        return Refusal(403, "service_account")
     if rule == "site admin" and not caller.is_site_admin:
         return Refusal(403, "site_admin_only")
     return None
@@ -263,6 +285,8 @@ def least_scope(route: str) -> KeyScope:
     rule = EXPECTED[route]
     if rule in ROLES and not path.endswith("/members/me"):
         return SCOPE_ORDER[ROLE_ORDER.index(ROLES[rule])]
+    if path.endswith("/keys/current"):
+        return KeyScope.READ
     return KeyScope.READ if method == "GET" and not path.startswith("/api/v1/audit") else KeyScope.MANAGE
 
 

@@ -147,7 +147,15 @@ def _weaker_guards(
     guard: Policy, route: str, owner: Account, node: CallingNode
 ) -> Iterator[tuple[str, Guard]]:
     """Each with what it no longer asks for."""
-    person = Person(owner.id, owner.name, owner.email, site_admin=True, scope=KeyScope.MANAGE)
+    person = Person(
+        owner.id,
+        owner.name,
+        owner.email,
+        site_admin=True,
+        scope=KeyScope.MANAGE,
+        key_id=None,
+        is_service=False,
+    )
 
     def in_team(request: Request, team: str) -> Access:
         with request.app.state.database.read() as session:
@@ -160,6 +168,11 @@ def _weaker_guards(
 
     def with_any_key(request: Request) -> Person:
         return policies._person(request)
+
+    def with_service_accounts(request: Request) -> Person:
+        found = policies._person(request)
+        policies.require_scope(found, KeyScope.MANAGE)
+        return found
 
     is_safe = route.partition(" ")[0] in policies.SAFE_METHODS
     if isinstance(guard, IsInTeam):
@@ -176,8 +189,9 @@ def _weaker_guards(
             yield "from the scope read", IsSiteAdmin()
     elif isinstance(guard, IsSignedIn):
         yield "anybody", lambda request: person
-        if not is_safe:
+        if not is_safe and guard.scope is KeyScope.MANAGE:
             yield "with any key", with_any_key
+            yield "service accounts too", with_service_accounts
     elif isinstance(guard, IsNode):
         yield "anybody", lambda request: node
     else:

@@ -20,6 +20,8 @@ ADA = "ada@acme.example"
 
 NOT_RECORDED = {
     "POST /api/v1/auth/mailed-link",
+    "POST /api/v1/auth/oidc/start",
+    "POST /api/v1/auth/device",
     "PUT /api/v1/blobs/{signed}",
     "POST /api/v1/teams/{team}/uploads",
     "POST /api/v1/teams/{team}/uploads/preview",
@@ -37,6 +39,8 @@ NOT_RECORDED = {
 RECORDED_BY_THEMSELVES = {
     "POST /api/v1/auth/sign-in",
     "POST /api/v1/auth/link",
+    "POST /api/v1/auth/oidc/finish",
+    "POST /api/v1/auth/device/key",
     "POST /api/v1/me/delete",
 }
 

@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from tests.backend.auth.test_sign_in import EMAIL, make_attempts, sign_in
 from tests.backend.conftest import PASSWORD, Site, client_of
-from trainwright_backend.auth import passwords
+from trainwright_backend.auth import attempts, passwords
 from trainwright_backend.auth.tables import Account, SignInAttempt
 from trainwright_backend.core.db import now
 
@@ -93,7 +93,7 @@ def test_guesses_of_the_current_password_are_limited_like_those_at_sign_in(site:
     assert sign_in(site.anonymous()) == 429, "they count together"
     browser = site.anonymous()
     with site.app.state.database.write() as session:
-        session.execute(update(SignInAttempt).values(time=now() - passwords.WINDOW))
+        session.execute(update(SignInAttempt).values(time=now() - attempts.WINDOW))
     assert sign_in(browser) == 200
     make_attempts(site.app, EMAIL, passwords.MAX_ATTEMPTS)
     assert change(browser)[0] == 204, "guesses by others do not lock the person out"

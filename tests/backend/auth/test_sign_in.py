@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from zxcvbn import frequency_lists
 
 from tests.backend.conftest import PASSWORD, Site
-from trainwright_backend.auth import passwords
+from trainwright_backend.auth import attempts, passwords
 from trainwright_backend.auth.tables import Account, BrowserSession, SignInAttempt
 from trainwright_backend.core.db import now
 from trainwright_backend.core.errors import Invalid
@@ -84,7 +84,7 @@ def test_the_21st_attempt_is_not_evaluated_until_the_wait_ends(site: Site, email
     assert 0 < int(answer.headers["retry-after"]) <= 600
     assert sign_in(browser, "wrong", "other@else.example") == 401, "others are not affected"
     with site.app.state.database.write() as session:
-        session.execute(update(SignInAttempt).values(time=now() - passwords.WINDOW))
+        session.execute(update(SignInAttempt).values(time=now() - attempts.WINDOW))
     assert sign_in(browser, PASSWORD, email) == (200 if email == EMAIL else 401)
 
 

@@ -2,7 +2,7 @@
 
 A viewer tries each interface against a running API, so each shows that route's refusal. Requests are compared
 as the route parses them. Members and invitations are tested the same way; browser tests cover the pages. A route that
-changes a team, its members or invitations, runs, checkpoints or nodes fails the test unless it is listed here, as an action or not.
+changes a team, its members, invitations or service accounts, runs, checkpoints or nodes fails the test unless it is listed here, as an action or not.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.backend.runs.conftest import ReceivedRequest, Served
 from tests.backend.scripted_agent import Scene, Work
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.actions import Retention, RunAction, RunLayout
-from trainwright.contracts.api.people import Role, RunsOfRemoved
+from trainwright.contracts.api.people import KeyScope, Role, RunsOfRemoved
 from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.parallelism_spec import ParallelismSpec
 from trainwright.transport.connection import ApiError
@@ -32,6 +32,7 @@ C = f"{R}/checkpoints/{{checkpoint}}"
 NODE = "/api/v1/nodes/{node}"
 INVITATIONS = f"{T}/invitations"
 MEMBERS = f"{T}/members"
+SERVICES = f"{T}/service-accounts"
 
 
 class Named(NamedTuple):
@@ -43,6 +44,8 @@ class Named(NamedTuple):
     node: str
     invitation: str
     member: str
+    account: str
+    key: str
 
 
 Method = Callable[[TeamClient, Client, Named], object]
@@ -289,6 +292,38 @@ ACTIONS: dict[str, Action] = {
         {"runs": "cancel"},
         least="owner",
     ),
+    "service accounts": Action(
+        f"GET {SERVICES}", None, lambda t, *_: t.service_accounts(), "service-accounts list", least="owner"
+    ),
+    "create service account": Action(
+        f"POST {SERVICES}",
+        {"name": "weekly", "role": "viewer"},
+        lambda t, *_: t.create_service_account("weekly", Role.VIEWER),
+        "service-accounts create weekly --role viewer",
+        least="owner",
+    ),
+    "delete service account and cancel": Action(
+        f"DELETE {SERVICES}/{{account}}",
+        None,
+        lambda t, _, n: t.delete_service_account(n.account, RunsOfRemoved.CANCEL),
+        "service-accounts delete {account} --runs cancel",
+        {"runs": "cancel"},
+        least="owner",
+    ),
+    "create service key": Action(
+        f"POST {SERVICES}/{{account}}/keys",
+        {"name": "ci", "scope": "read", "lifetime_days": 9},
+        lambda t, _, n: t.create_service_key(n.account, "ci", KeyScope.READ, 9),
+        "service-accounts create-key {account} ci --scope read --days 9",
+        least="owner",
+    ),
+    "revoke service key": Action(
+        f"DELETE {SERVICES}/{{account}}/keys/{{key}}",
+        None,
+        lambda t, _, n: t.revoke_service_key(n.account, n.key),
+        "service-accounts revoke-key {account} {key}",
+        least="owner",
+    ),
     "usage by run": Action(
         f"GET {T}/usage/runs",
         None,
@@ -341,7 +376,19 @@ def named(scene: Scene, work: Work) -> Named:
     new = {"email": "ann@example.org", "role": "viewer"}
     invited = scene.site.admin.post(INVITATIONS.format(team=scene.site.team), json=new).json()
     member = scene.site.member("editor").get("/api/v1/me").json()
-    return Named(work.run_id, scene.submit(), checkpoint["id"], node["id"], invited["id"], member["id"])
+    services = SERVICES.format(team=scene.site.team)
+    account = scene.site.admin.post(services, json={"name": "nightly"}).json()["id"]
+    key = scene.site.admin.post(f"{services}/{account}/keys", json={"name": "key"}).json()["id"]
+    return Named(
+        work.run_id,
+        scene.submit(),
+        checkpoint["id"],
+        node["id"],
+        invited["id"],
+        member["id"],
+        account,
+        key,
+    )
 
 
 def test_every_action_works_equally_through_all_interfaces_and_refuses_viewers(
@@ -542,7 +589,7 @@ def test_spec_queries_are_the_same_through_all_interfaces(
             {"begin_step": "4"},
         ),
     }
-    nobody = Named("", "", "", "", "", "")
+    nobody = Named(*("" for _ in Named._fields))
     for name, action in questions.items():
         refusal = _by_client(action, served.url, key, nobody)
         assert (refusal is not None) == (name == "submit")
@@ -558,9 +605,9 @@ def _state_before_actions(scene: Scene, named: Named) -> object:
     runs = [(item["id"], item["state"]) for item in scene.site.admin.get(scene.runs).json()["items"]]
     (node,) = scene.site.admin.get("/api/v1/nodes").json()
     invited = scene.site.admin.get(INVITATIONS.format(team=scene.site.team)).json()
-    team = [scene.site.admin.get(path.format(team=scene.site.team)).json() for path in (T, MEMBERS)]
+    team = [scene.site.admin.get(path.format(team=scene.site.team)).json() for path in (T, MEMBERS, SERVICES)]
     shown = [run[name] for name in ("state", "name", "notes", "tags", "spec")]
-    return shown, kept, runs, node["draining"], invited, team[0]["name"], team[1]
+    return shown, kept, runs, node["draining"], invited, team[0]["name"], team[1:]
 
 
 def test_every_route_that_changes_runs_is_listed_here(scene: Scene) -> None:
@@ -570,7 +617,7 @@ def test_every_route_that_changes_runs_is_listed_here(scene: Scene) -> None:
         for method in route.methods or ()
         if method not in ("GET", "HEAD", "OPTIONS")
         if str(route.path).startswith(
-            (f"{T}/runs", f"{T}/queue", f"{T}/checkpoints", "/api/v1/nodes", INVITATIONS, MEMBERS)
+            (f"{T}/runs", f"{T}/queue", f"{T}/checkpoints", "/api/v1/nodes", INVITATIONS, MEMBERS, SERVICES)
         )
         or route.path == T
     }

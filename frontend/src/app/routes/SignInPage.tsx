@@ -1,15 +1,25 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { useRouter, useSearch } from "@tanstack/react-router";
+import { useRouteContext, useRouter, useSearch } from "@tanstack/react-router";
+import { safeRedirect } from "@/app/safeRedirect";
 import { SignedOutFrame } from "@/app/frame/SignedOutFrame";
+import { ErrorNote } from "@/components/ErrorNote";
+import { ProviderButton } from "@/features/auth/ProviderButton";
 import { meQuery } from "@/features/auth/queries";
 import { SignInForm } from "@/features/auth/SignInForm";
 
 export function SignInPage() {
   const { next } = useSearch({ from: "/sign-in" });
+  const { refusal } = useRouteContext({ from: "/sign-in" });
   const client = useQueryClient();
   const router = useRouter();
   return (
     <SignedOutFrame title="Sign in">
+      {refusal !== null && (
+        <div className="mb-4">
+          <ErrorNote error={refusal} />
+        </div>
+      )}
+      <ProviderButton next={safeRedirect(next)} />
       <SignInForm
         onSignedIn={(me) => {
           client.clear();
@@ -26,9 +36,4 @@ export function SignInPage() {
       </p>
     </SignedOutFrame>
   );
-}
-
-/** Accepts only addresses of this site, so that a sign-in link cannot redirect elsewhere. */
-function safeRedirect(next: string | undefined): string {
-  return next !== undefined && /^\/(?![/\\])/.test(next) ? next : "/";
 }

@@ -30,7 +30,7 @@ export function Profile({ me }: { me: Me }) {
             <MailLinkButton email={me.email} sent="A link is on its way. Open it in this browser to confirm the address." />
           </div>
         )}
-        <PasswordChange email={me.email} />
+        {me.has_password ? <PasswordChange email={me.email} /> : <p className="text-soft">Your account has no password.</p>}
       </div>
       <div className="w-48 max-tablet:w-full">
         <Field label="Theme" help="In this browser.">

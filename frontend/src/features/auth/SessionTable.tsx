@@ -31,9 +31,12 @@ export function SessionTable() {
           </>
         }
       >
-        {sessions.map(({ id, created, expires, current, device, address, last_used }) => (
+        {sessions.map(({ id, created, expires, current, device, address, last_used, provider }) => (
           <tr key={id} className={rowClass}>
-            <Td>{device === "" ? "Unknown" : device}</Td>
+            <Td>
+              {device === "" ? "Unknown" : device}
+              {provider !== "" && <span className="block text-small text-soft">signed in with {provider}</span>}
+            </Td>
             <Td className="text-soft max-tablet:hidden">{address}</Td>
             <Td className="text-soft">{last_used ? <Time at={last_used} /> : ""}</Td>
             <Td className="text-soft max-tablet:hidden">

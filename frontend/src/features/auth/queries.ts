@@ -24,6 +24,36 @@ export async function signIn(credentials: SignIn) {
   return body(await api.POST("/api/v1/auth/sign-in", { body: credentials }));
 }
 
+/** Whose name is null if the installation has no identity provider. */
+export const signInProviderQuery = queryOptions({
+  queryKey: ["sign-in provider"],
+  queryFn: async ({ signal }) => body(await api.GET("/api/v1/auth/oidc", { signal })),
+  staleTime: Infinity,
+});
+
+/** The address at the provider, for the browser to open. */
+export async function startProviderSignIn(next: string) {
+  return body(await api.POST("/api/v1/auth/oidc/start", { body: { next } }));
+}
+
+export async function finishProviderSignIn(answer: components["schemas"]["ProviderAnswer"]) {
+  return body(await api.POST("/api/v1/auth/oidc/finish", { body: answer }));
+}
+
+export const identitiesQuery = queryOptions({
+  queryKey: ["me", "identities"],
+  queryFn: async ({ signal }) => body(await api.GET("/api/v1/me/oidc", { signal })),
+});
+
+/** The address at the provider, for the browser to open. */
+export async function startIdentityLink(link: components["schemas"]["IdentityLink"]) {
+  return body(await api.POST("/api/v1/me/oidc", { body: link }));
+}
+
+export async function unlinkIdentity(identity: string): Promise<void> {
+  await api.DELETE("/api/v1/me/oidc/{identity}", { params: { path: { identity } } });
+}
+
 export async function openLink(link: OneTimeLink) {
   return body(await api.POST("/api/v1/auth/link", { body: link }));
 }

@@ -6,7 +6,7 @@ import { Profile } from "@/features/auth/Profile";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
-const me = { id: "user_1", name: "Ada", email: "ada@example.org", email_verified: true, site_admin: false, teams: [] };
+const me = { id: "user_1", name: "Ada", email: "ada@example.org", email_verified: true, has_password: true, service: false, site_admin: false, teams: [] };
 
 it("changes the name, and sends nothing that is empty or the same", async () => {
   const sent: unknown[] = [];
@@ -89,4 +89,10 @@ it("does not ask to confirm a confirmed address", async () => {
   renderRoute(<Profile me={me} />);
   await screen.findByLabelText("Your name");
   expect(screen.queryByRole("button", { name: "Email me a sign-in link" })).toBeNull();
+});
+
+it("offers no new password to an account that has none", async () => {
+  renderRoute(<Profile me={{ ...me, has_password: false }} />);
+  expect(await screen.findByText("Your account has no password.")).toBeDefined();
+  expect(screen.queryByRole("button", { name: "Change password…" })).toBeNull();
 });

@@ -11,8 +11,8 @@ const times = { created: "2026-11-20T08:00:00Z", expires: "2026-12-04T08:00:00Z"
 
 it("signs other browsers out, and not this one", async () => {
   let sessions = [
-    { id: "session_1", ...times, device: "Firefox on Linux", current: true },
-    { id: "session_2", ...times, device: "", last_used: null, current: false },
+    { id: "session_1", ...times, device: "Firefox on Linux", provider: "Lab login", current: true },
+    { id: "session_2", ...times, device: "", last_used: null, provider: "", current: false },
   ];
   const ended: string[] = [];
   server.use(
@@ -31,7 +31,7 @@ it("signs other browsers out, and not this one", async () => {
   const table = await screen.findByRole("region", { name: "Browsers" });
   expect(within(table).getByText("This browser")).toBeDefined();
   const rows = within(table).getAllByRole("row").slice(1);
-  expect(rows.map((row) => within(row).getAllByRole("cell")[0]?.textContent)).toEqual(["Firefox on Linux", "Unknown"]);
+  expect(rows.map((row) => within(row).getAllByRole("cell")[0]?.textContent)).toEqual(["Firefox on Linuxsigned in with Lab login", "Unknown"]);
   await userEvent.click(within(table).getByRole("button", { name: "Sign out" }));
   await waitFor(() => {
     expect(within(table).queryByRole("button", { name: "Sign out" })).toBeNull();

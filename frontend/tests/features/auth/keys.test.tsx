@@ -2,9 +2,7 @@ import { screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
-import { Boundary } from "@/components/Boundary";
-import { KeyTable } from "@/features/auth/KeyTable";
-import { NewKeyForm } from "@/features/auth/NewKeyForm";
+import { OwnKeys } from "@/features/auth/OwnKeys";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
@@ -20,12 +18,7 @@ it("creates a key with the chosen scope and lifetime, and shows which ones have 
       return HttpResponse.json({ ...KEY, secret: "tw_secret" }, { status: 201 });
     }),
   );
-  renderRoute(
-    <Boundary>
-      <NewKeyForm />
-      <KeyTable />
-    </Boundary>,
-  );
+  renderRoute(<OwnKeys />);
   expect((await screen.findByRole("row", { name: /gone/ })).textContent).toContain("expired");
   expect(screen.getByRole("row", { name: /old/ }).textContent).not.toContain("expired");
   await userEvent.type(screen.getByLabelText("Name of the new key"), "nightly");

@@ -9,11 +9,17 @@ GET     /auth/link/{token}                          LinkInfo: what the link is f
 POST    /auth/mailed-link                           MailedLink → 202: a sign-in link by mail, if there is an account
 POST    /auth/sign-in                               SignIn → Me; sets the session cookie
 POST    /auth/sign-out                              204
+GET     /auth/oidc                                  SignInProvider: the identity provider, if there is one
+POST    /auth/oidc/start · /auth/oidc/finish        ProviderSignIn → ProviderAddress; ProviderAnswer → ProviderSignedIn
+POST    /auth/device                                NewDeviceLogin → 201 DeviceLogin: a program asks for a key
+POST    /auth/device/key                            DevicePoll → CreatedKey, once approved; 400 until then
+GET     /me/device/{user_code} · POST /me/device    DeviceRequest; DeviceDecision → 204
 GET PATCH /me                                       Me; ProfileChange: the name
 POST    /me/delete                                  AccountDeletion → 204; 409 for a team's last owner
 POST    /me/password                                PasswordChange → 204; ends the person's other sessions
 GET POST /me/keys · DELETE /me/keys/{key}            API keys (ApiKey; NewKey with scope and lifetime → CreatedKey, the
-                                                    secret shown once)
+                                                    secret shown once); DELETE /me/keys/current: the key of the request
+GET POST /me/oidc · DELETE /me/oidc/{identity}      LinkedIdentity; IdentityLink → ProviderAddress
 GET     /me/sessions · DELETE /me/sessions/{id}     SignedInBrowser: where you are signed in
 GET     /me/notices?unread&limit&cursor              NoticePage, newest first
 POST    /me/notices/read                            ReadNotices → 204
@@ -24,6 +30,9 @@ DELETE  T?confirm                                   204; 409 while runs have not
 GET     T/members?limit&cursor                      Page[Member]
 PATCH DELETE T/members/{member}                     MemberChange → Member; 204; 409 for the last owner (owners)
 DELETE  T/members/me                                204: leaves the team; 409 for the last owner
+GET POST T/service-accounts                         list[ServiceAccount]; NewServiceAccount → 201 (owners)
+DELETE  T/service-accounts/{account}?runs           204; its runs continue, or are cancelled (owners)
+POST    T/service-accounts/{account}/keys           NewKey → 201 CreatedKey; DELETE …/keys/{key} (owners)
 GET POST T/invitations · DELETE T/invitations/{id}  Page[PendingInvitation]; NewInvitation → Invitation with its link
 PUT     T/quota/{device}                            QuotaLimit (site admin)
 PUT     T/storage                                   StorageLimit (site admin)

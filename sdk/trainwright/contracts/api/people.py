@@ -77,6 +77,12 @@ class Me(Envelope):
     email_verified: bool = True
     """Whether your address has been confirmed. Until then, you cannot join another team."""
 
+    has_password: bool = True
+    """Whether you can sign in with a password, and not only with the identity provider."""
+
+    service: bool = False
+    """Whether this is a service account, and no person."""
+
     teams: list[Membership]
 
 
@@ -111,6 +117,8 @@ class SignedInBrowser(Envelope):
     """Network address of its last use."""
 
     last_used: AwareDatetime | None = None
+    provider: str = ""
+    """Name of the identity provider with which the person signed in; empty after a password or a link."""
 
 
 class KeyScope(StrEnum):
@@ -209,7 +217,11 @@ class Member(Envelope):
     id: str
     name: str
     email: str
+    """Empty for a service account."""
+
     role: Role
+    service: bool = False
+    """Whether it is a service account, and no person."""
 
 
 class RunsOfRemoved(StrEnum):

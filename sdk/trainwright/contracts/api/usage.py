@@ -37,6 +37,9 @@ class MemberUsage(Envelope):
     in_team: bool
     """Whether they still are a member of the team."""
 
+    service: bool = False
+    """Whether it is a service account, and no person."""
+
     device: str
     slot_hours: float
 

@@ -13,6 +13,8 @@ import { InvitationTable } from "@/features/teams/members/InvitationTable";
 import { InviteForm } from "@/features/teams/members/InviteForm";
 import { MemberTable } from "@/features/teams/members/MemberTable";
 import { TeamName } from "@/features/teams/members/TeamName";
+import { NewServiceAccountForm } from "@/features/teams/serviceAccounts/NewServiceAccountForm";
+import { ServiceAccountList } from "@/features/teams/serviceAccounts/ServiceAccountList";
 import { QuotaForm } from "@/features/teams/usage/QuotaForm";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 
@@ -59,6 +61,16 @@ export function TeamSettings({ team, me }: { team: string; me: Me }) {
             <InviteForm team={team} />
             <Boundary>
               <InvitationTable team={team} />
+            </Boundary>
+          </div>
+        </Section>
+      )}
+      {isOwner && (
+        <Section id="service-accounts" help="Members of the team that are programs and no people, such as a nightly job. They cannot sign in, and act by their keys only.">
+          <div className="flex flex-col gap-4">
+            <NewServiceAccountForm team={team} />
+            <Boundary>
+              <ServiceAccountList team={team} />
             </Boundary>
           </div>
         </Section>

@@ -2,8 +2,8 @@ import type { Me } from "@/api/types";
 import { Section } from "@/app/routes/settings/Section";
 import { Boundary } from "@/components/Boundary";
 import { DeleteWithText } from "@/components/DeleteWithText";
-import { KeyTable } from "@/features/auth/KeyTable";
-import { NewKeyForm } from "@/features/auth/NewKeyForm";
+import { IdentityLinks } from "@/features/auth/IdentityLinks";
+import { OwnKeys } from "@/features/auth/OwnKeys";
 import { Profile } from "@/features/auth/Profile";
 import { deleteAccount } from "@/features/auth/queries";
 import { SessionTable } from "@/features/auth/SessionTable";
@@ -14,7 +14,12 @@ export function YourSettings({ me }: { me: Me }) {
   return (
     <>
       <Section id="profile">
-        <Profile me={me} />
+        <div className="flex flex-col gap-4">
+          <Profile me={me} />
+          <Boundary>
+            <IdentityLinks />
+          </Boundary>
+        </div>
       </Section>
       <Section id="notices" help="What happens to your runs, limits and nodes, in all your teams.">
         <Boundary>
@@ -22,12 +27,7 @@ export function YourSettings({ me }: { me: Me }) {
         </Boundary>
       </Section>
       <Section id="keys" help="A key lets the client, the command line or any program act as you.">
-        <div className="flex flex-col gap-3">
-          <NewKeyForm />
-          <Boundary>
-            <KeyTable />
-          </Boundary>
-        </div>
+        <OwnKeys />
       </Section>
       <Section id="browsers" help="Sign out a browser that you do not know or no longer use.">
         <Boundary>

@@ -19,6 +19,7 @@ const SECTIONS = [
   { id: "delete-account", title: "Delete your account", group: "You" },
   { id: "members", title: "Members", group: "Team" },
   { id: "invitations", title: "Invitations", group: "Team", readers: "owners" },
+  { id: "service-accounts", title: "Service accounts", group: "Team", readers: "owners" },
   { id: "quota", title: "Quota", group: "Team" },
   { id: "limits", title: "Limits", group: "Team" },
   { id: "webhooks", title: "Webhooks", group: "Team", readers: "owners" },

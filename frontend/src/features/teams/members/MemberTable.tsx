@@ -63,9 +63,9 @@ export function MemberTable({ team, me, onChanged, onLeft }: Props) {
               <Td>
                 <span className="font-medium">{member.name}</span>
                 {member.id === me && <span className="text-soft"> (you)</span>}
-                <span className="block text-small break-all text-soft tablet:hidden">{member.email}</span>
+                <span className="block text-small break-all text-soft tablet:hidden">{member.service ? "service account" : member.email}</span>
               </Td>
-              <Td className="max-tablet:hidden">{member.email}</Td>
+              <Td className="max-tablet:hidden">{member.service ? <span className="text-soft">service account</span> : member.email}</Td>
               <Td className="text-soft">
                 {isOwner && !isLastOwner ? (
                   <Select
@@ -76,9 +76,11 @@ export function MemberTable({ team, me, onChanged, onLeft }: Props) {
                       setAsked({ member, to: event.target.value as Member["role"] });
                     }}
                   >
-                    {(Object.keys(ROLE_LABELS) as Member["role"][]).map((role) => (
-                      <option key={role}>{role}</option>
-                    ))}
+                    {(Object.keys(ROLE_LABELS) as Member["role"][])
+                      .filter((role) => !(member.service && role === "owner"))
+                      .map((role) => (
+                        <option key={role}>{role}</option>
+                      ))}
                   </Select>
                 ) : (
                   <>
@@ -88,7 +90,7 @@ export function MemberTable({ team, me, onChanged, onLeft }: Props) {
                 )}
               </Td>
               <Td className="text-right">
-                {!isLastOwner && (isOwner || member.id === me) && (
+                {!isLastOwner && !member.service && (isOwner || member.id === me) && (
                   <button
                     type="button"
                     className="text-bad hover:underline max-tablet:min-h-11 max-tablet:min-w-11"

@@ -19,7 +19,7 @@ export function MemberUsageTable({ members }: { members: readonly MemberUsage[] 
         </>
       }
     >
-      {members.map(({ user, name, in_team: isInTeam, device, slot_hours: hours }) => {
+      {members.map(({ user, name, in_team: isInTeam, service: isService, device, slot_hours: hours }) => {
         const total = members.reduce((sum, other) => (other.device === device ? sum + other.slot_hours : sum), 0);
         const share = total === 0 ? 0 : hours / total;
         return (
@@ -29,7 +29,10 @@ export function MemberUsageTable({ members }: { members: readonly MemberUsage[] 
               {user === null ? (
                 <span className="block text-small text-soft">runs that were deleted before their person was recorded</span>
               ) : (
-                !isInTeam && <span className="text-soft"> no longer in the team</span>
+                <span className="text-soft">
+                  {isService && " service account"}
+                  {!isInTeam && " no longer in the team"}
+                </span>
               )}
             </Td>
             <Td className="w-44 text-right whitespace-nowrap">

@@ -8,8 +8,8 @@ import { MemberTable } from "@/features/teams/members/MemberTable";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
-const ADA: Member = { id: "user_ada", name: "Ada", email: "ada@example.org", role: "owner" };
-const BOB: Member = { id: "user_bob", name: "Bob", email: "bob@example.org", role: "editor" };
+const ADA: Member = { id: "user_ada", name: "Ada", email: "ada@example.org", role: "owner", service: false };
+const BOB: Member = { id: "user_bob", name: "Bob", email: "bob@example.org", role: "editor", service: false };
 
 interface Shown {
   sent: string[];
@@ -113,4 +113,12 @@ it("shows why a change is refused", async () => {
   await userEvent.click(await screen.findByRole("button", { name: /^Remove ?Bob$/ }));
   await userEvent.click(screen.getByRole("button", { name: "Remove" }));
   expect((await screen.findByRole("alert")).textContent).toContain(detail);
+});
+
+it("makes no service account an owner, and leaves its removal to its own section", async () => {
+  show([ADA, { id: "user_nightly", name: "nightly", email: "", role: "editor", service: true }], ADA.id);
+  const role = await screen.findByLabelText("Role of nightly");
+  expect(within(role).getAllByRole("option").map((option) => option.textContent)).toEqual(expect.not.arrayContaining(["owner"]));
+  expect(screen.getAllByText("service account").length).toBeGreaterThan(0);
+  expect(screen.queryByRole("button", { name: /^Remove ?nightly$/ })).toBeNull();
 });

@@ -45,7 +45,7 @@ it.each([
 const DAYS = ["2026-11-21", "2026-11-22"];
 
 function used(day: string, user: string | null, hours: number, device = "cpu") {
-  return { day, user, name: user ?? "", in_team: true, device, slot_hours: hours };
+  return { day, user, name: user ?? "", in_team: true, service: false, device, slot_hours: hours };
 }
 
 it("stacks the hours of people by day, the most first", () => {

@@ -1,19 +1,14 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState, type SubmitEvent } from "react";
-import type { ApiKey } from "@/api/types";
+import type { ApiKey, CreatedKey, NewKey } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Copyable } from "@/components/Copyable";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Select } from "@/components/Select";
 import { TextInput } from "@/components/TextInput";
-import { createKey, keysQuery } from "@/features/auth/queries";
 
-/** What each scope allows, the least first. */
-const SCOPE_LABELS: Record<ApiKey["scope"], string> = {
-  read: "read: see everything",
-  submit: "submit: also upload data and train",
-  manage: "manage: everything you may do",
-};
+/** What each scope but `manage` allows, the least first. */
+const SCOPE_LABELS = { read: "see everything", submit: "also upload data and train" } as const;
 
 const LIFETIMES = [
   { days: "30", label: "expires in 30 days" },
@@ -22,17 +17,25 @@ const LIFETIMES = [
   { days: "", label: "does not expire" },
 ] as const;
 
+interface Props {
+  create: (key: NewKey) => Promise<CreatedKey>;
+  /** The query of the list in which the key appears. */
+  listKey: readonly unknown[];
+  /** What a key with the scope `manage` may do. */
+  manages: string;
+}
+
 /** Creates an API key and shows it once. */
-export function NewKeyForm() {
+export function NewKeyForm({ create, listKey, manages }: Props) {
   const [name, setName] = useState("");
   const [scope, setScope] = useState<ApiKey["scope"]>("submit");
   const [days, setDays] = useState<string>(LIFETIMES[1].days);
   const client = useQueryClient();
   const { mutate, data, isPending, error } = useMutation({
-    mutationFn: createKey,
+    mutationFn: create,
     onSuccess: async () => {
       setName("");
-      await client.invalidateQueries({ queryKey: keysQuery.queryKey });
+      await client.invalidateQueries({ queryKey: listKey });
     },
   });
 
@@ -62,9 +65,9 @@ export function NewKeyForm() {
             setScope(event.target.value as ApiKey["scope"]);
           }}
         >
-          {Object.entries(SCOPE_LABELS).map(([value, label]) => (
+          {Object.entries({ ...SCOPE_LABELS, manage: manages }).map(([value, label]) => (
             <option key={value} value={value}>
-              {label}
+              {value}: {label}
             </option>
           ))}
         </Select>

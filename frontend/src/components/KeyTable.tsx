@@ -1,32 +1,34 @@
-import { useMutation, useQueryClient, useSuspenseQuery } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import type { ApiKey } from "@/api/types";
 import { ConfirmDialog } from "@/components/ConfirmDialog";
-import { EmptyState } from "@/components/EmptyState";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
 import { Time } from "@/components/Time";
-import { deleteKey, keysQuery } from "@/features/auth/queries";
 
-export function KeyTable() {
-  const { data: keys } = useSuspenseQuery(keysQuery);
+interface Props {
+  keys: readonly ApiKey[];
+  revoke: (key: string) => Promise<void>;
+  /** The query of the list with the keys. */
+  listKey: readonly unknown[];
+  label: string;
+}
+
+export function KeyTable({ keys, revoke: revokeKey, listKey, label }: Props) {
   const [revoking, setRevoking] = useState<ApiKey | null>(null);
   const client = useQueryClient();
   const revoke = useMutation({
-    mutationFn: deleteKey,
+    mutationFn: revokeKey,
     onSuccess: async () => {
       setRevoking(null);
-      await client.invalidateQueries({ queryKey: keysQuery.queryKey });
+      await client.invalidateQueries({ queryKey: listKey });
     },
   });
-  if (keys.length === 0) {
-    return <EmptyState title="No API keys yet.">Create one to use the client or the command line as yourself.</EmptyState>;
-  }
   return (
     <>
       <Table
-        label="API keys"
+        label={label}
         head={
           <>
             <Th>name</Th>

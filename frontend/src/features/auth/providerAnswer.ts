@@ -1,0 +1,24 @@
+import type { components } from "@/api/schema";
+
+type ProviderAnswer = components["schemas"]["ProviderAnswer"];
+
+/** What an identity provider added to the address of the sign-in page; null if it sent nobody here. */
+export function readProviderAnswer(search: string): ProviderAnswer | null {
+  const given = new URLSearchParams(search);
+  const state = given.get("state");
+  const code = given.get("code");
+  const error = given.get("error");
+  if (state === null || (code === null && error === null)) return null;
+  return { state, authorization_code: code, error, issuer: given.get("iss") };
+}
+
+let arrived = location.pathname === "/sign-in" ? readProviderAnswer(location.search) : null;
+// The code is of use once, so it must stay neither in the history nor in an address that is copied.
+if (arrived !== null) history.replaceState(history.state, "", location.pathname);
+
+/** The answer with which this page was opened, once. */
+export function takeProviderAnswer(): ProviderAnswer | null {
+  const taken = arrived;
+  arrived = null;
+  return taken;
+}

@@ -1,0 +1,58 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState, type SubmitEvent } from "react";
+import { Button } from "@/components/Button";
+import { ErrorNote } from "@/components/ErrorNote";
+import { Select } from "@/components/Select";
+import { TextInput } from "@/components/TextInput";
+import { createServiceAccount } from "@/features/teams/serviceAccounts/queries";
+
+/** Creates a service account. Its first key is created in the list. */
+export function NewServiceAccountForm({ team }: { team: string }) {
+  const [name, setName] = useState("");
+  const [role, setRole] = useState<"viewer" | "editor">("editor");
+  const client = useQueryClient();
+  const create = useMutation({
+    mutationFn: () => createServiceAccount(team, { name, role }),
+    onSuccess: async () => {
+      setName("");
+      await client.invalidateQueries({ queryKey: ["team", team] });
+    },
+  });
+
+  function submit(event: SubmitEvent): void {
+    event.preventDefault();
+    create.mutate();
+  }
+
+  return (
+    <div className="flex flex-col gap-3">
+      <form onSubmit={submit} className="flex max-w-2xl flex-wrap gap-2">
+        <TextInput
+          aria-label="Name of the new service account"
+          placeholder="Name, such as nightly"
+          required
+          maxLength={80}
+          className="min-w-40 flex-1"
+          value={name}
+          onChange={(event) => {
+            setName(event.target.value);
+          }}
+        />
+        <Select
+          aria-label="Role of the new service account"
+          value={role}
+          onChange={(event) => {
+            setRole(event.target.value as "viewer" | "editor");
+          }}
+        >
+          <option value="editor">editor: uploads data and starts runs</option>
+          <option value="viewer">viewer: sees everything</option>
+        </Select>
+        <Button type="submit" disabled={create.isPending || name.trim() === ""}>
+          Create service account
+        </Button>
+      </form>
+      {create.error !== null && <ErrorNote error={create.error} />}
+    </div>
+  );
+}
