@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +27,11 @@ class Scripted(BaseHTTPRequestHandler):
 
     answers: dict[str, list[tuple[int, bytes]]]
     asked: list[str]
+    retry_after: str | None
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -42,6 +48,8 @@ class Scripted(BaseHTTPRequestHandler):
         self.send_response(status)
         kind = "application/problem+json" if status >= 400 else "application/json"
         self.send_header("Content-Type", kind)
+        if status in (429, 503) and self.retry_after is not None:
+            self.send_header("Retry-After", self.retry_after)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -54,7 +62,7 @@ class Scripted(BaseHTTPRequestHandler):
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
     for module in ("calls.checkpoints", "calls.monitoring", "transport.connection"):
         monkeypatch.setattr(f"trainwright.{module}.RETRY_SECONDS", (0.01, 0.01))
-    handler = type("Handler", (Scripted,), {"answers": {}, "asked": []})
+    handler = type("Handler", (Scripted,), {"answers": {}, "asked": [], "retry_after": None})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
         thread = threading.Thread(target=http.serve_forever)
         thread.start()
@@ -200,3 +208,58 @@ def test_a_list_is_read_page_by_page_and_from_an_older_server_as_an_array(server
         assert [item.name for item in client.team("crew").recipes()] == ["a", "b", "c"]
         server.answers[path] = [(200, json.dumps([recipe("a")]).encode())]
         assert [item.name for item in client.team("crew").recipes()] == ["a"]
+
+
+ME = json.dumps(
+    {"id": "user_x", "name": "Ada", "email": "a@b.example", "site_admin": False, "teams": []}
+).encode()
+KEY = json.dumps(
+    {
+        "id": "key_x",
+        "name": "k",
+        "prefix": "tw_",
+        "created": "2026-01-01T00:00:00Z",
+        "last_used": None,
+        "secret": "s",
+    }
+).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "waits"),
+    [
+        (503, "3", [3.0]),
+        (429, "3", [3.0]),
+        (503, None, [0.01]),
+        (503, "Wed, 21 Oct 2026 07:28:00 GMT", [0.01]),
+        (429, None, None),
+        (429, "600", None),
+        (503, "31", None),
+        (500, "3", None),
+    ],
+)
+@pytest.mark.parametrize("method", ["read", "change"])
+def test_a_busy_server_is_asked_again_after_the_time_that_it_names(
+    server: type[Scripted],
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    status: int,
+    retry_after: str | None,
+    waits: list[float] | None,
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("trainwright.transport.connection.time", SimpleNamespace(sleep=slept.append))
+    server.retry_after = retry_after
+    path, body = ("/api/v1/me", ME) if method == "read" else ("/api/v1/me/keys", KEY)
+    server.answers[path] = [problem(status, "busy"), (200, body)]
+    with Client(server.url) as client:
+
+        def call() -> object:
+            return client.me() if method == "read" else client.create_key("k")
+
+        if waits is None:
+            with pytest.raises(ApiError, match="Wait a moment"):
+                call()
+        else:
+            call()
+    assert slept == (waits or []) and len(server.asked) == 1 + len(slept)

@@ -26,7 +26,13 @@ LONG_RESPONSE_SECONDS = 300.0
 """Timeout of slow requests: at the end of a large upload the server may read all of it again."""
 
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Delays between retries."""
+"""Delays between retries, unless the server asks for longer ones (Retry-After)."""
+
+BUSY = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
+"""The server refused a request and changed nothing. The same request succeeds later."""
+
+LONGEST_WAIT_SECONDS = 30.0
+"""If the server asks for a longer delay, the error is raised at once: the caller can do something else."""
 
 
 class ApiError(Exception):
@@ -99,12 +105,12 @@ class Connection:
     def post(
         self, path: str, model: type[Model], *, json: Any = None, params: Mapping[str, Any] | None = None
     ) -> Model:
-        response = self._http.post(API + path, json=json, params=params)
-        return model.model_validate_json(_checked(response).content)
+        response = self._wait_while_busy(lambda: self._http.post(API + path, json=json, params=params))
+        return model.model_validate_json(response.content)
 
     def post_only(self, path: str, *, json: Any) -> None:
         """POST without a response body."""
-        _checked(self._http.post(API + path, json=json))
+        self._wait_while_busy(lambda: self._http.post(API + path, json=json))
 
     def post_repeatable(self, path: str, model: type[Model], *, json: Any) -> Model:
         """POST under an idempotency key, retried if the response is lost."""
@@ -135,15 +141,16 @@ class Connection:
 
     def post_for_list(self, path: str, item: type[Model], *, json: Any) -> list[Model]:
         """POST with a list as response."""
-        response = _checked(self._http.post(API + path, json=json))
+        response = self._wait_while_busy(lambda: self._http.post(API + path, json=json))
         return [item.model_validate(entry) for entry in response.json()]
 
     def delete(self, path: str) -> None:
-        _checked(self._http.delete(API + path))
+        self._wait_while_busy(lambda: self._http.delete(API + path))
 
     def delete_for(self, path: str, model: type[Model], params: Mapping[str, Any]) -> Model:
         """DELETE with a response body."""
-        return model.model_validate_json(_checked(self._http.delete(API + path, params=params)).content)
+        response = self._wait_while_busy(lambda: self._http.delete(API + path, params=params))
+        return model.model_validate_json(response.content)
 
     def stream(self, path: str, last_id: str | None) -> Iterator[Message]:
         """Server-sent events, until the server closes the connection."""
@@ -197,16 +204,38 @@ class Connection:
             partial.unlink(missing_ok=True)
 
     def _retry(self, call: Callable[[], httpx.Response]) -> httpx.Response:
+        """Repeat a call that may be repeated, if the connection breaks or the server is busy."""
+        return self._repeated(call, httpx.TransportError)
+
+    def _wait_while_busy(self, call: Callable[[], httpx.Response]) -> httpx.Response:
+        """Repeat a call only if the server refused it because it is busy: then it has changed nothing."""
+        return self._repeated(call)
+
+    def _repeated(
+        self, call: Callable[[], httpx.Response], *lost: type[httpx.TransportError]
+    ) -> httpx.Response:
         for wait_seconds in RETRY_SECONDS:
             try:
                 response = call()
-            except httpx.TransportError:
+            except lost:
                 time.sleep(wait_seconds)
                 continue
-            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+            pause_seconds = _pause_seconds(response, wait_seconds)
+            if pause_seconds is None:
                 return _checked(response)
-            time.sleep(wait_seconds)
+            time.sleep(pause_seconds)
         return _checked(call())
+
+
+def _pause_seconds(response: httpx.Response, usual_seconds: float) -> float | None:
+    """How long to wait before the call is repeated; None if it must not be."""
+    if response.status_code not in BUSY:
+        return None
+    given = response.headers.get("retry-after", "")
+    if not given.isdecimal():  # a date, or none at all, as from a proxy whose server is down
+        return usual_seconds if response.status_code == httpx.codes.SERVICE_UNAVAILABLE else None
+    asked_seconds = float(given)
+    return None if asked_seconds > LONGEST_WAIT_SECONDS else max(usual_seconds, asked_seconds)
 
 
 def _checked(response: httpx.Response) -> httpx.Response:
