@@ -187,7 +187,7 @@ def _mails_of_last_hour(session: Read, user_id: UUID) -> int:
 
 def _listed(user_id: UUID) -> tuple[ColumnElement[bool], ...]:
     """The notices that a person sees."""
-    return Notice.user_id == user_id, Notice.in_app, is_in_team()
+    return Notice.user_id == user_id, Notice.in_app.is_(True), is_in_team()
 
 
 def is_in_team() -> ColumnElement[bool]:

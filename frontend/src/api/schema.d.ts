@@ -244,6 +244,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export Site Audit
+         * @description All entries outside of teams, oldest first, as JSON lines. For site admins.
+         */
+        get: operations["export_site_audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/device": {
         parameters: {
             query?: never;
@@ -656,6 +676,70 @@ export interface paths {
          * @description Revoke one of your API keys.
          */
         delete: operations["delete_key"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/me/notices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Notices
+         * @description Your notices, newest first, with the number of those that you have not read.
+         */
+        get: operations["list_notices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/me/notices/read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mark Notices Read
+         * @description Mark notices as read. Ids that you have no notice for are ignored.
+         */
+        post: operations["mark_notices_read"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/me/notices/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Notice Settings
+         * @description Which notices you get, in the app and by mail.
+         */
+        get: operations["get_notice_settings"];
+        /**
+         * Change Notice Settings
+         * @description Choose which notices you get, in the app and by mail. Kinds that you leave out do not change.
+         */
+        put: operations["change_notice_settings"];
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -3846,6 +3930,12 @@ export interface components {
             hardware?: components["schemas"]["HardwareUse"] | null;
             /** @description Sent when the agent starts and when it changes. */
             inventory?: components["schemas"]["Inventory"] | null;
+            /**
+             * Link Tests
+             * @description The tests of `HeartbeatReply.link_tests`, for as long as the API lists them.
+             * @default []
+             */
+            link_tests: components["schemas"]["LinkTestReport"][];
             /** @description The newest result, repeated until the API no longer asks for it. */
             self_test?: components["schemas"]["SelfTestReport"] | null;
         };
@@ -3856,6 +3946,12 @@ export interface components {
              * @description Broker for dispatch hints, which may have moved since the node joined; None: unchanged.
              */
             hints_url?: string | null;
+            /**
+             * Link Tests
+             * @description Tests of connections in which the node takes part, also while runs are on it.
+             * @default []
+             */
+            link_tests: components["schemas"]["LinkTest"][];
             /** Placements */
             placements: components["schemas"]["PlacedRun"][];
             /**
@@ -3925,6 +4021,12 @@ export interface components {
             gpus: components["schemas"]["Gpu"][];
             /** Hostname */
             hostname: string;
+            /**
+             * Link Tests
+             * @description Whether the agent can exchange data with another node (`LinkTest`); false for agents that do not report it yet.
+             * @default false
+             */
+            link_tests: boolean;
             /**
              * Location
              * @description Such as a rack or a switch, in the operator's words. A run's nodes are chosen from as few locations as possible.
@@ -4182,6 +4284,64 @@ export interface components {
          * @enum {string}
          */
         LinkPurpose: "first_owner" | "invitation" | "sign_in";
+        /**
+         * LinkResult
+         * @description The result of a `LinkTest` on one of its nodes.
+         */
+        LinkResult: {
+            /**
+             * Bytes Per Second
+             * @description Of the data that arrived.
+             * @default 0
+             */
+            bytes_per_second: number;
+            /**
+             * Problem
+             * @description What was wrong; empty if the data arrived unchanged.
+             * @default
+             */
+            problem: string;
+        };
+        /**
+         * LinkTest
+         * @description A test of the connection between this node and another one. Both send each other data and report what arrived.
+         */
+        LinkTest: {
+            /** Address */
+            address?: string | null;
+            /** Id */
+            id: string;
+            /**
+             * Key
+             * @description A secret of the two nodes. It proves who connects, and determines the data.
+             */
+            key: string;
+            /**
+             * Port
+             * @description Where the other node listens. If both are empty, this node listens at its peer address.
+             */
+            port?: number | null;
+            /**
+             * Seconds
+             * @description How long this node waits for the other one.
+             */
+            seconds: number;
+        };
+        /**
+         * LinkTestReport
+         * @description The state of a `LinkTest` on one of its nodes.
+         */
+        LinkTestReport: {
+            /** Id */
+            id: string;
+            /**
+             * Port
+             * @description At which this node listens.
+             */
+            port?: number | null;
+            /** @description Empty until this node has finished. */
+            result?: components["schemas"]["LinkResult"] | null;
+        };
         /**
          * LinkedIdentity
          * @description A person at an identity provider who signs in to this account.
@@ -5074,6 +5234,104 @@ export interface components {
             state: components["schemas"]["RunState"];
             /** Team */
             team: string;
+        };
+        /**
+         * Notice
+         * @description Something that happened.
+         */
+        Notice: {
+            /** Id */
+            id: string;
+            kind: components["schemas"]["NoticeKind"];
+            /**
+             * Path
+             * @description Where to read more, a path of the web pages.
+             */
+            path: string;
+            /**
+             * Read
+             * @description When you read it. Null: not yet.
+             */
+            read: string | null;
+            /** Sentence */
+            sentence: string;
+            /**
+             * Team
+             * @description Slug of the team; null for a notice to site admins.
+             */
+            team: string | null;
+            /**
+             * Time
+             * Format: date-time
+             */
+            time: string;
+        };
+        /**
+         * NoticeChoice
+         * @description How a person wants to get notices of one kind.
+         */
+        NoticeChoice: {
+            /**
+             * App
+             * @description In the list of notices.
+             */
+            app: boolean;
+            kind: components["schemas"]["NoticeKind"];
+            /**
+             * Mail
+             * @description By mail to the account's address.
+             */
+            mail: boolean;
+        };
+        /**
+         * NoticeChoices
+         * @description A person's choices. Kinds that are left out keep theirs.
+         */
+        NoticeChoices: {
+            /** Choices */
+            choices: components["schemas"]["NoticeChoice"][];
+        };
+        /**
+         * NoticeKind
+         * @description What a notice is about. The values are those of `WebhookEvent`.
+         * @enum {string}
+         */
+        NoticeKind: "run.ended" | "run.failed" | "run.paused_by_limit" | "limit.reached" | "node.quarantined";
+        /**
+         * NoticePage
+         * @description One page of notices, newest first.
+         */
+        NoticePage: {
+            /** Items */
+            items: components["schemas"]["Notice"][];
+            /** Next Cursor */
+            next_cursor: string | null;
+            /**
+             * Unread
+             * @description All unread notices, also those on other pages.
+             */
+            unread: number;
+        };
+        /**
+         * NoticeSettings
+         * @description A person's choices, and whether mail can reach them.
+         */
+        NoticeSettings: {
+            /**
+             * Address
+             * @description Where mail goes.
+             */
+            address: string;
+            /**
+             * Choices
+             * @description One for each kind.
+             */
+            choices: components["schemas"]["NoticeChoice"][];
+            /**
+             * Mail Problem
+             * @description Why you cannot choose mail, and what to do about it; empty if you can.
+             */
+            mail_problem: string;
         };
         /**
          * OffloadKind
@@ -6026,6 +6284,17 @@ export interface components {
             memory_bytes: number;
             /** Rank */
             rank: number;
+        };
+        /**
+         * ReadNotices
+         * @description Notices to mark as read.
+         */
+        ReadNotices: {
+            /**
+             * Ids
+             * @description Null: all of them.
+             */
+            ids?: string[] | null;
         };
         /**
          * ReadSpec
@@ -8334,6 +8603,33 @@ export interface operations {
             };
         };
     };
+    export_site_audit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     start_device_login: {
         parameters: {
             query?: never;
@@ -9033,6 +9329,133 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_notices: {
+        parameters: {
+            query?: {
+                /** @description Only those that you have not read. */
+                unread?: boolean;
+                limit?: number;
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticePage"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    mark_notices_read: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReadNotices"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_notice_settings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeSettings"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    change_notice_settings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NoticeChoices"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeSettings"];
+                };
             };
             /** @description Refused. */
             default: {
@@ -11431,7 +11854,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        event?: string;
+                        id?: string;
+                    };
                 };
             };
             /** @description Refused. */
@@ -11759,7 +12186,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        event?: string;
+                        id?: string;
+                    };
                 };
             };
             /** @description Refused. */
