@@ -38,6 +38,7 @@ def test_a_run_on_64_nodes_starts_while_small_runs_keep_coming(tmp_path: Path, n
     assert steps_until_start(tmp_path, nodes, most=3 * LONGEST) <= LONGEST
 
 
+@pytest.mark.slow(target="databases")
 def test_without_reserved_nodes_it_would_starve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement_round, "nodes_to_reserve", lambda _: [])
     assert steps_until_start(tmp_path, nodes=80, most=3 * LONGEST) > 2 * LONGEST

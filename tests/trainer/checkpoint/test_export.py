@@ -169,7 +169,7 @@ UNKNOWN: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("model", partly_slow(UNKNOWN, UNKNOWN[2:]))
+@pytest.mark.parametrize("model", partly_slow(UNKNOWN, UNKNOWN[-1:]))
 def test_a_model_unknown_to_transformers_comes_with_a_file_that_loads_it(
     tmp_path: Path, data: Path, model: dict[str, Any]
 ) -> None:

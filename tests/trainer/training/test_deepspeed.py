@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import build_here, losses, resume_from, run_trainer, write_job
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import (
@@ -400,7 +399,8 @@ def test_without_deepspeed_the_error_says_how_to_install_it(
         build_here(job(1, parallelism=DEEPSPEED))
 
 
-@pytest.mark.parametrize("ranks", partly_slow([1, 2], [2]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_a_launched_run_logs_what_the_native_engine_logs(ranks: int, job: Callable[..., Path]) -> None:
     path = job(ranks, parallelism=DEEPSPEED | {"zero_stage": 2})
     assert run_trainer("train", path) == 0

@@ -5,8 +5,8 @@ import { openApp } from "@tests/support/app";
 import { server } from "@tests/support/server";
 
 const MISSING = { title: "Not found", status: 404, code: "not_found", detail: "There is no such thing." };
-const OF_EVERYBODY = ["Profile", "API keys", "Signed-in browsers", "Delete your account", "Members", "Quota", "Limits"];
-const OF_OWNERS = ["Invitations", "Webhooks", "Audit log", "Delete the team"];
+const OF_EVERYBODY = ["Profile", "Notices", "API keys", "Signed-in browsers", "Delete your account", "Members", "Quota", "Limits"];
+const OF_OWNERS = ["Invitations", "Service accounts", "Webhooks", "Audit log", "Delete the team"];
 
 it.each([
   ["viewer", false, ["You", "Team Lab"], OF_EVERYBODY],
