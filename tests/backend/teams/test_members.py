@@ -51,7 +51,13 @@ def test_a_new_role_counts_from_the_next_request_on(site: Site) -> None:
     recipe = {"name": "small", "spec": {}}
     assert person.post(f"{site.path}/recipes", json=recipe).status_code == 403
     answer = site.admin.patch(f"{site.path}/members/{member}", json={"role": "editor"})
-    shown = {"id": member, "name": "Viewer", "email": "viewer@acme.example", "role": "editor", "service": False}
+    shown = {
+        "id": member,
+        "name": "Viewer",
+        "email": "viewer@acme.example",
+        "role": "editor",
+        "service": False,
+    }
     assert answer.json() == shown
     assert person.post(f"{site.path}/recipes", json=recipe).status_code == 201
     assert set_role(site.admin, site, member, "viewer") == (200, "")
