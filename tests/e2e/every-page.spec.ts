@@ -43,7 +43,7 @@ const PAGES: readonly PageToCheck[] = [
   pageWith(`/${TEAM}/usage`, "CPU slot-hours by day"),
   pageWith(`/${TEAM}/notices`, /succeeded/),
   pageWith(`/${TEAM}/settings`, "ada@example.org"),
-  pageWith("/device", "The program shows it"),
+  pageWith("/sign-in/device", "The program shows it"),
   pageWith(`/${TEAM}/nothing/of/the/kind`, "Page not found"),
   { ...pageWith(`/${TEAM}/runs/run_none/overview`, "There is no run"), expectedErrors: /status of 404.*\/runs\/run_none\b|There is no run/ },
 ];

@@ -8,7 +8,7 @@ const EXPECTED_ERRORS = /status of 401|fonts\.googleapis\.com|favicon\.ico/;
 
 test("a person signs in with the identity provider, and approves a program", async ({ page }) => {
   const errors = browserErrors(page);
-  await page.goto("/device");
+  await page.goto("/sign-in/device");
   await expect(page).toHaveURL(/\/sign-in\?next=/);
   await expect(page.getByRole("button", { name: "Sign in with Lab login" })).toBeVisible();
   await auditSizes(page, "provider-sign-in");

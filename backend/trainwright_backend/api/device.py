@@ -34,7 +34,7 @@ def start_device_login(
     settings: CurrentSettings,
     requested: RequestedAddress,
 ) -> DeviceLogin:
-    """Ask for an API key for a program without a browser. A person approves it on the page `/device` within ten minutes."""
+    """Ask for an API key for a program without a browser. A person approves it on the page `/sign-in/device` within ten minutes."""
     address = request.client.host if request.client else ""
     with database.write() as session:
         return device_logins.begin(session, settings, new, address, requested)

@@ -43,7 +43,7 @@ ADDRESS_PATH = re.compile(r"(?<=[^/:])[/?#].+$", re.DOTALL)
 BROWSER = "browser"
 FAILED_SIGN_IN = "failed_sign_in"
 NOT_SIGNED_IN = "not signed in"
-"""The name in the entry of a failed sign-in: whoever tried may not be the owner of the account."""
+"""The name in the entry of a failed sign-in, because the person may not be the owner of the account."""
 USER_PREFIX = "user_"
 
 

@@ -70,7 +70,7 @@ def begin(
             interval_seconds=INTERVAL_SECONDS,
         )
     )
-    page = f"{reachable_address(settings, requested)}/device"
+    page = f"{reachable_address(settings, requested)}/sign-in/device"
     return DeviceLoginOut(
         device_code=device_code,
         user_code=user_code,

@@ -124,7 +124,7 @@ class ExternalIdentity(Base):
 
 
 class DeviceLogin(Base):
-    """A program that waits for an API key, until a person approves or refuses it on the page `/device`."""
+    """A program that waits for an API key, until a person approves or refuses it on the page `/sign-in/device`."""
 
     __tablename__ = "device_login"
 
@@ -142,7 +142,7 @@ class DeviceLogin(Base):
     """The program must wait so long between two polls."""
     polled: Mapped[datetime | None] = mapped_column(UtcDateTime)
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey("account.id", ondelete="CASCADE"), index=True)
-    """Who approved it. Empty until somebody has."""
+    """The person who approved it; empty before."""
     refused: Mapped[bool] = mapped_column(default=False)
 
 

@@ -26,7 +26,7 @@ def is_online(node: Node, at: datetime, timers: Timers) -> bool:
 
 
 def heartbeats_arrive(last: datetime | None, at: datetime, timers: Timers) -> bool:
-    """Whether the heartbeats of a node arrive, the ``last`` of which came at that time."""
+    """Whether a node that sent its ``last`` heartbeat then is still online."""
     return last is not None and (at - last).total_seconds() <= MISSED_HEARTBEATS * timers.heartbeat_seconds
 
 

@@ -1,8 +1,8 @@
 """The nodes of one round of placement, and which of them each waiting run may get.
 
 A round considers many runs and many nodes, but few kinds of both. So the nodes that could run a run are found once for all runs
-with the same needs, kind by kind. Nodes that a waiting run reserves from now on get no more runs in this round, so they are not
-looked at again.
+with the same needs, kind by kind. Nodes that a waiting run reserves from now on get no more runs, so the rest of the round skips
+them.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
 RESERVED_SLUGS = frozenset(
     {
         "api", "assets", "static", "sign-in", "sign-out", "link", "join", "settings", "account", "admin", "site",
-        "nodes", "teams", "new", "health", "docs", "help", "about", "me", "keys", "device", "index", "favicon", "robots",
+        "nodes", "teams", "new", "health", "docs", "help", "about", "me", "keys", "index", "favicon", "robots",
     }
 )  # fmt: skip
 """First parts of the addresses of pages, which no team may use as its slug."""

@@ -275,7 +275,7 @@ export interface paths {
         put?: never;
         /**
          * Start Device Login
-         * @description Ask for an API key for a program without a browser. A person approves it on the page `/device` within ten minutes.
+         * @description Ask for an API key for a program without a browser. A person approves it on the page `/sign-in/device` within ten minutes.
          */
         post: operations["start_device_login"];
         delete?: never;

@@ -54,7 +54,7 @@ const link = createRoute({ getParentRoute: () => root, path: "/link/$token", com
 
 const device = createRoute({
   getParentRoute: () => root,
-  path: "/device",
+  path: "/sign-in/device",
   validateSearch: ({ user_code }: Record<string, unknown>): { user_code?: string } => (typeof user_code === "string" ? { user_code } : {}),
   beforeLoad: async ({ location }) => ({ me: await requireUser(location.href) }),
   component: lazyPage(() => import("@/app/routes/DevicePage"), "DevicePage"),

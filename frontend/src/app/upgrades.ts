@@ -1,6 +1,6 @@
 /**
  * Installs the service worker, which starts the pages while the server does not respond, and moves open tabs to a new version of the
- * server: the next page that is opened in one is loaded anew. Browsers offer service workers to pages from this machine or by HTTPS.
+ * server: their next navigation reloads the application. Browsers offer service workers to pages from this machine or by HTTPS.
  */
 import { router } from "@/app/router";
 import { connection } from "@/lib/connection";

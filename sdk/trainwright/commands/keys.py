@@ -69,7 +69,7 @@ def approve(
     refuse: Annotated[bool, typer.Option("--refuse", help="Refuse the program instead.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Approve a program that waits for a key (`trainwright login`), as the page /device does."""
+    """Approve a program that waits for a key (`trainwright login`), as the page /sign-in/device does."""
     with open_client(server, key) as client:
         asked = client.device_request(code)
         lifetime = (

@@ -44,8 +44,11 @@ def wait_out_interval(site: Site) -> None:
 def test_an_approved_program_gets_a_key_of_the_person_once(site: Site) -> None:
     program = site.anonymous()
     asked = ask(program)
-    assert asked["verification_uri"] == "http://localhost/device"
-    assert asked["verification_uri_complete"] == f"http://localhost/device?user_code={asked['user_code']}"
+    assert asked["verification_uri"] == "http://localhost/sign-in/device"
+    assert (
+        asked["verification_uri_complete"]
+        == f"http://localhost/sign-in/device?user_code={asked['user_code']}"
+    )
     assert poll(program, asked["device_code"]) == (400, "authorization_pending")
     person = site.member("editor")
     typed = asked["user_code"].lower().replace("-", " ")

@@ -62,7 +62,9 @@ def test_a_login_stores_a_key_for_all_commands_until_the_logout(
     waits = waiting(monkeypatch, nothing, nothing, approve)
     done = run("login", "--server", served.url, "--scope", "submit", "--name", "my laptop")
     assert done.exit_code == 0, done.output
-    assert CODE in done.output and "http://localhost/device" in done.output and "as Ada" in done.output
+    assert (
+        CODE in done.output and "http://localhost/sign-in/device" in done.output and "as Ada" in done.output
+    )
     assert waits == [5, 5, 10], "the second poll came too early for the server"
     file = settings_folder / "keys.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -108,7 +108,7 @@ def _fill(mesh: Mesh, error: Exception | None) -> tuple[type, str] | list[float]
     try:
         for target in targets:
             fill_on_all(target, read, mesh.world)
-    except Exception as found:
+    except (CheckpointInvalidError, OSError) as found:
         return type(found), str(found)
     assert torch.equal(*targets)
     return targets[0].flatten().tolist()

@@ -6,7 +6,7 @@ import { DeviceRequest } from "@/features/auth/device/DeviceRequest";
 
 /** Where a signed-in person approves a program that waits for an API key. */
 export function DevicePage() {
-  const { user_code } = useSearch({ from: "/device" });
+  const { user_code } = useSearch({ from: "/sign-in/device" });
   const [code, setCode] = useState(user_code ?? "");
   return (
     <SignedOutFrame title="Approve a program" note="A program without a browser asks for an API key that acts as you.">

@@ -16,7 +16,7 @@ export function NoticesPage() {
         <p className="text-small text-soft">
           The newest 200 are kept.{" "}
           <Link to="/$team/settings" params={{ team }} hash="notices" className="text-accent hover:underline">
-            Choose what you are told
+            Choose your notices
           </Link>
         </p>
       </div>

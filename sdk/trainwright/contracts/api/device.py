@@ -1,4 +1,4 @@
-"""Device login: a program without a browser gets an API key, once a signed-in person approves it on the page `/device`.
+"""Device login: a program without a browser gets an API key, once a signed-in person approves it on the page `/sign-in/device`.
 
 The flow is that of RFC 8628, with JSON bodies: errors are `ErrorBody`, whose `code` is the error code of that standard.
 """
