@@ -41,7 +41,7 @@ test("people join, change their profile, get other roles, and leave", async ({ p
     await page.reload();
     await page.getByLabel("Team name").fill("Language Lab");
     await page.getByRole("button", { name: /^Save ?team name$/ }).click();
-    await expect(page.getByText("Team Language Lab.")).toBeVisible();
+    await expect(page.getByRole("heading", { name: "Team Language Lab" })).toBeVisible();
     await page.getByLabel("Role of Robert").selectOption("owner");
     await expect(page.getByRole("dialog", { name: "Make Robert an owner?" })).toBeVisible();
     await auditSizes(page, "people-role");
