@@ -34,7 +34,7 @@ const ITEMS: readonly RailItem[] = [
 ];
 
 const ITEM_CLASS =
-  "flex h-8 items-center gap-2 rounded-box px-2 text-soft hover:text-text data-[status=active]:bg-raised data-[status=active]:font-medium data-[status=active]:text-text max-desk:h-12 max-desk:flex-col max-desk:justify-center max-desk:gap-0.5 max-desk:text-small max-tablet:flex-1 max-tablet:px-1";
+  "relative flex h-8 items-center gap-2 rounded-box px-2 text-soft hover:text-text data-[status=active]:bg-raised data-[status=active]:font-medium data-[status=active]:text-text max-desk:h-12 max-desk:flex-col max-desk:justify-center max-desk:gap-0.5 max-desk:text-small max-tablet:flex-1 max-tablet:px-1";
 
 /** Navigation: a rail on the left, icons above their labels on smaller screens, a bar at the bottom on phones. */
 export function Rail({ team, me }: Props) {

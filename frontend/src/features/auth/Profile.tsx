@@ -1,3 +1,4 @@
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import type { Me } from "@/api/types";
 import { Field } from "@/components/Field";
@@ -5,10 +6,12 @@ import { Select } from "@/components/Select";
 import { MailLinkButton } from "@/features/auth/MailLinkButton";
 import { PasswordChange } from "@/features/auth/PasswordChange";
 import { ProfileName } from "@/features/auth/ProfileName";
+import { healthQuery } from "@/lib/healthQuery";
 import { applyTheme, storedTheme, THEME_LABELS, type Theme } from "@/lib/theme";
 
 /** Who is signed in, and how the pages look in this browser. */
 export function Profile({ me }: { me: Me }) {
+  const { data: health } = useQuery(healthQuery);
   const [theme, setTheme] = useState(storedTheme);
   return (
     <div className="panel flex flex-wrap items-start justify-between gap-x-8 gap-y-4 p-4">
@@ -27,7 +30,11 @@ export function Profile({ me }: { me: Me }) {
         {!me.email_verified && (
           <div className="flex flex-col gap-2">
             <p>Your email address has not been confirmed. Until you confirm it, you cannot join another team.</p>
-            <MailLinkButton email={me.email} sent="A link is on its way. Open it in this browser to confirm the address." />
+            {health?.sends_mail === false ? (
+              <p className="text-soft">Ask the operator for a sign-in link, and open it in this browser to confirm the address.</p>
+            ) : (
+              <MailLinkButton email={me.email} sent="A link is on its way. Open it in this browser to confirm the address." />
+            )}
           </div>
         )}
         {me.has_password ? <PasswordChange email={me.email} /> : <p className="text-soft">Your account has no password.</p>}

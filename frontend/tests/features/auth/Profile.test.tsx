@@ -85,6 +85,13 @@ it("offers to mail a link that confirms an unconfirmed address", async () => {
   expect(sent).toEqual([{ email: "ada@example.org" }, { email: "ada@example.org" }]);
 });
 
+it("names the operator if the installation sends no mail", async () => {
+  server.use(http.get("*/api/v1/health", () => HttpResponse.json({ status: "ok", sends_mail: false })));
+  renderRoute(<Profile me={{ ...me, email_verified: false }} />);
+  expect(await screen.findByText(/^Ask the operator for a sign-in link/)).toBeDefined();
+  expect(screen.queryByRole("button", { name: "Email me a sign-in link" })).toBeNull();
+});
+
 it("does not ask to confirm a confirmed address", async () => {
   renderRoute(<Profile me={me} />);
   await screen.findByLabelText("Your name");
