@@ -21,6 +21,9 @@ DRY ?=
 PAUSES ?= 20
 ONLY ?=
 
+# Tests start hundreds of Python processes. Without cached bytecode, each compiles all sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN = .venv/bin
 NODE = infra/with-node.sh
 # Many tests wait, so there is one worker more than cores. With two more, tests with short timeouts begin to fail.
@@ -39,9 +42,12 @@ demo: on-linux .venv/.runtime frontend ## train a small model on the entire plat
 	@$(BIN)/python infra/demo.py $(ARGS)
 
 test: tools frontend chromium ## checks, unit tests, tests with real servers and in the browser; all except the slow ones
-	@$(MAKE) --no-print-directory -j $(CHECKS) test-frontend
-	@echo "test: python and browser"
-	@$(PYTEST) -m "not slow" $(PYTEST_ARGS)
+	@# The checks use what the tests, many of which wait, leave of the cores.
+	@nice -n 19 $(MAKE) --no-print-directory -j $(CHECKS) test-frontend & checks=$$!; \
+	echo "test: python and browser"; \
+	$(PYTEST) -m "not slow" $(PYTEST_ARGS); passed=$$?; \
+	wait $$checks || { echo "test: a check failed, see above"; exit 1; }; \
+	exit $$passed
 
 everything: ## make test and all slow tests below; targets that pass are recorded in .ci/passed
 	@failed=; \
