@@ -10,10 +10,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from trainwright_agent.main import app as agent
 from trainwright_backend.cli import app
 from trainwright_backend.core.oidc_settings import OidcSettings
 from trainwright_backend.core.settings import Settings
 
+PROGRAMS = {"trainwright-server": app, "trainwright-agent": agent}
 UNITS = ["trainwright-api", "trainwright-worker", "trainwright-agent"]
 
 
@@ -114,13 +116,8 @@ def test_the_commands_of_the_units_exist(repository: Path, name: str) -> None:
     commands = re.findall(r"^ExecStart(?:Pre)?=/opt/trainwright/bin/(\S+) (\S+)(.*)$", unit, re.MULTILINE)
     assert commands
     for program, command, options in commands:
-        shown = subprocess.run(
-            [Path(sys.executable).with_name(program), command, "--help"],
-            capture_output=True,
-            text=True,
-            env={"COLUMNS": "200"},
-        )
-        assert shown.returncode == 0, shown.stderr
+        shown = CliRunner(env={"COLUMNS": "200"}).invoke(PROGRAMS[program], [command, "--help"])
+        assert shown.exit_code == 0, shown.output
         assert all(option in shown.stdout for option in re.findall(r"--\S+", options))
 
 

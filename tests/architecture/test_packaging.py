@@ -41,15 +41,11 @@ def test_the_readme_installs_the_current_version(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["trainwright", "trainwright-server", "trainwright-agent"])
-@pytest.mark.parametrize(
-    ("option", "words"),
-    [("--help", "Usage"), ("--version", f"trainwright {importlib.metadata.version('trainwright')}\n")],
-)
-def test_a_command_explains_itself_and_has_a_version(command: str, option: str, words: str) -> None:
+def test_a_command_is_installed_and_has_the_version(command: str) -> None:
     program = Path(sys.executable).with_name(command)
-    shown = subprocess.run([program, option], capture_output=True, text=True)
+    shown = subprocess.run([program, "--version"], capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
-    assert words in shown.stdout
+    assert shown.stdout == f"trainwright {importlib.metadata.version('trainwright')}\n"
 
 
 @pytest.mark.parametrize(("lock", "extras"), LOCKS.items(), ids=LOCKS)

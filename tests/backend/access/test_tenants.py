@@ -238,7 +238,7 @@ def run_machine(app: FastAPI, tenants: tuple[Tenant, Tenant], examples: int) -> 
 
 
 def test_a_team_never_notices_what_another_team_does(app: FastAPI, tenants: tuple[Tenant, Tenant]) -> None:
-    run_machine(app, tenants, examples=2)
+    run_machine(app, tenants, examples=1)
 
 
 @pytest.mark.slow(target="databases")

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from tests.backend.conftest import PASSWORD
 from tests.backend.runs.conftest import ReceivedRequest, Served
 from tests.backend.scripted_agent import Scene, Work
+from tests.selection import partly_slow
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.actions import Retention, RunAction, RunLayout
 from trainwright.contracts.api.people import KeyScope, Role, RunsOfRemoved
@@ -449,7 +450,7 @@ WRONG: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", partly_slow(WRONG, ["fork", "pause many", "layout"], "databases"))
 def test_an_interface_that_is_missing_or_sends_something_else_is_detected(
     scene: Scene, named: Named, served: Served, name: str
 ) -> None:

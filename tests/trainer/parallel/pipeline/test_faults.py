@@ -109,16 +109,14 @@ def _misroute_gradients() -> None:
     TrainingStage.get_bwd_send_ops = late
 
 
-in_make_layouts = pytest.mark.slow(target="layouts")
-
-
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     ("layout", "replicas", "sections", "fault"),
     [
         (ONE_F_ONE_B, 1, TIED, _skip_the_sum_of_tied_gradients),
-        pytest.param(ZBV, 2, {}, _reduce_with_input_gradients, marks=in_make_layouts),
-        pytest.param(ONE_F_ONE_B, 1, {}, _drop_an_activation, marks=in_make_layouts),
-        pytest.param(INTERLEAVED, 1, {}, _misroute_gradients, marks=in_make_layouts),
+        (ZBV, 2, {}, _reduce_with_input_gradients),
+        (ONE_F_ONE_B, 1, {}, _drop_an_activation),
+        (INTERLEAVED, 1, {}, _misroute_gradients),
     ],
     ids=["tied gradients not summed", "reduced too early", "activation dropped", "gradient misrouted"],
 )
