@@ -32,7 +32,7 @@ CHECKS = check-python check-frontend
 SLOW = databases layouts parity pauses faults browsers wheel-check bench-dry
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
-.PHONY: help demo test test-python test-beside everything $(SLOW) gpu bench parity-table dev check $(CHECKS) test-frontend fix openapi setup tools \
+.PHONY: help demo test test-python checks-beside everything $(SLOW) gpu bench parity-table dev check $(CHECKS) test-frontend fix openapi setup tools \
   frontend wheel chromium lock clean on-linux
 
 help: ## show this list
@@ -42,15 +42,16 @@ demo: on-linux .venv/.runtime frontend ## train a small model on the entire plat
 	@$(BIN)/python infra/demo.py $(ARGS)
 
 test: tools frontend chromium ## checks, unit tests, tests with real servers and in the browser; all except the slow ones
-	@$(MAKE) --no-print-directory -j test-python test-beside
+	@$(MAKE) --no-print-directory test-frontend
+	@$(MAKE) --no-print-directory -j test-python checks-beside
 
 test-python:
 	@echo "test: python and browser"
 	@$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-# These use what the Python tests, many of which wait, leave of the cores.
-test-beside:
-	@nice -n 19 $(MAKE) --no-print-directory $(CHECKS) test-frontend
+# They use what the Python tests, many of which wait, leave of the cores.
+checks-beside:
+	@nice -n 19 $(MAKE) --no-print-directory $(CHECKS)
 
 everything: ## make test and all slow tests below; targets that pass are recorded in .ci/passed
 	@failed=; \
