@@ -242,12 +242,31 @@ def safe_names(path: Path) -> list[str]:
         return list(file.keys())
 
 
-def test_the_model_file_of_an_export_refuses_unknown_options() -> None:
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ({"some_later_option": 1}, r"does not know some_later_option: use the model\.py"),
+        ({"attention": "gated"}, r"model\.attention is gated, but .* only full, localized_filtering: use"),
+        ({"block": "sandwich"}, r"model\.block is sandwich"),
+        ({"activation": "relu"}, r"model\.activation is relu"),
+        ({"norm": "batch"}, r"model\.norm is batch"),
+        ({"biases": "some"}, r"model\.biases is some"),
+        ({"positions": "alibi"}, r"model\.positions is alibi"),
+        (
+            {"rope_scaling": {"rope_type": "linear"}},
+            r"model\.rope_scaling\.rope_type is linear, but .* llama3, yarn",
+        ),
+    ],
+    ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",
+)
+def test_the_model_file_of_an_export_refuses_what_it_does_not_compute(
+    option: dict[str, Any], says: str
+) -> None:
     known = {"layers": 1, "width": 8, "heads": 1, "kv_heads": 1, "head_size": 8, "feed_forward": 8}
-    scalars = {"rope_theta": 1e4, "norm_epsilon": 1e-5, "tied_embeddings": True}
+    scalars = {"rope_theta": 1e4, "norm_epsilon": 1e-5, "tied_embeddings": True, "rope_scaling": None}
     plain_model.Model(known | scalars, 8, 8)
-    with pytest.raises(ValueError, match="does not know some_later_option"):
-        plain_model.Model(known | scalars | {"some_later_option": 1}, 8, 8)
+    with pytest.raises(ValueError, match=says):
+        plain_model.Model(known | scalars | option, 8, 8)
 
 
 def test_an_export_in_bf16_is_the_trained_weights_rounded_once(tmp_path: Path, data: Path) -> None:

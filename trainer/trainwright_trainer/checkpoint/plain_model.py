@@ -38,17 +38,11 @@ _FIELDS = {
     "norm_epsilon",
     "tied_embeddings",
     "initializer_std",
-    "attention",
-    "block",
     "sliding_window",
     "sliding_window_pattern",
     "qk_norm",
-    "activation",
-    "norm",
-    "biases",
     "embedding_multiplier",
     "residual_multiplier",
-    "positions",
     "partial_rotary_factor",
     "rope_scaling",
     "no_rope_layer_interval",
@@ -56,8 +50,18 @@ _FIELDS = {
     "attn_logit_softcapping",
     "final_logit_softcapping",
 }
-"""Settings that this file supports: it refuses a folder with others, instead of computing something else."""
+"""Settings that this file supports besides ``_CHOICES``. It refuses others, instead of computing something else."""
 
+_CHOICES = {
+    "attention": ("full", "localized_filtering"),
+    "block": ("serial", "parallel"),
+    "activation": ("swiglu", "geglu", "gelu"),
+    "norm": ("rms", "layer", "layer_without_bias"),
+    "biases": ("none", "query_key_value", "all"),
+    "positions": ("rotary", "learned", "none"),
+    "rope_scaling.rope_type": ("llama3", "yarn"),
+}
+"""Settings that select a computation, and their values; the first is that of a folder without the setting."""
 
 Rotation = tuple[Tensor, Tensor]
 """Cosines and sines of rotary positions, (T, R) each."""
@@ -263,14 +267,29 @@ class ParallelBlock(nn.Module):
         return out_BTD
 
 
+def _check(config: dict[str, Any]) -> None:
+    """Raises:
+    ValueError: a setting, or its value, is not computed here.
+    """
+    remedy = "use the model.py that was exported with this config.json"
+    unknown = sorted(set(config) - _FIELDS - set(_CHOICES))
+    if unknown:
+        raise ValueError(f"config.json: this file does not know {', '.join(unknown)}: {remedy}")
+    scaling = config.get("rope_scaling") or {}
+    given = config | {f"rope_scaling.{name}": value for name, value in scaling.items()}
+    for name, known in _CHOICES.items():
+        value = given.get(name, known[0])
+        if value not in known:
+            only = f"this file computes only {', '.join(known)}"
+            raise ValueError(f"config.json: model.{name} is {value}, but {only}: {remedy}")
+
+
 class Model(nn.Module):
     """Token ids (B, T) → logits (B, T, V)."""
 
     def __init__(self, config: dict[str, Any], vocabulary: int, positions: int) -> None:
         super().__init__()
-        unknown = sorted(set(config) - _FIELDS)
-        if unknown:
-            raise ValueError(f"config.json: this file does not know {', '.join(unknown)}")
+        _check(config)
         self.positions, self.config = positions, config
         self.multiplier = config.get("embedding_multiplier", 1.0)
         kind = ParallelBlock if config.get("block") == "parallel" else Block
