@@ -17,6 +17,8 @@ from pathlib import Path
 from statistics import mean
 
 from tests.benchmarks.data.preparation import PREPARING_ROWS
+from tests.benchmarks.gpu_program.process import PRECISIONS
+from tests.benchmarks.gpu_program.record import SIZES
 from tests.benchmarks.gpu_program.row import gpu_program
 from tests.benchmarks.pages.page_speed import UI_ROWS
 from tests.benchmarks.platform.api_load import API_ROWS
@@ -85,7 +87,7 @@ ROWS: dict[str, Row] = {
     **API_ROWS,
     **PLACEMENT_ROWS,
     **UI_ROWS,
-    "gpu-program": lambda given: gpu_program(given.toy, given.folder),
+    "gpu-program": lambda given: gpu_program(given.toy, given.folder, given.sizes, given.precisions),
     "parity": run_parity,
 }
 """Each module has the rows of the part that it measures."""
@@ -131,6 +133,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--model", choices=PRESETS, default="nano", help="parity: preset of the model")
     parser.add_argument("--processes", type=int, default=2, help="parity: trainings at the same time")
+    parser.add_argument(
+        "--sizes", nargs="+", choices=SIZES, default=SIZES, help="gpu-program: models (default: all)"
+    )
+    parser.add_argument(
+        "--precisions",
+        nargs="+",
+        choices=PRECISIONS,
+        default=tuple(PRECISIONS),
+        help="gpu-program: number formats (default: all)",
+    )
     parser.add_argument(
         "--folder", type=Path, help="parity: where prepared text is stored (default: not stored)"
     )

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tests.benchmarks import cpu
-from tests.benchmarks.gpu_program import record
+from tests.benchmarks.gpu_program import record, row
 from tests.benchmarks.gpu_program.h200 import compile_library
 from tests.benchmarks.gpu_program.row import run_process
 from tests.benchmarks.harness.triton_wheel import triton_folder
+from tests.benchmarks.report import table
 from trainwright_trainer.runtime.errors import BadJobError
 
 dry_run = pytest.mark.slow(target="bench-dry")
@@ -183,6 +184,26 @@ def test_the_table_shows_the_first_and_the_last_record(tmp_path: Path) -> None:
     record.append(figures, {}, file)
     (line,) = (one for one in record.tables(file).splitlines() if one.startswith("| 7b | fp8-tensor"))
     assert " → 1 |" in line
+
+
+def test_a_part_of_the_row_is_recorded_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = record.records()[0]["figures"]
+    recorded: list[record.Figures] = []
+    for name in ("triton_folder", "compile_library", "kernel_resources"):
+        monkeypatch.setattr(row, name, lambda *_, **__: {})
+    monkeypatch.setattr(row, "run_process", lambda size, names, *_: {names[0]: first[size][names[0]]})
+    monkeypatch.setattr(record, "append", lambda figures, _: recorded.append(figures))
+    monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(table, "page", str)
+    file = tmp_path / "bench.json"
+    part = ["--sizes", "1.3b", "7b", "--precisions", "bf16", "fp8-row"]
+    assert cpu.main(["gpu-program", *part, "--json", str(file)]) == 0
+    (figures,) = recorded
+    assert {size: list(found) for size, found in figures.items()} == {
+        "1.3b": ["bf16", "fp8-row"],
+        "7b": ["bf16", "fp8-row"],
+    }
+    assert "gpu-program-7b-fp8-row-step" in json.loads(file.read_text())
 
 
 @dry_run
