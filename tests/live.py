@@ -25,6 +25,7 @@ from trainwright.contracts.api.runs import Run
 from trainwright.contracts.run_state import FINAL
 from trainwright_agent.daemon.cpu_peak import METHOD, PeakRecord, save_record
 from trainwright_agent.daemon.inventory import cpu_name
+from trainwright_agent.identity import load_settings, save_settings
 from trainwright_backend.local.data_folder import DataFolder
 from trainwright_backend.local.platform import Platform, bind_socket
 
@@ -133,6 +134,17 @@ def live_agent(
         yield agent
     finally:
         agent.kill()
+
+
+@contextmanager
+def using_trainer(data: Path, module: str) -> Iterator[None]:
+    """Attempts that start in this block on the node with this data folder use another trainer."""
+    settings = load_settings(data)
+    save_settings(data, settings.model_copy(update={"trainer_module": module}))
+    try:
+        yield
+    finally:
+        save_settings(data, settings)
 
 
 def store_cpu_peak(data: Path, cpu_slots: int) -> None:

@@ -1,4 +1,5 @@
-"""Ranks that are stopped at random points are named soon after the limit, with node, axis and collective."""
+"""Ranks that are stopped at random points are named soon after the limit, with node, axis and collective, and slow, uneven steps
+are never taken for a hang. `TRAINWRIGHT_UNEVEN_MINUTES=30` trains uneven steps for half an hour."""
 
 import os
 import random
@@ -20,10 +21,13 @@ from tests.live import (
     live_agent,
     live_platform,
     rank_processes,
+    series,
     small_spec,
+    using_trainer,
     write_letters,
 )
 from trainwright.contracts.api.datasets import Dataset
+from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.rank_progress import RankActivity, RankProgress, read_progress
 from trainwright.contracts.run_state import RunState
 
@@ -31,16 +35,27 @@ from trainwright.contracts.run_state import RunState
 pytestmark = [pytest.mark.slow(target="faults"), pytest.mark.timeout(900)]
 
 HANG_SECONDS = 3.0
+TIMERS = SCALED_TIMERS | {
+    "hang_seconds": HANG_SECONDS,
+    "lease_seconds": 60.0,
+    "margin_seconds": 20.0,
+    "grace_seconds": 3.0,
+    "start_seconds": 240.0,
+}
+"""With long leases, so that only hangs end attempts, even on a busy machine."""
 LARGEST_LIMIT_SECONDS = 12.0
 """Three times a one-second step, measured by checks one second apart on a machine that is sometimes busy."""
 STOPS = 10
+UNEVEN_MINUTES = float(os.environ.get("TRAINWRIGHT_UNEVEN_MINUTES", "5"))
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    timers = SCALED_TIMERS | {"hang_seconds": HANG_SECONDS}
-    with live_platform(tmp_path_factory.mktemp("platform") / "data", timers) as running:
-        yield running
+    with pytest.MonkeyPatch.context() as patch:
+        # Python finds the trainer with the uneven steps there.
+        patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+        with live_platform(tmp_path_factory.mktemp("platform") / "data", TIMERS) as running:
+            yield running
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +175,35 @@ def test_a_rank_that_is_stopped_inside_a_save_is_named(
     assert stopped.progress.activity is RankActivity.SAVING
     message, found_at = wait_for_the_hang(live, run_id, 1)
     end_runs(live.team)
+    print(f"\nfound {found_at - stopped.at - limit_of(message):.1f} s after the limit")
     stopped.check(message)
     assert f"saving the checkpoint of step {stopped.progress.step:,}" in message
     assert found_at - stopped.at <= limit_of(message) + 10
+
+
+@pytest.mark.timeout(900 + 60 * UNEVEN_MINUTES)
+def test_slow_uneven_steps_are_no_hang_and_a_rank_stopped_among_them_is(
+    live: Live, other: LiveAgent, dataset: Dataset
+) -> None:
+    module = "tests.faults.trainer_with_uneven_steps"
+    with using_trainer(live.platform.folder.path / "agent", module), using_trainer(other.data, module):
+        run_id = start(live, dataset, every_steps=20)
+        wait_for_training(live, run_id, 1, 1)
+        time.sleep(60 * UNEVEN_MINUTES)
+    ends = [mark.reason for mark in live.team.metrics(run_id).attempts if mark.reason]
+    assert EndCode.HANG not in ends
+    attempt = live.team.run(run_id).attempt
+    wait_for_training(live, run_id, attempt, live.team.run(run_id).summary.step + 1)
+    stopped = Stopped(live, other, 2)
+    message, found_at = wait_for_the_hang(live, run_id, attempt)
+    spent = series(live.team, run_id, "seconds").values()
+    end_runs(live.team)
+    stopped.check(message)
+    limit = limit_of(message)
+    print(
+        f"\n{stopped.progress.step:,} steps, median {statistics.median(spent):.1f} s, longest {max(spent):.1f} s, "
+        f"other ends: {ends}; limit {limit:.0f} s, found {found_at - stopped.at - limit:.1f} s after it"
+    )
+    assert max(spent) > HANG_SECONDS, "some steps took longer than the least limit"
+    assert limit > HANG_SECONDS, "it was learned from the steps"
+    assert found_at - stopped.at <= limit + 10

@@ -10,7 +10,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from tests.live import (
     marked_processes,
     series,
     small_spec,
+    using_trainer,
     write_letters,
 )
 from trainwright.contracts.api.datasets import Dataset
@@ -32,7 +33,6 @@ from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.end_codes import EndClass, EndCode, end_class
 from trainwright.contracts.run_state import RunState
 from trainwright.transport.connection import ApiError
-from trainwright_agent.identity import load_settings, save_settings
 
 ROUNDS = int(os.environ.get("TRAINWRIGHT_PAUSES", "4"))
 SEED = int(os.environ.get("TRAINWRIGHT_PAUSES_SEED", str(random.SystemRandom().randrange(10_000))))
@@ -165,7 +165,7 @@ def test_a_run_paused_at_any_moment_saves_frees_everything_and_learns_the_same(
 def test_a_trainer_that_does_not_save_on_request_is_detected(
     live: Live, dataset: Dataset, fault: str, complaint: str
 ) -> None:
-    with _trainer(live, f"tests.faults.{fault}"):
+    with using_trainer(live.platform.folder.path / "agent", f"tests.faults.{fault}"):
         paused = _pause(live, dataset, first_step, 0.0)
     assert paused.run.state is RunState.PAUSED
     live.team.cancel(paused.run.id)
@@ -241,18 +241,6 @@ def _resume_to_the_end(live: Live, paused: PausedRun) -> None:
     assert run.state is RunState.SUCCEEDED, run.sentence
     resumed_at = live.team.metrics(run.id).attempts[-1].resume_step
     assert resumed_at == max(paused.saved, default=0)
-
-
-@contextmanager
-def _trainer(live: Live, module: str) -> Iterator[None]:
-    """Attempts that start in this block use another trainer."""
-    agent = live.platform.folder.path / "agent"
-    settings = load_settings(agent)
-    save_settings(agent, settings.model_copy(update={"trainer_module": module}))
-    try:
-        yield
-    finally:
-        save_settings(agent, settings)
 
 
 def _check_everything_is_free(live: Live) -> None:
