@@ -1,17 +1,19 @@
-"""Row ``start-up``: seconds to the end of the first step on 2, 4 and 8 ranks, by phase, compared with one rank.
+"""Row ``start-up``: seconds to the end of the first step on 2, 4, 8 and 16 ranks, by phase, compared with one rank.
 
     groups       until every axis of the mesh has been used once; a run makes only the groups that it uses
     build        until the training is built
     first step
 
 Time starts after the rendezvous of all ranks; imports are part of row ``first-step``. A phase ends when the last rank ends it.
-The bound takes into account that ranks that share a core cannot be faster than one after another.
+The bounds take into account that ranks that share a core cannot be faster than one after another. ``start-up-growth`` compares 16
+ranks with two: the time may grow in proportion to the ranks, and not faster.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -35,6 +37,7 @@ LAYOUTS = {
     2: CELLS["tensor 2"],
     4: CELLS["data 2 × tensor 2"],
     8: CELLS["data 2 × tensor 2 × pipeline 2"],
+    16: replace(CELLS["data 2 × tensor 2 × pipeline 2"], ranks=16),
 }
 _LARGEST = 2.0
 """Relative to one rank's time, times the ranks that share a core."""
@@ -45,23 +48,33 @@ def start_up(toy: bool, folder: Path) -> dict[str, Entry]:
     ranks."""
     data = prepare(folder / "start-up")
     entries: dict[str, Entry] = {}
-    for ranks in (2,) if toy else (2, 4, 8):
+    seconds: dict[int, float] = {}
+    for ranks in (2, 4) if toy else (2, 4, 8, 16):
         timings: list[list[float]] = []
         alone: list[float] = []
         for turn in range(1 if toy else 3):
             alone.append(sum(_phases(folder / f"start-1-{ranks}-{turn}", data, 1)))
             timings.append(_phases(folder / f"start-{ranks}-{turn}", data, ranks))
-        whole = median(sum(timing) for timing in timings)
+        seconds[ranks] = median(sum(timing) for timing in timings)
         by_phase = (
             f"{name} {median(one):.2f} s"
             for name, one in zip(PHASES, zip(*timings, strict=True), strict=True)
         )
-        print(f"  {ranks} ranks: {', '.join(by_phase)}")
-        shared = max(1.0, ranks / len(os.sched_getaffinity(0)))
-        unit = "s to a trained first step, peer: one rank"
-        entries[f"start-up-{ranks}-ranks"] = at_most(whole, median(alone), unit, _LARGEST * shared, shared)
+        print(f"  {ranks} ranks: {seconds[ranks]:.2f} s: {', '.join(by_phase)}")
+        unit, shared = "s to a trained first step, peer: one rank", _ranks_per_core(ranks)
+        entries[f"start-up-{ranks}-ranks"] = at_most(
+            seconds[ranks], median(alone), unit, _LARGEST * shared, shared
+        )
         entries["start-up"] = entries[f"start-up-{ranks}-ranks"]  # of the most ranks
+    fewest, most = min(seconds), max(seconds)
+    unit = f"s to a trained first step of {most} ranks, peer: {fewest} ranks"
+    goal = _ranks_per_core(most) / _ranks_per_core(fewest)
+    entries["start-up-growth"] = at_most(seconds[most], seconds[fewest], unit, most / fewest, goal)
     return entries
+
+
+def _ranks_per_core(ranks: int) -> float:
+    return max(1.0, ranks / len(os.sched_getaffinity(0)))
 
 
 def _phases(folder: Path, data: Path, ranks: int) -> list[float]:
