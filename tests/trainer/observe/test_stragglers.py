@@ -1,11 +1,24 @@
 """Ranks that compute longer than others with the same layers are scored and reported once; noise is not reported."""
 
+import time
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from trainwright.contracts.series import RANK_SERIES
+from tests.trainer.jobs import events
+from tests.trainer.process.test_several_nodes import jobs_of_two_nodes
+from tests.trainer.ranks import on_mesh
+from trainwright.contracts.job_spec import output_folder
+from trainwright.contracts.parallelism_spec import Degrees
+from trainwright.contracts.series import RANK_SERIES, STRAGGLER_SERIES
+from trainwright_trainer.distributed.mesh import Mesh, make_mesh
+from trainwright_trainer.observe.rank_timings import EVERY_STEPS
 from trainwright_trainer.observe.step_timer import Timing
 from trainwright_trainer.observe.stragglers import SLOW_FRACTION, WINDOW, Stragglers
+from trainwright_trainer.process.job_file import read_job
+from trainwright_trainer.training.build import build
+from trainwright_trainer.training.loop import train
 
 LINE = [(0, 1, 2, 3)]
 
@@ -77,3 +90,28 @@ def test_ranks_on_the_cores_of_one_node_are_compared_with_other_nodes_only() -> 
     assert reports(Stragglers([(0, 1)], ranks_sharing_cores=2), [times(1, 1.3)] * 20) == []
     slow_node = Stragglers([(0, 1, 2, 3)], ranks_sharing_cores=2)
     assert reports(slow_node, [times(1.0, 1.2, 1.4, 1.5)] * 20) == [(WINDOW, 2), (WINDOW, 3)]
+
+
+def _train_with_slow_node(mesh: Mesh, job_files: list[Path]) -> None:
+    """Train on two nodes of one rank each; the forward passes of rank 1 take 20 ms longer."""
+    own = range(mesh.rank, mesh.rank + 1)
+    job_file = job_files[mesh.rank]
+    training = build(read_job(job_file), job_file, make_mesh(mesh.rank, mesh.degrees, mesh.device, own))
+    if mesh.rank == 1:
+        training.engine.model.register_forward_pre_hook(lambda *_: time.sleep(0.02))
+    train(training)
+
+
+@pytest.mark.slow(target="layouts")
+def test_a_training_reports_its_slow_node(tmp_path: Path, data: Path) -> None:
+    rarely = {"every_steps": 1_000}
+    schedule = {"steps": (WINDOW + 1) * EVERY_STEPS, "warmup_steps": 4}
+    job_files = jobs_of_two_nodes(tmp_path, data, schedule=schedule, validation=rarely, checkpoint=rarely)
+    for job_file in job_files:
+        output_folder(job_file).mkdir()
+    on_mesh(Degrees(replicas=2), _train_with_slow_node, job_files)
+    notes = [note["message"] for note in events(job_files[0], "note")]
+    slow = [message for message in notes if "has computed longer" in message]
+    assert len(slow) == 1 and ": rank 1 (node 2 of the run) has computed longer" in slow[0]
+    last = events(job_files[0], "step")[-1]["values"]
+    assert last[f"{STRAGGLER_SERIES}/1"] >= SLOW_FRACTION > 0 > last[f"{STRAGGLER_SERIES}/0"]
