@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.api import NODE_TOKEN, ScriptedApi
+from tests.agent.api import NODE_TOKEN, TIMERS, ScriptedApi
 from tests.agent.folders import make_attempt
 from tests.agent.machine import Machine, wait_for
 from trainwright.contracts.agent_protocol import RenewalOrder, RenewalReply, Timers
@@ -75,3 +75,16 @@ def test_a_late_go_starts_nothing_and_a_timely_one_does(api: ScriptedApi, machin
     api.timers, api.reply_delays["renew"] = usual, 0.0
     wait_for(lambda: run.ends, "an end")
     assert run.end["code"] == "finished"
+
+
+def test_an_api_that_answers_late_keeps_the_lease(api: ScriptedApi, tmp_path: Path) -> None:
+    """Each reply takes three renewal periods, and a sixth of the time that a lease lasts."""
+    api.timers = TIMERS.model_copy(update={"lease_seconds": 12.0, "margin_seconds": 3.0})
+    api.reply_delays["renew"] = 1.5
+    lease, _ = start_lease(Lease, api, tmp_path)
+    wait_for(lambda: lease.order is RenewalOrder.GO, "the first reply")
+    wait_for(lambda: len(api.runs["run_1"].renewals) > 3, "two more")
+    assert lease.end() is None
+    assert lease.silence_seconds() < 2 * 1.5 + TIMERS.renewal_seconds + 1, "they arrived in time"
+    with api.lock:
+        api.runs["run_1"].deleted = True

@@ -15,7 +15,7 @@ from enum import StrEnum
 from trainwright.contracts.agent_protocol import Claim, Phase, Renewal, RenewalOrder, RenewalReply, Timers
 from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.rank_progress import Stall
-from trainwright_agent.client import TIMEOUT_SECONDS, Client, RefusedError, RunDeletedError, UnreachableError
+from trainwright_agent.client import Client, RefusedError, RunDeletedError, UnreachableError
 from trainwright_agent.processes import boot_id, boottime
 from trainwright_agent.workspace import Deadline, DeadlineFile
 
@@ -27,6 +27,8 @@ WATCHDOG_SLACK_SECONDS = 5.0
 _WAITING_RENEWAL_SECONDS = 2.0
 """Renewal period while the supervisor waits for the platform: to accept the end, or to report that all nodes are
 ready."""
+
+_SHORTEST_TIMEOUT_SECONDS = 1.0
 
 
 class LeaseEnd(StrEnum):
@@ -169,9 +171,8 @@ class Lease:
                 exit=self._exit,
             )
         sent = boottime()
-        timeout_seconds = min(TIMEOUT_SECONDS, max(1.0, self._timers.renewal_seconds))
         try:
-            reply = self._client.renew(self._run_id, renewal, timeout_seconds)
+            reply = self._client.renew(self._run_id, renewal, self._timeout_seconds(sent))
         except UnreachableError as error:
             if not self._failing:  # logged once: a supervisor may wait for a long time
                 log.warning("the renewal failed: %s", error)
@@ -185,6 +186,15 @@ class Lease:
         self._failing, self._heard = False, sent
         self.note_reply(sent, reply)
         return True
+
+    def _timeout_seconds(self, sent: float) -> float:
+        """How long to wait for the reply to a renewal that is sent now: half of the lease's remaining time, because an API that
+        is overloaded answers late, and a reply that is lost must leave time for another renewal."""
+        timers = self._timers
+        remaining = (
+            timers.lease_seconds - timers.margin_seconds if self._deadline is None else self._deadline - sent
+        )
+        return max(_SHORTEST_TIMEOUT_SECONDS, timers.renewal_seconds, remaining / 2)
 
     def _note_refusal(self, error: RefusedError) -> bool:
         log.warning("the renewal was refused: %s", error)
