@@ -10,9 +10,9 @@ from pathlib import Path
 from trainwright_trainer import launch
 from trainwright_trainer.data.loader import Batch, Loader
 
-MEDIAN_SECONDS = 0.3
-SPREAD = 0.8
-"""Of the logarithm: one wait in a hundred takes more than six times the median."""
+MEDIAN_SECONDS = 1.0
+SPREAD = 0.6
+"""Of the logarithm: one wait in a hundred takes more than four times the median."""
 
 
 def wait_before_each_step() -> None:
