@@ -4,7 +4,7 @@ Nodes are a higher feature, so `nodes.service` registers here how they are read.
 agent is too old to report something, nothing is known, and nothing is refused for it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -59,18 +59,36 @@ def is_loopback(peer_address: str | None) -> bool:
     return peer_address is not None and peer_address.startswith(LOOPBACK)
 
 
-def in_one_network(
-    nodes: Sequence[AnyNode], count: int, is_local: Callable[[AnyNode], bool]
+def needs_equal_gpus(spec: RunSpec) -> bool:
+    """Whether all nodes of ``spec``, whose device is resolved, must have the same GPUs, because ranks with the same layers and different
+    data are on several nodes: those with slower GPUs would make the others wait in each step."""
+    resources, degrees = spec.resources, spec.degrees
+    if resources.device is not Device.CUDA or resources.nodes == 1 or degrees.data == 1:
+        return False
+    return resources.slots_per_node % (degrees.data * degrees.tensor) != 0
+
+
+def gpu_names(gpus: Sequence[Gpu]) -> frozenset[str]:
+    """The models of a node's GPUs."""
+    return frozenset(gpu.name for gpu in gpus)
+
+
+def that_run_together(
+    nodes: Sequence[AnyNode],
+    count: int,
+    is_local: Callable[[AnyNode], bool],
+    kind: Callable[[AnyNode], Hashable] = lambda _: None,
 ) -> list[AnyNode]:
-    """Nodes that can reach each other: at least ``count`` if possible, otherwise as many as possible.
+    """Nodes of one ``kind`` that can reach each other: at least ``count`` if possible, otherwise as many as possible.
 
     Nodes on the server's own machine that joined through a loopback address reach only each other.
     """
-    others: list[AnyNode] = []
-    local: list[AnyNode] = []
+    groups: dict[tuple[bool, Hashable], list[AnyNode]] = {}
     for node in nodes:
-        (local if is_local(node) else others).append(node)
-    return next((group for group in (others, local) if len(group) >= count), max(others, local, key=len))
+        groups.setdefault((is_local(node), kind(node)), []).append(node)
+    largest_first = [groups[key] for key in sorted(groups, key=lambda key: (key[0], -len(groups[key])))]
+    enough = next((group for group in largest_first if len(group) >= count), None)
+    return enough or max(largest_first, key=len, default=[])
 
 
 def bytes_per_rank(device: str, slots: int, slot_bytes: int, ranks: int) -> int:

@@ -1,8 +1,8 @@
 """Submitting a run: resolve the spec and store the row, in one transaction.
 
-A submission that can never fit the team's limit, for a device that no node has, or for another team's dataset is refused
-immediately. One that has to wait for data, for a free node, or for the team's other runs is accepted. Until the first node
-joins, sizes are unknown, so every size is accepted and waits.
+A submission that can never fit the team's limit or the memory of any node, for a device that no node has, or for another team's
+dataset is refused immediately. One that has to wait for data, for a free node, or for the team's other runs is accepted. Until
+the first node joins, sizes are unknown, so every size is accepted and waits.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.planner.flops import count_parameters
-from trainwright.planner.plan import Host, Slot, plan
+from trainwright.planner.plan import Host, plan
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.core.ids import new_id
@@ -36,18 +36,20 @@ from trainwright_backend.datasets.tables import Preparation
 from trainwright_backend.runs.gpu_choice import check_gpus
 from trainwright_backend.runs.joined_nodes import (
     JoinedNode,
-    bytes_per_rank,
     can_run,
     check_engine,
     check_precision,
+    gpu_names,
     has_precision,
-    in_one_network,
     is_loopback,
     named,
+    needs_equal_gpus,
     nodes_for,
+    that_run_together,
 )
 from trainwright_backend.runs.limit_usage import check_queued_runs, check_slots
 from trainwright_backend.runs.precision_choice import choose_precision
+from trainwright_backend.runs.rank_memory import check_memory, largest_slot, smallest_slot
 from trainwright_backend.runs.tables import IdempotencyKey, NodeSize, Run, RunSummary
 from trainwright_backend.runs.transitions import add_event, add_run
 from trainwright_backend.teams.usage import SECONDS_AN_HOUR
@@ -129,6 +131,7 @@ def create_run(
         data, preparation = resolved.data, get_preparation(session, team_id, prepared)
     _check_length(preparation, resolved)
     choice = choose_precision(session, with_data(resolved, data))
+    check_memory(session, choice.spec)
     run = _new_run(team_id, submitter, choice.spec, preparation.id)
     run.waiting_reason = "" if _any_node_joined(session) else NO_NODE
     add_run(session, run)
@@ -190,18 +193,26 @@ def _check_nodes(session: Read, spec: RunSpec) -> None:
         for node in able
         if node.peer_address is not None and can_run(node, spec) and has_precision(node.gpus, spec.precision)
     ]
-    together = in_one_network(peers, resources.nodes, lambda node: is_loopback(node.peer_address))
+    alike = needs_equal_gpus(spec)
+    together = that_run_together(
+        peers,
+        resources.nodes,
+        lambda node: is_loopback(node.peer_address),
+        lambda node: gpu_names(node.gpus) if alike else None,
+    )
     if resources.nodes > len(together):
         number = "1 joined node qualifies" if len(together) == 1 else f"{len(together)} joined nodes qualify"
         raise Invalid.at(
             "resources.nodes",
             f"This run needs {resources.nodes} nodes with {resources.slots_per_node} {resources.device} slots each; "
-            f"{number}.{_unreachable_nodes(able, len(peers) > len(together))} Request fewer, or add nodes.",
+            f"{number}.{_why_not_others(able, peers, together)} Request fewer, or add nodes.",
             resources.nodes,
         )
 
 
-def _unreachable_nodes(able: Sequence[JoinedNode], has_other_network: bool) -> str:
+def _why_not_others(
+    able: Sequence[JoinedNode], peers: Sequence[JoinedNode], together: Sequence[JoinedNode]
+) -> str:
     """Why other nodes of the same size do not qualify, and the remedy."""
     text = ""
     if unreachable := [node for node in able if node.peer_address is None]:
@@ -209,10 +220,16 @@ def _unreachable_nodes(able: Sequence[JoinedNode], has_other_network: bool) -> s
             f" {named(unreachable)} reported no address for other nodes: upgrade the agent, or start it with"
             " --peer-address."
         )
-    if has_other_network:
+    others = [node for node in peers if node not in together]
+    if any(is_loopback(node.peer_address) != is_loopback(together[0].peer_address) for node in others):
         text += (
             " Nodes that joined through a loopback address share runs only with each other: start their agents with"
             " --peer-address, or join them through the server's address in the network."
+        )
+    if unlike := [node for node in others if gpu_names(node.gpus) != gpu_names(together[0].gpus)]:
+        text += (
+            f" {named(unlike)} has other GPUs, which would make the faster ones wait in each step: use parallelism.pipeline with"
+            " stages auto over unlike nodes."
         )
     return text
 
@@ -244,6 +261,7 @@ def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> SpecCheck:
     if preparation is not None:
         _check_length(preparation, resolved)
     stored = choose_precision(session, with_data(resolved, data)).spec
+    check_memory(session, stored)
     parameters = count_parameters(
         stored.model, stored.data.tokenizer.size, stored.batch.sequence_tokens
     ).total
@@ -281,33 +299,10 @@ def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
     return plan(
         resolved,
         cuda=resolved.resources.device is Device.CUDA,
-        slot=_smallest_slot(session, resolved),
-        largest=_largest_slot(session, resolved),
+        slot=smallest_slot(session, resolved),
+        largest=largest_slot(session, resolved),
         host=_largest_host(session, resolved),
     )
-
-
-def _smallest_slot(session: Read, spec: RunSpec) -> Slot | None:
-    """The slot with the least memory on a joined node with enough slots; None if no node reported its memory."""
-    able = [size for size in _joined_sizes(session, spec) if size.slots >= spec.resources.slots_per_node]
-    sizes = [Slot(size.node_name, size.slot_bytes) for size in able if size.slot_bytes]
-    return min(sizes, key=lambda slot: slot.bytes, default=None)
-
-
-def _largest_slot(session: Read, spec: RunSpec) -> Slot | None:
-    """The most memory that any joined node could give each rank; None if no node reported its memory."""
-    ranks = spec.resources.slots_per_node
-    sizes = [
-        Slot(size.node_name, bytes_per_rank(size.device, size.slots, size.slot_bytes, ranks))
-        for size in _joined_sizes(session, spec)
-        if size.slot_bytes
-    ]
-    return max(sizes, key=lambda slot: slot.bytes, default=None)
-
-
-def _joined_sizes(session: Read, spec: RunSpec) -> Sequence[NodeSize]:
-    sizes = select(NodeSize).where(NodeSize.device == spec.resources.device, NodeSize.joined)
-    return session.scalars(sizes.order_by(NodeSize.node_name)).all()
 
 
 def _largest_host(session: Read, spec: RunSpec) -> Host | None:

@@ -6,6 +6,7 @@ runs is slow, so the control loop remembers the answers (`MeasuredRates`) and as
 
 import time
 from dataclasses import dataclass, field
+from functools import lru_cache
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -15,6 +16,7 @@ from trainwright_backend.core.db import Read
 from trainwright_backend.runs.max_time import remaining_seconds
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.scheduling.occupants import shorter
+from trainwright_backend.scheduling.requirements import spec_text
 from trainwright_backend.scheduling.run_estimate import find_measured, workload
 
 REMEMBERED_SECONDS = 60.0
@@ -23,6 +25,15 @@ MOST_LOOKED_UP = 2
 """In one round. The other runs are asked for in later rounds."""
 
 Key = tuple[UUID, str]
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a run trains."""
+
+    spec: RunSpec
+    workload: str
+    """The settings on which its speed depends."""
 
 
 @dataclass
@@ -58,25 +69,34 @@ class Durations:
 
     def _training_seconds(self, run: Run) -> float | None:
         """How long the rest of the training takes, if an equal one was measured."""
-        try:
-            spec = RunSpec.model_validate(run.spec)
-        except ValidationError:  # of an older version, whose rules differed
+        training = _read(spec_text(run))
+        if training is None:
             return None
-        rate = self._rate(run.team_id, spec)
+        rate = self._rate(run.team_id, training)
         if rate is None:
             return None
-        steps = spec.schedule.steps - (run.last_step or run.forked_step or 0)
-        return max(steps, 0) * spec.tokens_per_step / rate
+        steps = training.spec.schedule.steps - (run.last_step or run.forked_step or 0)
+        return max(steps, 0) * training.spec.tokens_per_step / rate
 
-    def _rate(self, team_id: UUID, spec: RunSpec) -> float | None:
-        key = (team_id, f"{spec.resources} {workload(spec)}")
+    def _rate(self, team_id: UUID, training: Training) -> float | None:
+        key = (team_id, training.workload)
         remembered = self.rates.find(key)
         if remembered is not None:
             return remembered[1]
         if not self.most_looked_up:
             return None
         self.most_looked_up -= 1
-        measured = find_measured(self.session, team_id, spec)
+        measured = find_measured(self.session, team_id, training.spec)
         rate = None if measured is None else measured.tokens_per_second
         self.rates.remember(key, rate)
         return rate
+
+
+@lru_cache(maxsize=1024)
+def _read(spec: str) -> Training | None:
+    """A spec in JSON; None if this version cannot read it. Cached, because each round asks for every waiting run."""
+    try:
+        parsed = RunSpec.model_validate_json(spec)
+    except ValidationError:
+        return None
+    return Training(parsed, f"{parsed.resources} {workload(parsed)}")

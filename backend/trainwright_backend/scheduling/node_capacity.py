@@ -24,7 +24,13 @@ from trainwright_backend.nodes.inventory import (
     unused_slots,
 )
 from trainwright_backend.nodes.tables import Node
-from trainwright_backend.runs.joined_nodes import bytes_per_rank, has_precision, in_one_network, is_loopback
+from trainwright_backend.runs.joined_nodes import (
+    bytes_per_rank,
+    gpu_names,
+    has_precision,
+    is_loopback,
+    that_run_together,
+)
 from trainwright_backend.scheduling.requirements import Needs
 
 
@@ -47,6 +53,10 @@ class NodeKind:
     deepspeed: bool | None
     has_address: bool
     """Whether other nodes may reach it."""
+
+    @cached_property
+    def gpu_names(self) -> frozenset[str]:
+        return gpu_names(self.gpus)
 
     def is_large_enough(self, needs: Needs) -> bool:
         return self.slots[needs.device] >= needs.slots
@@ -206,7 +216,8 @@ def within_reach(able: Sequence[NodeCapacity], needs: Needs) -> list[NodeCapacit
     """The nodes among ``able`` that can run the run together."""
     if needs.nodes == 1:
         return list(able)
-    return in_one_network(able, needs.nodes, lambda capacity: capacity.hardware.is_local)
+    kind = (lambda capacity: capacity.kind.gpu_names) if needs.alike else (lambda _: None)
+    return that_run_together(able, needs.nodes, lambda capacity: capacity.hardware.is_local, kind)
 
 
 @lru_cache(maxsize=2**13)

@@ -13,6 +13,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.memory import host_bytes_per_node
 from trainwright.planner.plan import fullest_rank_bytes
 from trainwright_backend.runs.gpu_choice import GpuChoice, gpu_choice
+from trainwright_backend.runs.joined_nodes import needs_equal_gpus
 from trainwright_backend.runs.tables import Run
 
 
@@ -38,11 +39,18 @@ class Needs:
     host_bytes: int
     """Estimated host memory that offload uses on each node."""
 
+    alike: bool
+    """Whether all its nodes must have the same GPUs."""
+
 
 def needs_of(run: Run, nodes: int | None = None) -> Needs:
     """The needs of the run's next attempt, if it is on so many nodes (None: on as many as the run has)."""
-    without_names = {**run.spec, "name": "run", "seed": 0}
-    return _needs(json.dumps(without_names), run.device, nodes or run.nodes, run.slots // run.nodes)
+    return _needs(spec_text(run), run.device, nodes or run.nodes, run.slots // run.nodes)
+
+
+def spec_text(run: Run) -> str:
+    """The run's spec in JSON with a fixed name and seed: few texts for many runs, whose meaning can be cached."""
+    return json.dumps({**run.spec, "name": "run", "seed": 0})
 
 
 @lru_cache(maxsize=1024)
@@ -54,7 +62,7 @@ def _needs(spec: str, device: str, nodes: int, slots: int) -> Needs:
     try:
         parsed = RunSpec.model_validate_json(spec)
     except ValidationError:
-        return _shared(device, nodes, slots, EngineKind.NATIVE, None, GpuChoice(), 0, 0)
+        return _shared(device, nodes, slots, EngineKind.NATIVE, None, GpuChoice(), 0, 0, False)
     parsed = parsed.on_nodes(nodes)
     needs_gpus = device == Device.CUDA and parsed.precision.kind is PrecisionKind.FP8
     return _shared(
@@ -66,6 +74,7 @@ def _needs(spec: str, device: str, nodes: int, slots: int) -> Needs:
         gpu_choice(parsed),
         fullest_rank_bytes(parsed, cuda=device == Device.CUDA),
         host_bytes_per_node(parsed),
+        needs_equal_gpus(parsed),
     )
 
 

@@ -123,7 +123,9 @@ def _state_of_nodes(match: Match) -> str:
     """How many nodes a run on several nodes could use now."""
     needs, able, reached = match.needs, match.able, match.together
     if len(able) < needs.nodes:
-        return f"{_nodes(len(able))} of that size {'is' if len(able) == 1 else 'are'} online"
+        return f"{_nodes(len(able))} of that size {_are(len(able))} online"
+    if len(reached) < needs.nodes and needs.alike and len({capacity.kind.gpu_names for capacity in able}) > 1:
+        return f"at most {_nodes(len(reached))} of that size with the same GPUs {_are(len(reached))} online"
     if len(reached) < needs.nodes:
         return (
             f"{_nodes(len(able))} of that size are online, but those that joined through a loopback address share runs "

@@ -36,7 +36,6 @@ from trainwright.commands.terminal import (
     table_of,
 )
 from trainwright.contracts.api.actions import MOST_RUNS_AT_ONCE, BulkResult, RunAction
-from trainwright.contracts.api.plans import RunPlan
 from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.api.runs import Run, RunGrouping, RunView
 from trainwright.contracts.run_state import RunState
@@ -61,7 +60,7 @@ def check(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, s
         exit_with_problems(verdict.problems)
         typer.echo(f"Valid: {verdict.parameters:,} parameters.")
         _print_warnings(verdict.warnings)
-        _print_plan_warnings(api.plan_run(whole))
+        _print_warnings(api.plan_run(whole).warnings)
 
 
 @app.command("submit")
@@ -81,15 +80,9 @@ def submit(
         whole = read_spec(spec, sets)
         run = api.submit(whole, priority)
         typer.echo(run.id)
-        _print_plan_warnings(api.plan_run(whole))
+        _print_warnings(api.plan_run(whole).warnings)
         if wait:
             _finish(api.wait(run.id, _show_run))
-
-
-def _print_plan_warnings(planned: RunPlan) -> None:
-    _print_warnings(planned.warnings)
-    if planned.too_large is not None:
-        _print_warnings([f"This does not fit. {planned.too_large} The run waits until a larger node joins."])
 
 
 def _print_warnings(warnings: Iterable[str]) -> None:

@@ -129,3 +129,23 @@ def test_a_cpu_run_that_requests_gpus_is_refused(scene: Scene) -> None:
         answer = scene.site.admin.post(scene.runs, json=scene.spec(resources=resources))
         (error,) = answer.json()["errors"]
         assert error["field"] == "resources.gpu_model" and words in error["message"]
+
+
+def test_data_ranks_over_unlike_nodes_are_refused_and_a_pipeline_is_not(scene: Scene) -> None:
+    for number, (name, model) in enumerate({"a-a100": "NVIDIA A100", "b-l40s": "NVIDIA L40S"}.items()):
+        Agent.join(
+            scene.site,
+            name,
+            reported={"gpus": [gpu(0, model, "8.0")], "peer_address": f"10.0.0.{number + 1}"},
+        )
+    two = {"device": "cuda", "nodes": 2, "slots_per_node": 1}
+    answer = scene.site.admin.post(scene.runs, json=scene.spec(resources=two))
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert (error["field"], error["value"]) == ("resources.nodes", 2)
+    assert "1 joined node qualifies. b-l40s has other GPUs" in error["message"]
+    assert "use parallelism.pipeline with stages auto over unlike nodes" in error["message"]
+    piped = scene.spec(resources=two, parallelism={"pipeline": 2, "stages": "auto"})
+    answer = scene.site.admin.post(scene.runs, json=piped)
+    assert answer.status_code == 201, answer.text
+    assert scene.cancel(answer.json()["id"]).status_code == 202

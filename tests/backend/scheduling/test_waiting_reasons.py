@@ -1,5 +1,7 @@
 """What a run waits for, on an inventory of H100, A100 of 40 GB, L40S and CPU nodes."""
 
+import itertools
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.limit_usage import RunUse, hours_used_up
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.scheduling.node_capacity import NodeCapacity
+from trainwright_backend.scheduling.node_choice import choose_nodes
 from trainwright_backend.scheduling.node_pool import NodePool
 from trainwright_backend.scheduling.requirements import Needs, needs_of
 from trainwright_backend.scheduling.waiting_reasons import covered_by_share, in_line, waiting_class
@@ -66,7 +69,9 @@ def waits_for(wanted: Needs, available: list[NodeCapacity], unavailable: list[No
 
 BUSY = [node("h100-a", free=0), node("a100-a", free=0), node("l40s-a", free=1), node("cpu-a", free=0)]
 WITHOUT_H100 = [node("a100-a", free=2), node("l40s-a", free=2), node("cpu-a", free=2)]
+UNLIKE = [node("h100-a", free=2), node("a100-a", free=2), node("l40s-a", free=2)]
 FP8 = {"precision": {"kind": "fp8"}}
+BATCH = {"global_sequences": 4, "micro_sequences": 1, "sequence_tokens": 64}
 LARGE_NEEDS = needs(CUDA, LARGE, precision={"kind": "bf16"})
 CASES: dict[str, tuple[Needs, list[NodeCapacity], list[NodeCapacity], str]] = {
     "slots": (needs({"device": "cuda", "slots_per_node": 2}), BUSY, [], "needs 2 slots, 1 free on 3 nodes"),
@@ -106,7 +111,7 @@ CASES: dict[str, tuple[Needs, list[NodeCapacity], list[NodeCapacity], str]] = {
         "needs 1 slot; h100-a is drained",
     ),
     "two nodes": (
-        needs(TWO | {"gpu_model": "H100"}, batch={"global_sequences": 2, "micro_sequences": 1, "sequence_tokens": 64}),
+        needs(TWO | {"gpu_model": "H100"}, batch=BATCH),
         [node("h100-a", free=2), *WITHOUT_H100], [],
         "needs 2 nodes with 1 slot each; 1 node of that size is online",
     ),
@@ -174,6 +179,50 @@ def test_sentences_about_data_and_limits_have_their_classes(expected: str) -> No
 def test_a_run_is_placed_only_on_gpus_that_it_requests(asked: dict[str, Any], able: list[str]) -> None:
     found = [kind for kind in CARDS if node(kind, free=2).can_run_now(needs(CUDA | asked))]
     assert found == able
+
+
+@pytest.mark.parametrize("resources", [CUDA, TWO])
+def test_an_fp8_run_is_never_placed_on_an_a100(resources: dict[str, Any]) -> None:
+    """All inventories of up to three of these nodes, with each number of free slots."""
+    wanted, least = needs(resources, **FP8, batch=BATCH), resources.get("nodes", 1)
+    kinds = [("h100", ""), ("l40s", ""), ("a100", ""), ("h100", "a100"), ("cpu", "")]
+    states = list(itertools.product(kinds, (0, 1, 2)))
+    for inventory_of_three in itertools.combinations_with_replacement(states, 3):
+        nodes = [
+            node(f"{kind}-{'x' * number}{second}", free=free, second=second)
+            for number, ((kind, second), free) in enumerate(inventory_of_three)
+        ]
+        chosen = choose_nodes(NodePool(nodes, []).match(wanted))
+        able = Counter(
+            each.name[:4]
+            for each in nodes
+            if each.name[:4] in ("h100", "l40s") and "a100" not in each.name and each.free["cuda"]
+        )
+        assert len(chosen) == (least if max(able.values(), default=0) >= least else 0), inventory_of_three
+        assert all(able[each.name[:4]] >= least and "a100" not in each.name for each in chosen)
+
+
+def test_data_ranks_on_several_nodes_get_equal_gpus() -> None:
+    """Otherwise those with slower GPUs would make the others wait in each step."""
+    wanted = needs(TWO, batch=BATCH)
+    assert choose_nodes(NodePool(UNLIKE, []).match(wanted)) == []
+    assert waits_for(wanted, UNLIKE, []) == (
+        "needs 2 nodes with 1 slot each; at most 1 node of that size with the same GPUs is online"
+    )
+    equal = [*UNLIKE, node("a100-bb", free=1)]
+    chosen = choose_nodes(NodePool(equal, []).match(wanted))
+    assert [each.name for each in chosen] == ["a100-a", "a100-bb"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "parallelism"),
+    [(TWO, {"pipeline": 2, "stages": "auto"}), (TWO | {"slots_per_node": 2}, {"pipeline": 2})],
+)
+def test_stages_of_a_pipeline_may_be_on_unlike_nodes(
+    resources: dict[str, Any], parallelism: dict[str, Any]
+) -> None:
+    wanted = needs(resources, batch=BATCH, parallelism=parallelism)
+    assert len(choose_nodes(NodePool(UNLIKE, []).match(wanted))) == 2
 
 
 def test_a_node_with_one_other_gpu_does_not_qualify() -> None:

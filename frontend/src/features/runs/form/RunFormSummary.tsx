@@ -1,5 +1,5 @@
 import { Check, CircleAlert, CircleDashed, TriangleAlert, type LucideIcon } from "lucide-react";
-import { useState, type ReactNode } from "react";
+import type { ReactNode } from "react";
 import type { Problem } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
@@ -70,10 +70,7 @@ const TONES: Record<StartReadiness["tone"], { Icon: LucideIcon; className: strin
 };
 
 function StartBar({ verdict, submitLabel, disabled }: { verdict: StartReadiness; submitLabel: string; disabled: boolean }) {
-  const { tone, title, detail, advice, isTooLarge } = verdict;
-  // A decision about one estimate does not hold for the next.
-  const [acceptedDetail, setAcceptedDetail] = useState<string | null>(null);
-  const isAccepted = acceptedDetail === detail;
+  const { tone, title, detail, advice } = verdict;
   const { Icon, className } = TONES[tone];
   return (
     <div className={`sticky bottom-0 flex flex-col gap-2 bg-bg pt-1 ${BAR_CLASS}`}>
@@ -87,19 +84,7 @@ function StartBar({ verdict, submitLabel, disabled }: { verdict: StartReadiness;
           </span>
         </p>
       </div>
-      {isTooLarge && (
-        <label className="flex items-center gap-2 text-small max-desk:order-last max-desk:w-full max-tablet:min-h-11">
-          <input
-            type="checkbox"
-            checked={isAccepted}
-            onChange={(event) => {
-              setAcceptedDetail(event.target.checked ? detail : null);
-            }}
-          />
-          Start it anyway: a larger node will join
-        </label>
-      )}
-      <Button type="submit" variant="primary" disabled={disabled || (isTooLarge && !isAccepted)} className="w-full max-desk:w-auto">
+      <Button type="submit" variant="primary" disabled={disabled} className="w-full max-desk:w-auto">
         {submitLabel}
       </Button>
     </div>

@@ -8,8 +8,6 @@ export interface StartReadiness {
   detail: string;
   /** What to do about it. */
   advice: string;
-  /** Whether no node has the memory for it, so that starting takes a second decision. */
-  isTooLarge: boolean;
 }
 
 interface Given {
@@ -19,13 +17,12 @@ interface Given {
 }
 
 export function startReadiness({ problemCount, check, plan }: Given): StartReadiness {
-  const verdict = (tone: StartReadiness["tone"], title: string, text: string, isTooLarge = false): StartReadiness => {
+  const verdict = (tone: StartReadiness["tone"], title: string, text: string): StartReadiness => {
     const [detail = "", ...advice] = text.split(/(?<=\.) (?=[A-Z])/);
-    return { tone, title, detail, advice: advice.join(" "), isTooLarge };
+    return { tone, title, detail, advice: advice.join(" ") };
   };
   if (problemCount > 0) return verdict("bad", "Cannot start yet", `${plural(problemCount, "problem")} to solve first.`);
   if (check?.valid !== true) return verdict("idle", "Not checked yet", "Fill in the form; it is checked while you type.");
-  if (plan?.too_large != null) return verdict("bad", "Will not fit", plan.too_large, true);
   const warnings = [...(plan?.warnings ?? []), ...check.warnings];
   if (warnings.length > 0) return verdict("warn", (plan?.warnings ?? []).length > 0 ? "May not fit" : "Can start, but", warnings.join(" "));
   if (plan === undefined) return verdict("idle", "Checking the memory…", "");

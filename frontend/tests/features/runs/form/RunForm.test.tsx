@@ -192,30 +192,6 @@ it("suggests a unique name from data and preset until the user writes one", asyn
   expect(sent[0]?.body).toEqual({ name: "letters-nano-3", data: { dataset: "ds_1" }, model: { width: 64 } });
 });
 
-it("asks again before it starts a run that no node has the memory for", async () => {
-  const huge = { ...PLAN, too_large: "Each rank needs 848.0 TiB, and the largest node, node-a, has 23.0 GiB for it. Choose a smaller model." };
-  server.use(http.post("*/runs/plan", async ({ request }) => HttpResponse.json(((await request.json()) as { model?: { width?: number } }).model?.width === 96 ? huge : PLAN)));
-  show();
-  const verdict = await screen.findByRole("status", { name: "Verdict" });
-  await waitFor(() => {
-    expect(verdict.textContent).toBe("FitsEach rank needs 1.9 GiB of 12 GiB on node-a.");
-  });
-  await openModel();
-  await userEvent.type(screen.getByLabelText("Width"), "96");
-  await waitFor(() => {
-    expect(verdict.textContent).toContain("Will not fitEach rank needs 848.0 TiB");
-  });
-  const start = screen.getByRole<HTMLButtonElement>("button", { name: "Start run" });
-  expect(start.disabled).toBe(true);
-  await userEvent.click(screen.getByRole("checkbox", { name: /^Start it anyway/ }));
-  expect(start.disabled).toBe(false);
-  await userEvent.clear(screen.getByLabelText("Width"));
-  await waitFor(() => {
-    expect(verdict.textContent).toContain("Fits");
-  });
-  expect(screen.queryByRole("checkbox", { name: /^Start it anyway/ })).toBeNull();
-});
-
 it("warns of a validation split that is too short", async () => {
   const warnings = ["There will be no validation loss: the validation split has 9 tokens. Raise data.validation_fraction."];
   server.use(http.post("*/runs/validate", () => HttpResponse.json({ valid: true, problems: [], spec: asStored(), parameters: 1, train_tokens: 1_000_000, warnings })));
