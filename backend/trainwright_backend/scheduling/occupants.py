@@ -21,6 +21,7 @@ PREEMPTIBLE = (RunState.STARTING, RunState.RUNNING)
 class Occupant:
     """What a run occupies, and for how long."""
 
+    name: str
     team_id: UUID
     slots: int
     """On all its nodes together."""
@@ -33,7 +34,6 @@ class RunOnNodes(Occupant):
     """A run that occupies slots."""
 
     run_id: UUID
-    name: str
     priority: int
     slots_by_node: Mapping[UUID, int]
     leaving: bool
