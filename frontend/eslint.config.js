@@ -5,10 +5,13 @@ import a11y from "eslint-plugin-jsx-a11y";
 import hooks from "eslint-plugin-react-hooks";
 import ts from "typescript-eslint";
 
+const basePath = import.meta.dirname;
+
 /** A feature imports shared code only; routes put features together. */
 const features = readdirSync(new URL("src/features", import.meta.url));
 const arrows = [
   ...features.map((name) => ({
+    basePath,
     files: [`src/features/${name}/**`],
     rules: {
       "no-restricted-imports": [
@@ -18,20 +21,20 @@ const arrows = [
     },
   })),
   {
+    basePath,
     files: ["src/components/**", "src/lib/**", "src/api/**"],
     rules: { "no-restricted-imports": ["error", { patterns: ["@/features/*", "@/app/*"] }] },
   },
 ];
 
 export default ts.config(
-  { ignores: ["node_modules", "src/api/schema.d.ts", "eslint.config.js"] },
+  { basePath, ignores: ["node_modules", "src/api/schema.d.ts", "eslint.config.js"] },
   js.configs.recommended,
   ts.configs.strictTypeChecked,
   a11y.flatConfigs.strict,
   hooks.configs.flat["recommended-latest"],
   {
-    basePath: import.meta.dirname,
-    languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } },
+    languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: basePath } },
     rules: {
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
       // The router's way to redirect is to throw.

@@ -63,7 +63,7 @@ test("from files on a disk to a mixture of datasets", async ({ page }) => {
   await test.step("its page shows what happened to the documents", async () => {
     await expect(page.getByText("Ready")).toBeVisible({ timeout: 90_000 });
     const version = page.getByRole("region", { name: "Version 1" });
-    await expect(figure(version, "documents")).toHaveText(String(files.documents));
+    await expect(figure(version, "documents")).toHaveText(files.documents);
     await expect(figure(version, "exact duplicates")).toHaveText(/^39\b/);
     await expect(figure(version, "could not be read")).toHaveText("1");
     await auditSizes(page, "data-dataset");
