@@ -3,6 +3,7 @@ import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import { router } from "@/app/router";
 import { openApp } from "@tests/support/app";
+import { aDataset } from "@tests/support/datasets";
 import { server } from "@tests/support/server";
 
 const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false, teams: [{ slug: "lab", name: "lab", role: "viewer" }] };
@@ -16,6 +17,7 @@ it("offers viewers no action that the API would refuse", async () => {
     http.get("*/api/v1/auth/oidc", () => HttpResponse.json({ name: null })),
     http.get("*/api/v1/nodes", () => HttpResponse.json([])),
     http.get("*/api/v1/teams/lab/runs", () => HttpResponse.json({ items: [], next_cursor: null })),
+    http.get("*/api/v1/teams/lab/datasets", () => HttpResponse.json({ items: [aDataset(), aDataset({ id: "ds_2" })], next_cursor: null })),
     http.get("*/api/v1/teams/lab/*", () => HttpResponse.json(MISSING, { status: 404 })),
   );
   await openApp("/lab/runs");
@@ -30,7 +32,7 @@ it("offers viewers no action that the API would refuse", async () => {
   act(() => {
     router.history.push("/lab/datasets");
   });
-  await screen.findByRole("heading", { name: "Tokenizers" });
+  await screen.findByRole("region", { name: "Datasets" });
   expect(screen.queryByRole("button", { name: "Mix datasets" })).toBeNull();
 
   act(() => {

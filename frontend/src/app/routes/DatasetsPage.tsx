@@ -1,3 +1,4 @@
+import { useInfiniteQuery } from "@tanstack/react-query";
 import { useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Dataset } from "@/api/types";
@@ -9,6 +10,7 @@ import { TitleRow } from "@/components/TitleRow";
 import { DatasetTable } from "@/features/datasets/list/DatasetTable";
 import { MixDatasets } from "@/features/datasets/mix/MixDatasets";
 import { NewDataset } from "@/features/datasets/create/NewDataset";
+import { datasetsQuery } from "@/features/datasets/queries";
 import { NewTokenizer } from "@/features/datasets/tokenizers/NewTokenizer";
 import { TokenizerTable } from "@/features/datasets/tokenizers/TokenizerTable";
 import { PlatformProblems } from "@/features/platform/PlatformProblems";
@@ -16,7 +18,9 @@ import { StorageMeter } from "@/features/teams/usage/StorageMeter";
 
 export function DatasetsPage() {
   const { team } = useParams({ from: "/$team" });
+  const { data } = useInfiniteQuery(datasetsQuery(team));
   const [mixing, setMixing] = useState(false);
+  const canMix = data !== undefined && data.pages.flatMap((page) => page.items).length > 1;
   const navigate = useNavigate();
 
   function open({ id }: Dataset): void {
@@ -32,22 +36,24 @@ export function DatasetsPage() {
             <Boundary skeleton={null}>
               <StorageMeter team={team} />
             </Boundary>
-            <ForEditors>
-              <Button
-                aria-expanded={mixing}
-                onClick={() => {
-                  setMixing(!mixing);
-                }}
-              >
-                Mix datasets
-              </Button>
-            </ForEditors>
+            {canMix && (
+              <ForEditors>
+                <Button
+                  aria-expanded={mixing}
+                  onClick={() => {
+                    setMixing(!mixing);
+                  }}
+                >
+                  Mix datasets
+                </Button>
+              </ForEditors>
+            )}
           </>
         }
       />
       <PlatformProblems />
       <div className="flex flex-col gap-4">
-        {mixing && (
+        {canMix && mixing && (
           <MixDatasets
             team={team}
             onCreated={open}

@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState, useSyncExternalStore } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
 import type { LocalFile } from "@/features/datasets/upload/localFiles";
 import { uploadsQuery } from "@/features/datasets/queries";
 import { isRemembered } from "@/features/datasets/upload/fileFingerprints";
@@ -20,6 +20,11 @@ export function useUploads(team: string, defaultSelection: DefaultSelection) {
   const [failure, setFailure] = useState<Error | null>(null);
   const client = useQueryClient();
   const rows = uploadRows(team, sendings, uploads ?? [], dropped);
+  // The server counts a file as stored from the moment at which it creates the upload.
+  const created = sendings.filter((task) => task.team === team && task.uploadId !== null).length;
+  useEffect(() => {
+    if (created > 0) void client.invalidateQueries(storageOf(team));
+  }, [client, team, created]);
   const isSelected = ({ key, uploadId }: UploadRowData) =>
     addedHere.has(key) || (defaultSelection === "this browser's" && isFromHere(key, uploadId) && !excluded.has(key) && !excluded.has(uploadId ?? key));
   // Files from the command line or another browser may be in use elsewhere, so they are not used until they are ticked.
@@ -58,16 +63,23 @@ export function useUploads(team: string, defaultSelection: DefaultSelection) {
     remove: ({ key, local, uploadId }: UploadRowData): void => {
       setFailure(null);
       const going = local ? remove(key) : deleteUpload(team, uploadId ?? key);
-      going.catch((thrown: unknown) => {
-        setFailure(thrown as Error);
-      });
+      going
+        .then(() => client.invalidateQueries(storageOf(team)))
+        .catch((thrown: unknown) => {
+          setFailure(thrown as Error);
+        });
     },
     /** The files now belong to a dataset. */
     finish: (uploadIds: readonly string[]): void => {
       removeConsumed(uploadIds);
       void client.invalidateQueries({ queryKey: ["uploads", team] });
       void client.invalidateQueries({ queryKey: ["datasets", team] });
-      void client.invalidateQueries({ queryKey: ["team", team] });
+      void client.invalidateQueries(storageOf(team));
     },
   };
+}
+
+/** The team's own query, which has the bytes that it stores. */
+function storageOf(team: string) {
+  return { queryKey: ["team", team], exact: true };
 }

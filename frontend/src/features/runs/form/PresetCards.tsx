@@ -1,6 +1,6 @@
 import { useId, useState } from "react";
 import type { SpecInfo } from "@/api/types";
-import { Segmented } from "@/components/Segmented";
+import { Select } from "@/components/Select";
 import { presetOf, presetsByFamily, valuesOfPreset } from "@/features/runs/form/presets";
 import type { SpecField, SpecValues } from "@/features/runs/spec/specFields";
 import { count, short } from "@/lib/format";
@@ -24,14 +24,20 @@ export function PresetCards({ info, fields, values, onChange }: Props) {
   return (
     <div className="flex flex-col items-start gap-3">
       {families.length > 1 && (
-        <Segmented
-          label="Family of models"
-          value={family}
-          options={families.map(([name]) => name)}
-          onChange={(family) => {
-            setVisited({ family, preset: current });
-          }}
-        />
+        <label className="flex flex-wrap items-center gap-2">
+          <span>Family</span>
+          <Select
+            className="min-w-48"
+            value={family}
+            onChange={({ target }) => {
+              setVisited({ family: target.value, preset: current });
+            }}
+          >
+            {families.map(([name, { length }]) => (
+              <option key={name} value={name}>{`${name} (${count(length)})`}</option>
+            ))}
+          </Select>
+        </label>
       )}
       <div role="radiogroup" aria-label="Preset" className="flex w-full flex-col gap-3">
         <FamilyCards

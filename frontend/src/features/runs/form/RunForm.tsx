@@ -8,6 +8,7 @@ import { Time } from "@/components/Time";
 import { deleteDraft } from "@/features/runs/form/draft";
 import { partsOf } from "@/features/runs/form/formParts";
 import { INITIAL_PRESET, presetOf, valuesOfPreset } from "@/features/runs/form/presets";
+import { isReadable } from "@/features/runs/form/readableDatasets";
 import { suggestName } from "@/features/runs/form/runName";
 import { startReadiness } from "@/features/runs/form/startReadiness";
 import { LayoutDiagrams } from "@/features/runs/parallelism/LayoutDiagrams";
@@ -74,7 +75,7 @@ export function RunForm(props: Props) {
   const [initial] = useState(() => {
     const hasModel = Object.keys(prefill).some((path) => path.startsWith("model."));
     const model = hasModel ? {} : valuesOfPreset(info.presets, INITIAL_PRESET, fields);
-    const start: SpecValues = { "data.dataset": datasets[0]?.id ?? "", ...model, ...prefill };
+    const start: SpecValues = { "data.dataset": (datasets.find(isReadable) ?? datasets[0])?.id ?? "", ...model, ...prefill };
     return view === "form" ? start : { name: nameFor(start), ...start };
   });
   const writer = { userId, team, origin };

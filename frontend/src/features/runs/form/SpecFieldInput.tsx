@@ -4,6 +4,7 @@ import { Field, type FieldControl } from "@/components/Field";
 import { Select } from "@/components/Select";
 import { TextArea } from "@/components/TextArea";
 import { TextInput } from "@/components/TextInput";
+import { isReadable } from "@/features/runs/form/readableDatasets";
 import { fieldId } from "@/features/runs/form/fieldId";
 import { uniqueNames } from "@/lib/uniqueNames";
 import { NONE, type SpecField } from "@/features/runs/spec/specFields";
@@ -81,11 +82,6 @@ function renderInput({ field, value, datasets, tokenizers, tokenizerKind, onChan
     />
   );
   return field.isNullable ? <OptionalInput label={field.label} isOff={isOff} onChange={onChange} input={input} /> : input;
-}
-
-/** A run cannot use a dataset without a readable version. */
-function isReadable({ versions }: Dataset): boolean {
-  return versions.length === 0 || versions.some(({ state }) => state !== "failed");
 }
 
 interface OptionalInputProps {

@@ -36,13 +36,15 @@ it("shows one family at a time, first that of the current preset", async () => {
   render(<Form initial={{ "model.layers": "2" }} />);
   expect(cards()).toContain("micro");
   expect(cards()).not.toContain("llama-8b");
-  await userEvent.click(screen.getByRole("radio", { name: "Llama" }));
+  const family = screen.getByRole<HTMLSelectElement>("combobox", { name: "Family" });
+  expect([...family.options].map(({ text }) => text)).toEqual(["Small models (2)", "Llama (1)"]);
+  await userEvent.selectOptions(family, "Llama");
   expect(cards()).not.toContain("micro");
   expect(screen.getByText("2 layers"), "looking at a family changes nothing").toBeDefined();
   await userEvent.click(screen.getByRole("radio", { name: /^llama-8b/ }));
   expect(screen.getByText("32 layers")).toBeDefined();
-  await userEvent.click(screen.getByRole("radio", { name: "Small models" }));
-  await userEvent.click(screen.getByRole("radio", { name: "Llama" }));
+  await userEvent.selectOptions(family, "Small models");
+  await userEvent.selectOptions(family, "Llama");
   await userEvent.click(screen.getByRole("button", { name: "Load a recipe" }));
   expect(screen.getByRole<HTMLInputElement>("radio", { name: /^micro/ }).checked, "the family of a preset chosen elsewhere is shown").toBe(true);
 });

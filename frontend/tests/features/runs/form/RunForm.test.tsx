@@ -7,6 +7,7 @@ import { Boundary } from "@/components/Boundary";
 import { storeDraft } from "@/features/runs/form/draft";
 import { RunForm } from "@/features/runs/form/RunForm";
 import type { SpecValues } from "@/features/runs/spec/specFields";
+import { aDataset, aVersion } from "@tests/support/datasets";
 import { renderRoute } from "@tests/support/renderRoute";
 import { aRun } from "@tests/support/runs";
 import { server } from "@tests/support/server";
@@ -112,13 +113,13 @@ beforeEach(() => {
   );
 });
 
-function show(onCreated: (run: Run) => void = () => undefined, start: SpecValues = {}, beginStep = 0, takenNames: string[] = []) {
+function show(onCreated: (run: Run) => void = () => undefined, start: SpecValues = {}, beginStep = 0, takenNames: string[] = [], datasets = DATASETS) {
   return renderRoute(
     <Boundary>
       <RunForm
         team="lab"
         userId="ana"
-        datasets={DATASETS}
+        datasets={datasets}
         tokenizers={TOKENIZERS}
         prefill={start}
         startStep={beginStep}
@@ -190,6 +191,14 @@ it("suggests a unique name from data and preset until the user writes one", asyn
     expect(sent).toHaveLength(1);
   });
   expect(sent[0]?.body).toEqual({ name: "letters-nano-3", data: { dataset: "ds_1" }, model: { width: 64 } });
+});
+
+it("begins with the newest dataset that can be read", async () => {
+  const failed = aDataset({ id: "ds_2", name: "broken", versions: [aVersion({ state: "failed" })] });
+  show(undefined, {}, 0, [], [failed, ...DATASETS]);
+  const dataset = await screen.findByLabelText<HTMLSelectElement>("Dataset");
+  expect(dataset.value).toBe("ds_1");
+  expect(within(dataset).queryByText("broken")).toBeNull();
 });
 
 it("warns of a validation split that is too short", async () => {
