@@ -24,6 +24,7 @@ beforeEach(() => {
       const q = new URL(request.url).searchParams.get("q") ?? "";
       return HttpResponse.json({ items: listed.filter(({ name }) => name.includes(q)), next_cursor: null });
     }),
+    http.get("*/api/v1/teams/lab/datasets", () => HttpResponse.json({ items: [], next_cursor: null })),
     http.get("*/api/v1/series", () => HttpResponse.json({ series: [LOSS_INFO], families: [] })),
     http.get("*/api/v1/teams/lab/metrics", () => HttpResponse.json(RUNS.map(({ id }) => ({ run: id, series: [LOSS] })))),
     http.get("*/api/v1/teams/lab/runs/run_1/metrics", () => HttpResponse.json({ series: [LOSS], attempts: [], cursor: "1:1" })),

@@ -7,6 +7,7 @@ import { EmptyState } from "@/components/EmptyState";
 import { ErrorState } from "@/components/ErrorState";
 import { Skeleton } from "@/components/Skeleton";
 import { TitleRow } from "@/components/TitleRow";
+import { useDatasetNames } from "@/features/datasets/useDatasetNames";
 import { CompareCharts } from "@/features/metrics/compare/CompareCharts";
 import { comparedQuery } from "@/features/metrics/compare/compareQueries";
 import { CompareTable } from "@/features/metrics/compare/CompareTable";
@@ -24,6 +25,7 @@ export function ComparePage() {
   const navigate = useNavigate({ from: "/$team/compare" });
   const client = useQueryClient();
   const view = useMemo(() => compareViewOf(search), [search]);
+  const datasets = useDatasetNames(team);
   // The curves do not wait for the runs themselves.
   usePrefetchQuery(comparedQuery({ team, runs: view.runs, series: view.series, axis: view.chart.x }));
   const { data, error, isPending, isPlaceholderData, refetch } = useQuery({
@@ -89,7 +91,7 @@ export function ComparePage() {
         <>
           <CompareTable team={team} runs={runs} view={view} onChange={updateView} />
           <CompareCharts team={team} runs={runs} view={view} onChange={updateView} />
-          <SpecDifferences runs={view.runs.flatMap((id) => runs.get(id) ?? [])} />
+          <SpecDifferences runs={view.runs.flatMap((id) => runs.get(id) ?? [])} datasets={datasets} />
         </>
       )}
     </>

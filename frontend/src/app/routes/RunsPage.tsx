@@ -1,4 +1,3 @@
-import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
 import { useCallback, useMemo } from "react";
 import { Boundary } from "@/components/Boundary";
@@ -6,7 +5,7 @@ import { buttonClass } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { ForEditors } from "@/components/ForEditors";
 import { TitleRow } from "@/components/TitleRow";
-import { datasetsQuery } from "@/features/datasets/queries";
+import { useDatasetNames } from "@/features/datasets/useDatasetNames";
 import { ColumnMenu } from "@/features/runs/list/ColumnMenu";
 import { DatasetNames } from "@/features/runs/list/datasetNames";
 import { DEFAULT_COLUMNS, parseColumns, storeColumns, storedColumns } from "@/features/runs/list/runColumns";
@@ -27,11 +26,7 @@ export function RunsPage() {
   const { columns: columnsParam, page = 1, group, open, ...filter } = search;
   const navigate = useNavigate();
   const columns = useMemo(() => parseColumns(columnsParam) ?? storedColumns(me.id) ?? DEFAULT_COLUMNS, [columnsParam, me.id]);
-  const { data: datasets } = useInfiniteQuery({ ...datasetsQuery(team), refetchInterval: false });
-  const datasetNames = useMemo(
-    () => new Map((datasets?.pages ?? []).flatMap(({ items }) => items.map(({ id, name }): [string, string] => [id, name]))),
-    [datasets],
-  );
+  const datasetNames = useDatasetNames(team);
   const updateSearch = useCallback(
     (search: (old: RunsSearch) => RunsSearch) =>
       void navigate({ to: "/$team/runs", params: { team }, search, replace: true, resetScroll: false }),

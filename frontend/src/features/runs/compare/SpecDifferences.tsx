@@ -1,14 +1,19 @@
 import type { Run } from "@/api/types";
 import { EmptyState } from "@/components/EmptyState";
 import { rowClass } from "@/components/Table";
-import { automaticValue } from "@/features/runs/spec/automaticValues";
-import { count } from "@/lib/format";
 import { specDifferences } from "@/features/runs/compare/specDiff";
 import type { Json } from "@/features/runs/spec/specFields";
+import { emptyText, formatValue } from "@/features/runs/spec/valueText";
 import { fieldLabel } from "@/lib/fieldLabel";
 
+interface Props {
+  runs: readonly Run[];
+  /** Names of datasets by id. */
+  datasets: ReadonlyMap<string, string>;
+}
+
 /** The fields in which several runs' configurations differ, one column per run. */
-export function SpecDifferences({ runs }: { runs: readonly Run[] }) {
+export function SpecDifferences({ runs, datasets }: Props) {
   if (runs.length < 2) return null;
   const differences = specDifferences(runs.map(({ spec }) => spec as unknown as Record<string, Json>));
   return (
@@ -41,9 +46,9 @@ export function SpecDifferences({ runs }: { runs: readonly Run[] }) {
                     <td
                       key={runs[index]?.id ?? index}
                       className={`max-w-64 truncate px-3 ${isEqual(value, values[0]) ? "" : "font-semibold"}`}
-                      title={valueText(runs[index], path, value)}
+                      title={valueText(runs[index], path, value, datasets)}
                     >
-                      {valueText(runs[index], path, value)}
+                      {valueText(runs[index], path, value, datasets)}
                     </td>
                   ))}
                 </tr>
@@ -69,13 +74,8 @@ function isEqual(value: Json | undefined, first: Json | undefined): boolean {
   return JSON.stringify(value) === JSON.stringify(first);
 }
 
-function valueText(run: Run | undefined, path: string, value: Json | undefined): string {
+function valueText(run: Run | undefined, path: string, value: Json | undefined, datasets: ReadonlyMap<string, string>): string {
   if (value === undefined || run === undefined) return "–";
-  if (value === null) {
-    const automatic = automaticValue(run.spec, path);
-    return automatic === undefined ? "automatic" : `${count(automatic)} (automatic)`;
-  }
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value === "number" && Number.isInteger(value) && Math.abs(value) >= 1_000) return count(value);
-  return typeof value === "string" ? value : JSON.stringify(value);
+  if (value === null) return emptyText(run.spec, path);
+  return (path === "data.dataset" ? datasets.get(run.spec.data.dataset) : undefined) ?? formatValue(value);
 }

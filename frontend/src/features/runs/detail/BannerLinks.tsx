@@ -58,6 +58,12 @@ function BannerAction({ link, team, run }: { link: BannerLink; team: string; run
           View nodes
         </Link>
       );
+    case "queue":
+      return (
+        <Link to="/$team/queue" params={{ team }} className={LINK_CLASS}>
+          View queue
+        </Link>
+      );
     default:
       return (
         <Link to="/$team/runs/new" params={{ team }} search={{ [link]: run.id }} className={LINK_CLASS}>

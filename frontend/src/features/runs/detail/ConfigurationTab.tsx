@@ -9,8 +9,7 @@ import { ChangeLayout } from "@/features/runs/parallelism/ChangeLayout";
 import { canChangeLayout } from "@/features/runs/parallelism/layout";
 import { groupsOf, isSection, splitByDefault, type Entry, type Group } from "@/features/runs/detail/configurationGroups";
 import { runQuery, specQuery } from "@/features/runs/queries";
-import { automaticValue } from "@/features/runs/spec/automaticValues";
-import { count } from "@/lib/format";
+import { emptyText, formatValue } from "@/features/runs/spec/valueText";
 import { sectionsOf, type Json, type JsonSchema } from "@/features/runs/spec/specFields";
 import { fieldLabel } from "@/lib/fieldLabel";
 
@@ -20,7 +19,6 @@ interface Props {
   /** The dataset's name. */
   dataset: ReactNode;
 }
-
 
 /** A run's stored configuration: first the chosen values, then the defaults. */
 export function ConfigurationTab({ team, run, dataset }: Props) {
@@ -124,33 +122,8 @@ function Section({ title, entries, renderValue }: { title: string; entries: read
   );
 }
 
-/** For fields in which empty has a special meaning. */
-const EMPTY_TEXT: Record<string, string> = {
-  "resources.min_nodes": "always all nodes",
-  "resources.gpu_model": "any",
-  "resources.gpu_memory_gib": "any",
-  "resources.gpu_capability": "any",
-  "resources.max_attempts": "no limit",
-  "resources.max_hours": "no maximum",
-  "optimizer.clip_norm": "off",
-  "schedule.decay_steps": "the entire schedule",
-  "precision.fp8": "off",
-};
-
 /** The value of a field, or what its empty value means. */
 function valueText(spec: Run["spec"], path: string): string {
   const value = path.split(".").reduce<Json>((at, key) => (isSection(at) ? (at[key] ?? null) : null), spec as unknown as Json);
   return value === null ? emptyText(spec, path) : formatValue(value);
-}
-
-function emptyText(spec: Run["spec"], path: string): string {
-  const value = automaticValue(spec, path);
-  return value === undefined ? (EMPTY_TEXT[path] ?? "automatic") : `${count(value)} (automatic)`;
-}
-
-function formatValue(value: Json): string {
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value === "number" && Number.isInteger(value) && Math.abs(value) >= 1_000) return count(value);
-  if (Array.isArray(value) && value.every((item) => typeof item === "string")) return value.length === 0 ? "none" : value.join("\n");
-  return typeof value === "string" ? value : JSON.stringify(value);
 }

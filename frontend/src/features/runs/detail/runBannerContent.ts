@@ -3,7 +3,7 @@ import type { Run } from "@/api/types";
 import { duration, secondsBetween } from "@/lib/format";
 
 /** Where a suggestion leads. */
-export type BannerLink = "logs" | "checkpoints" | "dataset" | "like" | "fork" | "nodes";
+export type BannerLink = "logs" | "checkpoints" | "dataset" | "like" | "fork" | "nodes" | "queue";
 
 export interface Banner {
   tone: "bad" | "warn" | "plain";
@@ -17,7 +17,7 @@ export interface Banner {
 export function bannerOf(run: Run, now: number): Banner | null {
   switch (run.state) {
     case "queued":
-      return plainBanner(run.sentence, "It starts automatically.", ["nodes"]);
+      return plainBanner(run.sentence, "It starts automatically.", ["queue"]);
     case "retry_wait":
       return { tone: "warn", message: run.sentence, next: retryText(run, now), links: ["logs"] };
     case "stopping":

@@ -12,6 +12,10 @@ it("is hidden while a run trains, unless its node is silent", () => {
   });
 });
 
+it("leads from a queued run to the queue, which has its place and expected start", () => {
+  expect(bannerOf(aRun({ state: "queued", sentence: "needs 2 slots" }), NOW)).toMatchObject({ message: "needs 2 slots", links: ["queue"] });
+});
+
 it("links a failure to its explanation", () => {
   const failed = (reason: "data" | "crashed" | "out_of_memory", step: number) =>
     bannerOf(aRun({ state: "failed", reason, sentence: "It failed.", summary: { ...aRun().summary, step } }), NOW)?.links;

@@ -1,0 +1,40 @@
+/** The values of a stored spec as text. */
+import type { Run } from "@/api/types";
+import { automaticValue } from "@/features/runs/spec/automaticValues";
+import type { Json } from "@/features/runs/spec/specFields";
+import { count } from "@/lib/format";
+
+/** For fields in which empty has a special meaning. */
+const EMPTY_TEXT: Record<string, string> = {
+  "data.tokenizer.source": "none",
+  "model.sliding_window": "none",
+  "model.sliding_window_pattern": "none",
+  "model.rope_scaling": "none",
+  "model.no_rope_layer_interval": "none",
+  "model.attn_logit_softcapping": "none",
+  "model.final_logit_softcapping": "none",
+  "memory.recompute_layers": "all",
+  "resources.min_nodes": "always all nodes",
+  "resources.gpu_model": "any",
+  "resources.gpu_memory_gib": "any",
+  "resources.gpu_capability": "any",
+  "resources.max_attempts": "no limit",
+  "resources.max_hours": "no maximum",
+  "optimizer.clip_norm": "off",
+  "schedule.decay_steps": "the entire schedule",
+  "precision.fp8": "off",
+};
+
+/** What the empty value of a field means. */
+export function emptyText(spec: Run["spec"], path: string): string {
+  const value = automaticValue(spec, path);
+  return value === undefined ? (EMPTY_TEXT[path] ?? "automatic") : `${count(value)} (automatic)`;
+}
+
+/** A value that is not empty; texts of a list are on lines of their own. */
+export function formatValue(value: Json): string {
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "number" && Number.isInteger(value) && Math.abs(value) >= 1_000) return count(value);
+  if (Array.isArray(value) && value.every((item) => typeof item === "string")) return value.length === 0 ? "none" : value.join("\n");
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
