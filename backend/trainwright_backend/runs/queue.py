@@ -5,7 +5,6 @@ exchanges the places of the named runs among themselves: all other runs keep the
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -25,30 +24,24 @@ from trainwright_backend.runs.transitions import STATE_EVENT, add_event, lock_ru
 from trainwright_backend.teams.limits import RANKS
 
 
-@dataclass(frozen=True)
-class ExpectedStart:
-    """When a waiting run is expected to start (`scheduling.forecast`)."""
-
-    at: datetime | None = None
-    unknown: str | None = None
-    """Why ``at`` is empty, if that depends on another run."""
-
-
 def queue_order() -> tuple[ColumnElement[Any], ColumnElement[Any]]:
     """The order of a team's waiting runs."""
     return Run.priority.desc(), func.coalesce(Run.queue_place, Run.id).asc()
 
 
 def list_queue(
-    session: Read, team_id: UUID, user_id: UUID, starts: Mapping[UUID, ExpectedStart]
+    session: Read, team_id: UUID, user_id: UUID, starts: Mapping[UUID, datetime]
 ) -> list[QueuedRun]:
-    """The team's waiting runs, by device and then in the order in which they start."""
+    """The team's waiting runs, by device and then in the order in which they start.
+
+    Args:
+        starts: when runs are expected to start (`scheduling.forecast`).
+    """
     rows = session.execute(_waiting(team_id)).all()
     positions: dict[str, int] = {}
     found = []
     for row in rows:
         positions[row.device] = positions.get(row.device, 0) + 1
-        start = starts.get(row.id, ExpectedStart())
         found.append(
             QueuedRun(
                 id=public_id("run", row.id),
@@ -61,8 +54,7 @@ def list_queue(
                 position=positions[row.device],
                 sentence=queue_text(row.waiting_reason),
                 queued=row.queued or row.created,
-                expected_start=start.at,
-                expected_start_unknown=start.unknown,
+                expected_start=starts.get(row.id),
             )
         )
     return found

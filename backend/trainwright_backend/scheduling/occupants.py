@@ -21,7 +21,6 @@ PREEMPTIBLE = (RunState.STARTING, RunState.RUNNING)
 class Occupant:
     """What a run occupies, and for how long."""
 
-    name: str
     team_id: UUID
     slots: int
     """On all its nodes together."""
@@ -34,6 +33,7 @@ class RunOnNodes(Occupant):
     """A run that occupies slots."""
 
     run_id: UUID
+    name: str
     priority: int
     slots_by_node: Mapping[UUID, int]
     leaving: bool

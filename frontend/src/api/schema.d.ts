@@ -6158,11 +6158,6 @@ export interface components {
              * @description From the expected duration of the runs before it. Null: not known.
              */
             expected_start?: string | null;
-            /**
-             * Expected Start Unknown
-             * @description Why `expected_start` is null, if that depends on another run, such as `after pilot, whose length is not known`.
-             */
-            expected_start_unknown?: string | null;
             /** Id */
             id: string;
             /**

@@ -35,8 +35,7 @@ def list_queue(
                 continue
             slots = f"{run.slots} {run.device}"
             by = run.created_by or "–"
-            known = run.expected_start
-            start = f"{known.astimezone():%Y-%m-%d %H:%M}" if known else run.expected_start_unknown or "–"
+            start = f"{run.expected_start.astimezone():%Y-%m-%d %H:%M}" if run.expected_start else "–"
             place = str(run.position)
             table.add_row(run.id, place, run.name, by, slots, run.priority, start, run.sentence)
         print_table(table, empty="The queue is empty.")

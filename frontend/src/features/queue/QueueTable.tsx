@@ -79,11 +79,6 @@ export function QueueTable({ team, memberRole: role }: Props) {
                 {run.name}
               </Link>
               <span className="block text-small text-soft">{run.sentence}</span>
-              {run.expected_start != null && (
-                <span className="block text-small text-soft tablet:hidden">
-                  starts about <Time at={run.expected_start} />
-                </span>
-              )}
             </Td>
             <Td className="max-tablet:hidden">{run.mine ? "you" : run.created_by}</Td>
             <Td className="whitespace-nowrap max-tablet:hidden">
@@ -111,9 +106,7 @@ export function QueueTable({ team, memberRole: role }: Props) {
             <Td className="whitespace-nowrap text-soft max-tablet:hidden">
               <Time at={run.queued} />
             </Td>
-            <Td className="text-soft max-tablet:hidden">
-              {run.expected_start == null ? (run.expected_start_unknown ?? "–") : <Time at={run.expected_start} />}
-            </Td>
+            <Td className="whitespace-nowrap text-soft max-tablet:hidden">{run.expected_start == null ? "not known" : <Time at={run.expected_start} />}</Td>
             <Td className="text-right whitespace-nowrap">
               {canMove(role, run) && (
                 <span className="inline-flex flex-col gap-1 tablet:flex-row">

@@ -1,4 +1,4 @@
-import { screen, waitFor, within } from "@testing-library/react";
+import { screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
@@ -69,24 +69,4 @@ it("shows what each run waits for, moves a run, and changes its priority", async
   await waitFor(() => {
     expect(sent).toEqual([{ runs: ["c", "a"] }, { priority: "low" }]);
   });
-});
-
-it("says when a run is expected to start, or which run makes that unknown", async () => {
-  const unknown = "after pilot, whose length is not known";
-  const today = new Date();
-  today.setHours(14, 30);
-  const items = [
-    waiting("a", { expected_start: today.toISOString() }),
-    waiting("b", { position: 2, expected_start_unknown: unknown }),
-    waiting("c", { position: 3 }),
-  ];
-  server.use(http.get("*/api/v1/teams/lab/queue", () => HttpResponse.json({ items, next_cursor: null })));
-  renderRoute(
-    <Boundary>
-      <QueueTable team="lab" memberRole="viewer" />
-    </Boundary>,
-  );
-  const rows = (await screen.findAllByRole("row")).slice(1);
-  expect(rows[0]?.textContent, "phones show it beside the sentence").toContain("starts about 14:30");
-  expect(rows.map((row) => within(row).getAllByRole("cell")[6]?.textContent)).toEqual(["14:30", unknown, "–"]);
 });

@@ -50,9 +50,6 @@ class QueuedRun(Envelope):
     expected_start: AwareDatetime | None = None
     """From the expected duration of the runs before it. Null: not known."""
 
-    expected_start_unknown: str | None = None
-    """Why `expected_start` is null, if that depends on another run, such as `after pilot, whose length is not known`."""
-
 
 class QueueOrder(Strict):
     """A new order of some waiting runs of the same priority. They exchange places among themselves."""
