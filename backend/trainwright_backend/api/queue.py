@@ -25,7 +25,7 @@ def list_queue(
     cursor: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Page[QueuedRun]:
     """The team's waiting runs, by device and then in the order in which they start."""
-    starts = forecast_starts(session, access.team_id, settings.timers)
+    starts = forecast_starts(session, access.team_id, settings.timers, settings.min_run_minutes)
     found = queue.list_queue(session, access.team_id, access.user_id, starts)
     if cursor is not None:
         ids = [item.id for item in found]

@@ -157,7 +157,7 @@ router.include_router(tus_router)
 def _create(database: Database, access: Access, name: str, announced: int) -> tuple[UUID, UploadProgress]:
     with database.write() as session:
         hold_team(session, access.team_id)
-        check_upload(session, access.team_id, announced)
+        check_upload(session, access.team_id, access.user_id, announced)
         row = service.create_upload(session, access.team_id, access.user_id, name, announced)
         return row.id, UploadProgress(row.offset, row.expires)
 

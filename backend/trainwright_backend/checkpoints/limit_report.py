@@ -1,6 +1,6 @@
 """A team's limits and how much of them is used, for people. It is here because it includes the bytes of checkpoints."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from uuid import UUID
 
 from trainwright.contracts.api.limits import (
@@ -8,13 +8,12 @@ from trainwright.contracts.api.limits import (
     LimitUse,
     MemberLimits,
     MemberLimitUse,
-    RunLimits,
     TeamLimits,
 )
 from trainwright.contracts.api.notices import NoticeKind
 from trainwright.contracts.api.webhooks import WebhookEvent
 from trainwright_backend.auth.tables import Account
-from trainwright_backend.checkpoints.total_storage import TeamStorage, measure_storage, total_storage
+from trainwright_backend.checkpoints.total_storage import MeasuredStorage
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.runs.limit_usage import (
@@ -42,7 +41,7 @@ def show_limits(session: Read, team_id: UUID) -> LimitUse:
         month=month,
         limits=limits,
         hours=monthly_hours(limits, use, recent_hours(session, team_id)[None]),
-        storage=total_storage(session, team_id),
+        storage=MeasuredStorage.measure(session, {team_id}).of(team_id).shown(),
         running=use.running,
         queued=use.queued,
         notices=list_notices(session, team_id, month),
@@ -52,7 +51,7 @@ def show_limits(session: Read, team_id: UUID) -> LimitUse:
 def list_member_limits(session: Read, team_id: UUID) -> list[MemberLimitUse]:
     """The limits of all members, by name, and how much of them is used."""
     limits, used = all_member_limits(session, {team_id}).get(team_id, {}), measure_use(session, {team_id})
-    recent = recent_hours(session, team_id)
+    recent, storage = recent_hours(session, team_id), MeasuredStorage.measure(session, {team_id})
     found = []
     for user_id, name in names_of_members(session, team_id).items():
         own = limits.get(user_id, MemberLimits())
@@ -63,6 +62,7 @@ def list_member_limits(session: Read, team_id: UUID) -> list[MemberLimitUse]:
                 name=name,
                 limits=own,
                 hours=monthly_hours(own, use, recent.get(user_id, {})),
+                storage=storage.of(team_id, user_id).shown(),
                 running=use.running,
                 queued=use.queued,
             )
@@ -70,9 +70,7 @@ def list_member_limits(session: Read, team_id: UUID) -> list[MemberLimitUse]:
     return found
 
 
-def teams_with_due_notices(
-    session: Read, measured: MeasuredLimits, storage: Mapping[UUID, TeamStorage]
-) -> list[UUID]:
+def teams_with_due_notices(session: Read, measured: MeasuredLimits, storage: MeasuredStorage) -> list[UUID]:
     """The teams for which `note_levels` would store notices."""
     levels = {team_id: _levels(measured, storage, team_id) for team_id in measured.team_ids}
     due = due_notices(session, month_start(now().date()), levels)
@@ -81,7 +79,10 @@ def teams_with_due_notices(
 
 def note_levels(session: Write, team_id: UUID) -> list[LimitNotice]:
     """Store the notices of a team that are due, tell its webhooks and members, and return them."""
-    measured, storage = MeasuredLimits.measure(session, {team_id}), measure_storage(session, {team_id})
+    measured, storage = (
+        MeasuredLimits.measure(session, {team_id}),
+        MeasuredStorage.measure(session, {team_id}),
+    )
     month = month_start(now().date())
     added = add_notices(session, team_id, month, _levels(measured, storage, team_id))
     for notice in added:
@@ -93,19 +94,26 @@ def note_levels(session: Write, team_id: UUID) -> list[LimitNotice]:
     return added
 
 
-def _levels(measured: MeasuredLimits, storage: Mapping[UUID, TeamStorage], team_id: UUID) -> list[Level]:
+def _levels(measured: MeasuredLimits, storage: MeasuredStorage, team_id: UUID) -> list[Level]:
     """How much is used of each limit of a team and of its members."""
-    team = measured.teams.get(team_id, TeamLimits())
-    found = [*_hour_levels(None, team, measured.use_of(team_id, None))]
-    for user_id, own in measured.members.get(team_id, {}).items():
-        found += _hour_levels(user_id, own, measured.use_of(team_id, user_id))
-    if team.storage_bytes is not None:
-        found.append(Level(None, LimitedResource.STORAGE, team.storage_bytes, storage[team_id].used_bytes))
-    return found
+    limits: dict[UUID | None, TeamLimits | MemberLimits] = {None: measured.teams.get(team_id, TeamLimits())}
+    limits |= measured.members.get(team_id, {})
+    return [
+        level for user, own in limits.items() for level in _levels_of(measured, storage, team_id, user, own)
+    ]
 
 
-def _hour_levels(user_id: UUID | None, limits: RunLimits, use: RunUse) -> Iterator[Level]:
+def _levels_of(
+    measured: MeasuredLimits,
+    storage: MeasuredStorage,
+    team_id: UUID,
+    user_id: UUID | None,
+    limits: TeamLimits | MemberLimits,
+) -> Iterator[Level]:
     for device, resource in HOURS.items():
         limit = limits.hours_of(device)
         if limit is not None:
-            yield Level(user_id, resource, limit, use.hours[device])
+            yield Level(user_id, resource, limit, measured.use_of(team_id, user_id).hours[device])
+    if limits.storage_bytes is not None:
+        used = storage.of(team_id, user_id).used_bytes
+        yield Level(user_id, LimitedResource.STORAGE, limits.storage_bytes, used)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from trainwright_backend.checkpoints.limit_report import note_levels, teams_with_due_notices
 from trainwright_backend.checkpoints.storage_pause import pause_without_space
-from trainwright_backend.checkpoints.total_storage import measure_storage
+from trainwright_backend.checkpoints.total_storage import MeasuredStorage
 from trainwright_backend.control.run_step import run_step
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.runs.limit_pause import pause_out_of_hours, runs_out_of_hours
@@ -20,15 +20,14 @@ def enforce_limits(database: Database) -> None:
     """
     with database.read() as session:
         measured = MeasuredLimits.measure(session)
-        stored = {team_id for team_id, limits in measured.teams.items() if limits.storage_bytes is not None}
-        storage = measure_storage(session, stored) if stored else {}
+        storage = MeasuredStorage.measure(session, measured.teams_with_storage_limits)
         to_note = teams_with_due_notices(session, measured, storage)
         out_of_hours = runs_out_of_hours(session, measured)
     for team_id in to_note:
         _step(database, note_levels, team_id)
     for run_id in out_of_hours:
         _step(database, pause_out_of_hours, run_id)
-    for run_id in (run_id for team in storage.values() for run_id in team.runs_without_space()):
+    for run_id in storage.runs_without_space():
         _step(database, pause_without_space, run_id)
 
 

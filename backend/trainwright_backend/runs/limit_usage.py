@@ -70,6 +70,17 @@ class MeasuredLimits:
         """The teams that have limits, or a member who has."""
         return {*self.teams, *self.members}
 
+    @property
+    def teams_with_storage_limits(self) -> set[UUID]:
+        """The teams whose total storage, or a member's, is limited."""
+        teams = {team_id for team_id, limits in self.teams.items() if limits.storage_bytes is not None}
+        members = self.members.items()
+        return teams | {
+            team_id
+            for team_id, team in members
+            if any(limits.storage_bytes is not None for limits in team.values())
+        }
+
     def use_of(self, team_id: UUID, user_id: UUID | None) -> RunUse:
         """What a team, or a member, uses."""
         return self.used.setdefault((team_id, user_id), RunUse())

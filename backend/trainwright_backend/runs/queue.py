@@ -5,6 +5,7 @@ exchanges the places of the named runs among themselves: all other runs keep the
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -24,13 +25,22 @@ from trainwright_backend.runs.transitions import STATE_EVENT, add_event, lock_ru
 from trainwright_backend.teams.limits import RANKS
 
 
+@dataclass(frozen=True)
+class ExpectedStart:
+    """When a waiting run is expected to start."""
+
+    at: datetime
+    is_rough: bool
+    """Whether it depends on runs whose length is only roughly known."""
+
+
 def queue_order() -> tuple[ColumnElement[Any], ColumnElement[Any]]:
     """The order of a team's waiting runs."""
     return Run.priority.desc(), func.coalesce(Run.queue_place, Run.id).asc()
 
 
 def list_queue(
-    session: Read, team_id: UUID, user_id: UUID, starts: Mapping[UUID, datetime]
+    session: Read, team_id: UUID, user_id: UUID, starts: Mapping[UUID, ExpectedStart]
 ) -> list[QueuedRun]:
     """The team's waiting runs, by device and then in the order in which they start.
 
@@ -42,6 +52,7 @@ def list_queue(
     found = []
     for row in rows:
         positions[row.device] = positions.get(row.device, 0) + 1
+        start = starts.get(row.id)
         found.append(
             QueuedRun(
                 id=public_id("run", row.id),
@@ -54,7 +65,8 @@ def list_queue(
                 position=positions[row.device],
                 sentence=queue_text(row.waiting_reason),
                 queued=row.queued or row.created,
-                expected_start=starts.get(row.id),
+                expected_start=None if start is None else start.at,
+                start_is_rough=start is not None and start.is_rough,
             )
         )
     return found

@@ -6,19 +6,20 @@ attempts. Only as many runs leave as are needed, and runs that are already leavi
 run that only partly exceeds it stays.
 
 A run that was placed ahead of its turn (`placement_round`) and took longer than expected gives its slots to the run that it was
-placed ahead of.
+placed ahead of, also if that one waits for the limit of their team.
 
 Everything is decided on one snapshot, and nothing is changed: `preemption` executes it.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from math import inf
 from uuid import UUID
 
+from trainwright_backend.runs.tables import Run
 from trainwright_backend.scheduling.node_capacity import NodeCapacity, within_reach
 from trainwright_backend.scheduling.node_pool import Match
 from trainwright_backend.scheduling.occupants import RunOnNodes
@@ -62,20 +63,46 @@ class Departures:
                 chosen.remove(run)
             else:
                 room.add(run, 1)
-        for run in chosen:
-            self._asked.add(run.run_id)
-            self._leaving[run.team_id] += run.slots
-            self._coming.update(run.slots_by_node)
+        self._ask(chosen)
         room.set_aside(self._coming)
         return [run.run_id for run in chosen]
+
+    def make_room_in_limit(self, run: Run, budget: SlotBudget) -> list[UUID]:
+        """The late runs to pre-empt for a run that waits for its team's limit; none if they are not enough."""
+        wanted = budget.used - self._leaving[run.team_id] + run.slots - budget.limit
+        chosen: list[RunOnNodes] = []
+        for one in self._late.get(run.id, []):
+            if wanted > 0 and one.team_id == run.team_id and one.run_id not in self._asked:
+                chosen.append(one)
+                wanted -= one.slots
+        if wanted > 0:
+            return []
+        self._ask(chosen)
+        return [one.run_id for one in chosen]
+
+    def expected_room_in_limit(self, run: Run, budget: SlotBudget) -> float:
+        """Seconds until a waiting run fits its team's limit, if the team's runs end as expected; 0 if that is unknown."""
+        wanted = budget.used - self._leaving[run.team_id] + run.slots - budget.limit
+        for one in self._staying():
+            if wanted <= 0:
+                return 0.0
+            if one.team_id == run.team_id:
+                wanted -= one.slots
+                if wanted <= 0:
+                    return one.seconds_left or 0.0
+        return 0.0
 
     def expected_start(self, match: Match) -> float:
         """Seconds until a waiting run could start, if all runs end as expected; 0 if that is unknown, or if no slot is free
         until then."""
         needs = match.needs
-        if not self._ends or not any(capacity.free[needs.device] for capacity in match.able):
+        if not self._by_end or not any(capacity.free[needs.device] for capacity in match.able):
             return 0.0
-        starts = sorted(self._free_from(capacity, needs) for capacity in match.together)
+        ends: dict[UUID, list[RunOnNodes]] = {}
+        for run in self._staying():
+            for node_id in run.slots_by_node:
+                ends.setdefault(node_id, []).append(run)
+        starts = sorted(self._free_from(node, needs, ends.get(node.id, ())) for node in match.together)
         start = starts[needs.nodes - 1] if len(starts) >= needs.nodes else inf
         return start if start < inf else 0.0
 
@@ -115,16 +142,21 @@ class Departures:
         return late
 
     @cached_property
-    def _ends(self) -> dict[UUID, list[tuple[float, int]]]:
-        """By node: when runs leave, and how many slots they free, the first one first."""
-        ends: dict[UUID, list[tuple[float, int]]] = {}
-        for run in self.runs:
-            if run.seconds_left is not None:
-                for node_id, slots in run.slots_by_node.items():
-                    ends.setdefault(node_id, []).append((run.seconds_left, slots))
-        for found in ends.values():
-            found.sort()
-        return ends
+    def _by_end(self) -> list[RunOnNodes]:
+        """The runs whose end is expected and which are not leaving before, the first one first."""
+        known = [run for run in self.runs if run.seconds_left is not None and not run.leaving]
+        return sorted(known, key=lambda run: run.seconds_left or 0.0)
+
+    def _staying(self) -> Iterator[RunOnNodes]:
+        """Those of them that are not asked to leave."""
+        return (run for run in self._by_end if run.run_id not in self._asked)
+
+    def _ask(self, chosen: Sequence[RunOnNodes]) -> None:
+        """Count the slots of runs that are asked to leave."""
+        for run in chosen:
+            self._asked.add(run.run_id)
+            self._leaving[run.team_id] += run.slots
+            self._coming.update(run.slots_by_node)
 
     def _enough(
         self, room: "_Room", late: Sequence[RunOnNodes], borrowing: Sequence[RunOnNodes]
@@ -148,16 +180,18 @@ class Departures:
         budget = self.budgets.get(run.team_id)
         return budget is not None and budget.used - leaving[run.team_id] - run.slots >= budget.guaranteed
 
-    def _free_from(self, capacity: NodeCapacity, needs: Needs) -> float:
-        """Seconds until the node has enough free slots and is not reserved; infinite if that is unknown."""
-        free, start = len(capacity.free[needs.device]), capacity.reserved_from(needs.device)
+    def _free_from(self, capacity: NodeCapacity, needs: Needs, ends: Sequence[RunOnNodes]) -> float:
+        """Seconds until the node has enough free slots and is not reserved; infinite if that is unknown. ``ends``: its runs whose
+        end is expected, the first one first."""
+        free = len(capacity.free[needs.device]) + self._coming[capacity.id]
+        start = capacity.reserved_from(needs.device)
         earliest = 0.0 if start == inf else start
         if free >= needs.slots:
             return earliest
-        for end, slots in self._ends.get(capacity.id, []):
-            free += slots
+        for run in ends:
+            free += run.slots_by_node[capacity.id]
             if free >= needs.slots:
-                return max(end, earliest)
+                return max(run.seconds_left or 0.0, earliest)
         return inf
 
 

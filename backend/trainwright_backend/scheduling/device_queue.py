@@ -1,16 +1,17 @@
 """The waiting runs of one device in a round of placement, and what limits and nodes they have."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.scheduling.departures import Departures
+from trainwright_backend.scheduling.fair_share import FairOrder
 from trainwright_backend.scheduling.fewer_nodes import waits_for_spare
 from trainwright_backend.scheduling.limit_gate import LimitGate
 from trainwright_backend.scheduling.moving import avoids
-from trainwright_backend.scheduling.node_capacity import NodeCapacity
+from trainwright_backend.scheduling.node_capacity import NodeCapacity, Reservation
 from trainwright_backend.scheduling.node_pool import Match, NodePool
 from trainwright_backend.scheduling.preemption import was_preempted
 from trainwright_backend.scheduling.requirements import needs_of
@@ -22,7 +23,7 @@ from trainwright_backend.teams.slot_quota import SlotBudget, waits_for_quota
 class DeviceQueue:
     """The waiting runs of one device, in their order, and what they can get."""
 
-    runs: Iterable[Run]
+    runs: FairOrder
     pool: NodePool
     budgets: dict[UUID, SlotBudget]
     """What each team may hold, and what it holds."""
@@ -37,8 +38,8 @@ class DeviceQueue:
     elastic: Mapping[UUID, bool] = field(default_factory=dict)
     """Runs that may go on with fewer nodes, and whether they have waited long enough for it."""
     timers: Timers = field(default_factory=Timers)
-    full: set[UUID] = field(default_factory=set)
-    """Teams at their limit."""
+    at_limit: dict[UUID, Reservation] = field(default_factory=dict)
+    """By team: the first of its runs that waits for its limit."""
     waiting: dict[UUID, list[str]] = field(default_factory=dict)
     """Names of the runs that wait, by team, so far in this round."""
     wait_for_nodes: set[UUID] = field(default_factory=set)

@@ -2,27 +2,36 @@
 
 A run takes as long as an equal run that was measured (`run_estimate`), and at most its maximum run time. Looking up measured
 runs is slow, so the control loop remembers the answers (`MeasuredRates`) and asks for few of them in a round.
+
+Expected starts may also use a rough duration (`RoughDurations`): that of a run which computes at the typical speed of the team's
+newest runs. Decisions never do.
 """
 
 import time
 from dataclasses import dataclass, field
 from functools import lru_cache
+from statistics import median
 from uuid import UUID
 
-from pydantic import ValidationError
+from sqlalchemy import select
+from sqlalchemy.orm import load_only
 
 from trainwright.contracts.run_spec import RunSpec
+from trainwright.planner.flops import training_flops
 from trainwright_backend.core.db import Read
 from trainwright_backend.runs.max_time import remaining_seconds
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.scheduling.occupants import shorter
-from trainwright_backend.scheduling.requirements import spec_text
+from trainwright_backend.scheduling.requirements import parse_spec, spec_of, spec_text
 from trainwright_backend.scheduling.run_estimate import find_measured, workload
 
 REMEMBERED_SECONDS = 60.0
 MOST_REMEMBERED = 1_000
 MOST_LOOKED_UP = 2
 """In one round. The other runs are asked for in later rounds."""
+
+TYPICAL_OF = 20
+"""The newest runs of a team whose speeds make its typical one."""
 
 Key = tuple[UUID, str]
 
@@ -70,13 +79,10 @@ class Durations:
     def _training_seconds(self, run: Run) -> float | None:
         """How long the rest of the training takes, if an equal one was measured."""
         training = _read(spec_text(run))
-        if training is None:
+        rate = None if training is None else self._rate(run.team_id, training)
+        if training is None or rate is None:
             return None
-        rate = self._rate(run.team_id, training)
-        if rate is None:
-            return None
-        steps = training.spec.schedule.steps - (run.last_step or run.forked_step or 0)
-        return max(steps, 0) * training.spec.tokens_per_step / rate
+        return _steps_left(run, training.spec) * training.spec.tokens_per_step / rate
 
     def _rate(self, team_id: UUID, training: Training) -> float | None:
         key = (team_id, training.workload)
@@ -95,8 +101,46 @@ class Durations:
 @lru_cache(maxsize=1024)
 def _read(spec: str) -> Training | None:
     """A spec in JSON; None if this version cannot read it. Cached, because each round asks for every waiting run."""
-    try:
-        parsed = RunSpec.model_validate_json(spec)
-    except ValidationError:
-        return None
-    return Training(parsed, f"{parsed.resources} {workload(parsed)}")
+    parsed = parse_spec(spec)
+    return None if parsed is None else Training(parsed, f"{parsed.resources} {workload(parsed)}")
+
+
+@dataclass
+class RoughDurations:
+    """How long runs take at the typical speed of the newest runs of their teams, in FLOP/s for each slot."""
+
+    session: Read
+    _speeds: dict[tuple[UUID, str], float | None] = field(default_factory=dict)
+
+    def of(self, run: Run) -> float | None:
+        """How long the rest of the training takes; None if no run of the team was measured."""
+        spec, speed = spec_of(run), self._speed(run.team_id, run.device)
+        if spec is None or speed is None:
+            return None
+        flops = _steps_left(run, spec) * spec.tokens_per_step * _flops_per_token(spec)
+        return flops / (speed * run.slots)
+
+    def _speed(self, team_id: UUID, device: str) -> float | None:
+        if (team_id, device) not in self._speeds:
+            self._speeds[team_id, device] = self._measure(team_id, device)
+        return self._speeds[team_id, device]
+
+    def _measure(self, team_id: UUID, device: str) -> float | None:
+        """The median speed of the team's newest runs on a device."""
+        measured = (Run.team_id == team_id, Run.device == device, Run.tokens_per_second > 0)
+        newest = select(Run).where(*measured).order_by(Run.id.desc()).limit(TYPICAL_OF)
+        columns = load_only(Run.spec, Run.slots, Run.tokens_per_second, raiseload=True)
+        speeds = [
+            run.tokens_per_second * _flops_per_token(spec) / run.slots
+            for run in self.session.scalars(newest.options(columns))
+            if (spec := spec_of(run)) is not None and run.tokens_per_second is not None
+        ]
+        return median(speeds) if speeds else None
+
+
+def _steps_left(run: Run, spec: RunSpec) -> int:
+    return max(spec.schedule.steps - (run.last_step or run.forked_step or 0), 0)
+
+
+def _flops_per_token(spec: RunSpec) -> float:
+    return training_flops(spec) / (spec.schedule.steps * spec.tokens_per_step)

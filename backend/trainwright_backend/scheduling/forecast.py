@@ -1,121 +1,80 @@
-"""When waiting runs are expected to start.
+"""When waiting runs are expected to start: what the scheduler would do if all runs end as expected (`simulation`).
 
 A run on nodes is expected to end at its own estimate of the time left. A waiting run is expected to last as long as an equal
-run that was measured (`estimate`). Neither is expected to last longer than its maximum run time. Slots are counted as one pool
-for all nodes, so a run that needs many on one node may start later. Nothing is guessed: a run of unknown length is expected to
-keep its slots for ever, and a run that waits for such slots has no expected start. Nor has a run that waits for a limit of hours,
-runs or storage. A run may start earlier, in slots that borrowing runs give back or ahead of its turn.
+run that was measured (`durations`). Neither is expected to last longer than its maximum run time. Where there is nothing better, the
+length is rough: that of a run at the typical speed of the team's newest runs. Starts that depend on it say so. A team that
+measured no run yet has no expected starts behind runs of its own; nor has a run that waits for hours or storage.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from math import inf
+from datetime import timedelta
 from uuid import UUID
 
 from sqlalchemy import select
 
 from trainwright.contracts.agent_protocol import Timers
-from trainwright.contracts.parallelism_spec import Device
-from trainwright_backend.core.db import Read, now
-from trainwright_backend.nodes.inventory import is_online, slots_of, takes_runs
-from trainwright_backend.nodes.tables import Node
-from trainwright_backend.scheduling.durations import Durations, MeasuredRates
-from trainwright_backend.scheduling.fair_share import FairOrder
-from trainwright_backend.scheduling.limit_gate import LimitGate
-from trainwright_backend.scheduling.occupants import Occupant, runs_on_nodes
-from trainwright_backend.scheduling.placement_round import waiting_heads
-from trainwright_backend.teams.slot_quota import SlotBudget, slot_budgets
-from trainwright_backend.teams.usage import decayed_usage
+from trainwright_backend.core.db import Read
+from trainwright_backend.runs.max_time import remaining_seconds
+from trainwright_backend.runs.queue import ExpectedStart
+from trainwright_backend.runs.tables import Run
+from trainwright_backend.scheduling.durations import Durations, MeasuredRates, RoughDurations
+from trainwright_backend.scheduling.occupants import RunOnNodes, shorter
+from trainwright_backend.scheduling.placement_round import device_queues
+from trainwright_backend.scheduling.simulation import Length, Simulation
 
-MOST_ESTIMATED = 10
-"""Waiting runs of a team whose length is looked up, from the head of its queue."""
+MOST_MEASURED = 20
+"""Kinds of waiting runs for which equal runs are looked up."""
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """A run that waits for slots."""
-
-    run_id: UUID
-    team_id: UUID
-    slots: int
-    seconds: float | None
-    """How long it will occupy them."""
-
-
-def forecast_starts(session: Read, team_id: UUID, timers: Timers) -> dict[UUID, datetime]:
+def forecast_starts(
+    session: Read, team_id: UUID, timers: Timers, min_run_minutes: float
+) -> dict[UUID, ExpectedStart]:
     """When the team's waiting runs are expected to start. Runs without a known start are left out."""
-    found: dict[UUID, float] = {}
-    heads = {device: waiting_heads(session, device) for device in (Device.CUDA, Device.CPU)}
-    gate = LimitGate.load(session, [run for runs in heads.values() for run in runs])
-    durations = Durations(session, MeasuredRates(), most_looked_up=2 * MOST_ESTIMATED)
-    for device, runs in heads.items():
-        budgets = slot_budgets(session, device)
-        ordered = FairOrder(runs, decayed_usage(session, device), budgets)
-        queue = []
-        for run in ordered:
-            if gate.why_waits(run) is None:
-                queue.append(run)
-                budgets.setdefault(run.team_id, SlotBudget(0, 0)).awaited += run.slots
-        if all(run.team_id != team_id for run in queue):
+    measured = Durations(session, MeasuredRates(), most_looked_up=MOST_MEASURED)
+    lengths = _Lengths(session, measured, RoughDurations(session))
+    found: dict[UUID, ExpectedStart] = {}
+    for line in device_queues(session, timers, min_run_minutes, measured):
+        mine = {run.id for run in line.runs.runs if run.team_id == team_id}
+        if not mine:
             continue
-        estimated = [run for run in queue if run.team_id == team_id][:MOST_ESTIMATED]
-        seconds = {run.id: durations.of(run) for run in estimated}
-        waiting = [Waiting(run.id, run.team_id, run.slots, seconds.get(run.id)) for run in queue]
-        limits = {team: budget.limit for team, budget in budgets.items()}
-        starts = expected_starts(
-            _total_slots(session, device, timers), limits, runs_on_nodes(session, device), waiting
+        on_nodes = lengths.of_runs_on_nodes(line.departures.runs)
+        simulation = Simulation(
+            line, on_nodes, lengths.of_waiting, lambda run_id: session.get_one(Run, run_id)
         )
-        found |= {run.id: starts[run.id] for run in queue if run.team_id == team_id and run.id in starts}
-    return {run_id: now() + timedelta(seconds=start) for run_id, start in found.items()}
-
-
-def expected_starts(
-    total: int, limits: Mapping[UUID, int], occupants: Iterable[Occupant], queue: Iterable[Waiting]
-) -> dict[UUID, float]:
-    """Seconds until each waiting run starts. Runs without a known start are left out.
-
-    Args:
-        total: slots of all nodes that take runs.
-        limits: the most slots that each team may use at once.
-        occupants: in any order.
-        queue: in the order in which the runs are placed. None starts before an earlier one, of any team, that waits
-            for nodes, or before an earlier one of its own team.
-    """
-    held = [
-        (inf if one.seconds_left is None else one.seconds_left, one.team_id, one.slots) for one in occupants
-    ]
-    nodes_from, team_from = 0.0, dict.fromkeys(limits, 0.0)
-    found: dict[UUID, float] = {}
-    for run in queue:
-        limit = limits.get(run.team_id, 0)
-        mine = [(end, slots) for end, team_id, slots in held if team_id == run.team_id]
-        by_limit = max(_free_at(limit, mine, run.slots), team_from.get(run.team_id, 0.0))
-        start = max(
-            _free_at(total, [(end, slots) for end, _, slots in held], run.slots), by_limit, nodes_from
-        )
-        team_from[run.team_id] = start
-        if start > by_limit:
-            nodes_from = start
-        if start < inf:
-            found[run.run_id] = start
-            held.append((inf if run.seconds is None else start + run.seconds, run.team_id, run.slots))
+        for run_id, start in simulation.starts(mine).items():
+            if run_id in mine:
+                at = line.departures.at + timedelta(seconds=start.seconds)
+                found[run_id] = ExpectedStart(at, start.is_rough)
     return found
 
 
-def _free_at(capacity: int, held: Iterable[tuple[float, int]], wanted: int) -> float:
-    """The first time from which ``wanted`` slots stay free."""
-    if wanted > capacity:
-        return inf
-    free = capacity
-    for end, slots in sorted(held, reverse=True):
-        free -= slots
-        if free < wanted:
-            return end
-    return 0.0
+@dataclass(frozen=True)
+class _Lengths:
+    """How long runs are expected to be on their nodes."""
 
+    session: Read
+    measured: Durations
+    rough: RoughDurations
 
-def _total_slots(session: Read, device: str, timers: Timers) -> int:
-    nodes = session.scalars(select(Node)).all()
-    usable = [node for node in nodes if takes_runs(node) and is_online(node, now(), timers)]
-    return sum(len(slots_of(node)[device]) for node in usable)
+    def of_waiting(self, run: Run) -> Length | None:
+        """The length of a run that starts; None if it is not known."""
+        seconds = self.measured.of(run)
+        return self._roughly(run) if seconds is None else Length(seconds, is_rough=False)
+
+    def of_runs_on_nodes(self, runs: Sequence[RunOnNodes]) -> dict[UUID, Length]:
+        """The rest of the runs on nodes, where it is known."""
+        found = {
+            run.run_id: Length(run.seconds_left, is_rough=False)
+            for run in runs
+            if run.seconds_left is not None
+        }
+        without = [run.run_id for run in runs if run.run_id not in found]
+        for row in self.session.scalars(select(Run).where(Run.id.in_(without))) if without else ():
+            if (length := self._roughly(row)) is not None:
+                found[row.id] = length
+        return found
+
+    def _roughly(self, run: Run) -> Length | None:
+        seconds = shorter(self.rough.of(run), remaining_seconds(run))
+        return None if seconds is None else Length(seconds, is_rough=True)

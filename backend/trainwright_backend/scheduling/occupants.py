@@ -17,22 +17,17 @@ PREEMPTIBLE = (RunState.STARTING, RunState.RUNNING)
 """The states in which a run can give its slots back. An export is short, and the training is done."""
 
 
-@dataclass(frozen=True)
-class Occupant:
-    """What a run occupies, and for how long."""
+@dataclass(frozen=True, kw_only=True)
+class RunOnNodes:
+    """A run that occupies slots, and for how long."""
 
     team_id: UUID
     slots: int
     """On all its nodes together."""
     seconds_left: float | None
     """Expected time on its nodes. None: unknown."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOnNodes(Occupant):
-    """A run that occupies slots."""
-
     run_id: UUID
+    created_by: UUID | None
     name: str
     priority: int
     slots_by_node: Mapping[UUID, int]
@@ -61,6 +56,7 @@ def _rows() -> Select[Any]:
     columns: tuple[Any, ...] = (
         Run.id,
         Run.team_id,
+        Run.created_by,
         Run.name,
         Run.priority,
         Run.slots,
@@ -88,6 +84,7 @@ def _occupant(run: Any, nodes: Sequence[UUID | None]) -> RunOnNodes:
     return RunOnNodes(
         run_id=run.id,
         team_id=run.team_id,
+        created_by=run.created_by,
         name=run.name,
         priority=run.priority,
         slots=run.slots,

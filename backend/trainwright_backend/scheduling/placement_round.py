@@ -3,8 +3,8 @@
 Runs that their teams' guaranteed shares cover go first; the others borrow. Otherwise teams take turns by their use
 (`fair_share`). A team's runs are placed by priority, then in the order that people gave them or in which they were submitted. A
 run is placed with all its nodes and slots or not at all, and only within its team's limit: beyond it, the run waits for the
-team's other runs, and the team's later runs do not overtake it. Teams do not wait for each other's limits. Other limits of
-teams and members (`limit_gate`) make single runs wait, and others pass them.
+team's other runs, and the team's later runs do not delay it. Teams do not wait for each other's limits. Other limits of
+teams and members (`limit_gate`) make single runs wait, and others pass them. So does a run that needs more than the whole limit.
 
 A node that is drained or in quarantine gets no runs. A node does not get a run if it lacks the run's engine or the memory for
 its fullest rank. A node with too little host memory for the run's offload does not get it either, as long as other nodes have
@@ -19,13 +19,14 @@ A run that waits for its next attempt may go on with fewer nodes (`fewer_nodes`)
 If other runs leave their nodes soon, a waiting run gets their slots instead. A run that its team's share covers makes borrowing
 runs leave (`departures`).
 
-A run is placed ahead of its turn on reserved nodes if it ends before any of the runs that reserve them is expected to start
-(backfill). It must be known how long it takes (`durations`), and when the runs on these nodes end.
+A run is placed ahead of its turn (backfill) on reserved nodes if it ends before any of the runs that reserve them is expected to
+start, and within its team's limit if it ends before the team's run that waits for the limit is expected to start. It must be known
+how long it takes (`durations`), and when the runs on these nodes, or of this team, end.
 
 The plan is made for all runs in one snapshot and changes nothing: `placement` executes it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -114,30 +115,35 @@ def plan(
     found = Plan()
     for run, preparation in _still_preparing(session):
         found.explain(run, _preparing(preparation))
+    for line in device_queues(session, timers, min_run_minutes, Durations(session, rates or MeasuredRates())):
+        plan_queue(found, line)
+    return found
+
+
+def device_queues(
+    session: Read, timers: Timers, min_run_minutes: float, durations: Durations
+) -> Iterator[DeviceQueue]:
+    """The waiting runs of each device, and all that decides about them. They share nodes and limits, so each is planned before
+    the next is read."""
     queues = [queue for device in (Device.CUDA, Device.CPU) if (queue := waiting_heads(session, device))]
     if not queues:
-        return found
+        return
     pool = NodePool(*read_capacities(session, timers))
     gate = LimitGate.load(session, [run for runs in queues for run in runs])
-    durations = Durations(session, rates or MeasuredRates())
     for runs in queues:
         device = runs[0].device
         budgets, on_nodes = slot_budgets(session, device), runs_on_nodes(session, device)
-        plan_queue(
-            found,
-            DeviceQueue(
-                runs=FairOrder(runs, decayed_usage(session, device), budgets),
-                pool=pool,
-                budgets=budgets,
-                holders=_holders(on_nodes),
-                gate=gate,
-                elastic=elastic_runs(session, runs, timers),
-                timers=timers,
-                departures=Departures(on_nodes, budgets, now(), min_run_minutes),
-                duration_of=durations.of,
-            ),
+        yield DeviceQueue(
+            runs=FairOrder(runs, decayed_usage(session, device), budgets),
+            pool=pool,
+            budgets=budgets,
+            holders=_holders(on_nodes),
+            gate=gate,
+            elastic=elastic_runs(session, runs, timers),
+            timers=timers,
+            departures=Departures(on_nodes, budgets, now(), min_run_minutes),
+            duration_of=durations.of,
         )
-    return found
 
 
 def _holders(on_nodes: Iterable[RunOnNodes]) -> dict[UUID, list[str]]:
@@ -179,9 +185,8 @@ def plan_queue(found: Plan, line: DeviceQueue) -> None:
     """Plan the runs of one device, in their order."""
     for run in line.runs:
         budget = line.budget_of(run)
-        if run.team_id in line.full or budget.used + run.slots > budget.limit:
-            line.full.add(run.team_id)
-            found.explain(run, line.quota_reason(run, budget))
+        if budget.used + run.slots > budget.limit or not _ends_before_the_limit_is_needed(line, run):
+            _wait_for_limit(found, line, run)
             continue
         if (held_back := line.gate.why_waits(run)) is not None:
             found.explain(run, held_back)
@@ -190,7 +195,11 @@ def plan_queue(found: Plan, line: DeviceQueue) -> None:
         chosen = _choose(match) or _fewer_nodes(line, run) or _ahead_of_turn(found, line, run, match)
         if chosen:
             found.placements[run.id] = tuple(capacity.id for capacity in chosen)
+            _add_backfill(found, line, run, line.at_limit.get(run.team_id))
             line.take(run, chosen)
+            continue
+        if run.team_id in line.at_limit:
+            _wait_for_limit(found, line, run)
             continue
         covered = budget.covers(run.slots)
         reason = line.node_reason(run, match)
@@ -198,6 +207,25 @@ def plan_queue(found: Plan, line: DeviceQueue) -> None:
         found.explain(run, reason + covered_by_share(covered, has_room=leaving is not None))
         found.preemptions |= dict.fromkeys(leaving or (), run.id)
         budget.awaited += run.slots
+
+
+def _wait_for_limit(found: Plan, line: DeviceQueue, run: Run) -> None:
+    """Let a run wait for its team's limit. For the first such run of a team, late runs that were placed ahead of it leave."""
+    budget = line.budget_of(run)
+    found.explain(run, line.quota_reason(run, budget))
+    if run.team_id in line.at_limit or run.slots > budget.limit:
+        return
+    line.at_limit[run.team_id] = Reservation(run.id, line.departures.expected_room_in_limit(run, budget))
+    found.preemptions |= dict.fromkeys(line.departures.make_room_in_limit(run, budget), run.id)
+
+
+def _ends_before_the_limit_is_needed(line: DeviceQueue, run: Run) -> bool:
+    """Whether the run ends before an earlier run of its team, which waits for the team's limit, is expected to start."""
+    head = line.at_limit.get(run.team_id)
+    if head is None:
+        return True
+    seconds = line.duration_of(run) if head.start >= BACKFILL_SLACK_SECONDS else None
+    return seconds is not None and seconds + BACKFILL_SLACK_SECONDS <= head.start
 
 
 def _choose(match: Match) -> list[NodeCapacity]:
@@ -225,13 +253,18 @@ def _ahead_of_turn(found: Plan, line: DeviceQueue, run: Run, match: Match) -> li
         return []
     seconds, device = line.duration_of(run), match.needs.device
     chosen = [] if seconds is None else choose_nodes(match, seconds + BACKFILL_SLACK_SECONDS)
-    if reservations := [
-        capacity.reservations[device] for capacity in chosen if device in capacity.reservations
-    ]:
-        first = min(reservations, key=lambda reservation: reservation.start)
-        until = line.departures.at + timedelta(seconds=first.start)
-        found.backfills[run.id] = Backfill(first.run_id, until)
+    for capacity in chosen:
+        _add_backfill(found, line, run, capacity.reservations.get(device))
     return chosen
+
+
+def _add_backfill(found: Plan, line: DeviceQueue, run: Run, waiting: Reservation | None) -> None:
+    """Note whom a run is placed ahead of. Of several, it is the one that is expected to start first."""
+    if waiting is None:
+        return
+    until = line.departures.at + timedelta(seconds=waiting.start)
+    if run.id not in found.backfills or until < found.backfills[run.id].until:
+        found.backfills[run.id] = Backfill(waiting.run_id, until)
 
 
 def _wait_for_nodes(line: DeviceQueue, run: Run, match: Match, *, covered: bool) -> list[UUID] | None:

@@ -48,20 +48,33 @@ def needs_of(run: Run, nodes: int | None = None) -> Needs:
     return _needs(spec_text(run), run.device, nodes or run.nodes, run.slots // run.nodes)
 
 
+def spec_of(run: Run) -> RunSpec | None:
+    """The run's spec, but for its name and seed; None if this version cannot read it."""
+    return parse_spec(spec_text(run))
+
+
 def spec_text(run: Run) -> str:
     """The run's spec in JSON with a fixed name and seed: few texts for many runs, whose meaning can be cached."""
     return json.dumps({**run.spec, "name": "run", "seed": 0})
 
 
 @lru_cache(maxsize=1024)
+def parse_spec(spec: str) -> RunSpec | None:
+    """A spec in JSON. Cached, because each round asks for every waiting run."""
+    try:
+        return RunSpec.model_validate_json(spec)
+    except ValidationError:  # of an older version, whose rules differed
+        return None
+
+
+@lru_cache(maxsize=1024)
 def _needs(spec: str, device: str, nodes: int, slots: int) -> Needs:
-    """The needs of a spec in JSON, which do not depend on its name and seed. Cached, because each round asks for every waiting run.
+    """The needs of a spec in JSON, which do not depend on its name and seed.
 
     If this version cannot read the spec, only the slots count. One such run must not keep the others from being placed.
     """
-    try:
-        parsed = RunSpec.model_validate_json(spec)
-    except ValidationError:
+    parsed = parse_spec(spec)
+    if parsed is None:
         return _shared(device, nodes, slots, EngineKind.NATIVE, None, GpuChoice(), 0, 0, False)
     parsed = parsed.on_nodes(nodes)
     needs_gpus = device == Device.CUDA and parsed.precision.kind is PrecisionKind.FP8

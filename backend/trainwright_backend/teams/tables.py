@@ -106,6 +106,7 @@ class MemberLimits(RunLimitColumns, Base):
     user_id: Mapped[UUID] = mapped_column(primary_key=True)
     gpus: Mapped[int | None]
     cpu_slots: Mapped[int | None]
+    storage_bytes: Mapped[int | None] = mapped_column(BigInteger)
     highest_priority: Mapped[str | None] = mapped_column(String(16))
 
 

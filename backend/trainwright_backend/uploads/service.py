@@ -306,6 +306,7 @@ def _store(session: Write, upload: Upload, digest: str, stored_file_id: UUID) ->
             digest=digest,
             bytes=upload.bytes,
             object_key=f"{folder}/{OBJECT_NAME}",
+            created_by=upload.created_by,
         )
     )
     session.flush()

@@ -28,6 +28,8 @@ class StoredFile(Base):
     bytes: Mapped[int] = mapped_column(BigInteger)
     object_key: Mapped[str] = mapped_column(String(255), unique=True)
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
+    created_by: Mapped[UUID | None]
+    """Who was the first to upload it, whose storage it counts for. No foreign key: an account may be deleted."""
 
 
 class Upload(Base):

@@ -27,6 +27,7 @@ from trainwright_backend.migrations.run import config, migrate
 from trainwright_backend.nodes.tables import JoinToken, Node
 from trainwright_backend.runs.tables import Attempt, Placement, PlacementEnd, Run, RunEvent, RunSummary
 from trainwright_backend.teams.tables import LedgerEntry, Quota, SlotTime
+from trainwright_backend.uploads.tables import StoredFile
 
 pytestmark = pytest.mark.both_databases
 
@@ -415,6 +416,39 @@ def test_the_size_of_older_prepared_data_is_that_of_its_manifest_and_shards(empt
     with upgraded(empty_url, [*rows, ready, failed]) as database, database.read() as session:
         found = {row.id: row.stored_bytes for row in session.scalars(sa.select(Preparation))}
         assert found == {ready[1]["id"]: 5_000_000_039, failed[1]["id"]: 0}
+
+
+def test_an_older_file_counts_for_who_uploaded_it_or_created_a_dataset_with_it(empty_url: str) -> None:
+    rows = old_dataset(1)
+    team, dataset, version = (values for _, values in rows)
+    ada, bob = (
+        {"id": uuid4(), "email": f"{name}@acme.example", "name": name, "password_hash": "", "created": now()}
+        for name in ("ada", "bob")
+    )
+    dataset |= {"created_by": ada["id"], "last_version": 1}
+    version |= {"curation": {}, "changes": [], "state": "ready", "failures": 0, "last_activity": now()}
+    stored = {"team_id": team["id"], "bytes": 9, "created": now()}
+    files = [stored | {"id": uuid4(), "digest": f"{n}" * 64, "object_key": f"{n}"} for n in range(3)]
+    upload = {
+        "team_id": team["id"],
+        "file_name": "f",
+        "bytes": 9,
+        "offset": 9,
+        "created": now(),
+        "expires": now(),
+    }
+    of_dataset = {"version_id": version["id"], "stored_file_id": files[0]["id"]}
+    person = {"site_admin": False, "email_verified": True}
+    added = [
+        *(("account", account | person) for account in (ada, bob)),
+        *(("stored_file", file) for file in files),
+        ("dataset_file", of_dataset | {"position": 0, "name": "f"}),
+        ("upload", upload | {"id": uuid4(), "created_by": bob["id"], "stored_file_id": files[1]["id"]}),
+    ]
+    given = [rows[0], *added[:2], *rows[1:], *added[2:]]
+    with upgraded(empty_url, given, "0044") as database, database.read() as session:
+        found = {file.id: file.created_by for file in session.scalars(sa.select(StoredFile))}
+    assert [found[file["id"]] for file in files] == [ada["id"], bob["id"], None]
 
 
 def test_a_paused_run_is_paused_since_its_last_attempt_ended(empty_url: str) -> None:

@@ -30,6 +30,13 @@ def limit_me(scene: Scene, **limits: Any) -> None:
     assert answer.status_code == 200, answer.text
 
 
+def my_storage(scene: Scene, name: str = "Ada") -> dict[str, Any]:
+    """What a member stores, without their limit."""
+    answer = scene.site.admin.get(f"{scene.site.path}/limits/members")
+    [storage] = [item["storage"] for item in answer.json() if item["name"] == name]
+    return storage | {"limit_bytes": None}
+
+
 def use(scene: Scene) -> dict[str, Any]:
     answer = scene.site.admin.get(f"{scene.site.path}/limits")
     assert answer.status_code == 200, answer.text
@@ -111,9 +118,11 @@ def test_hours_that_are_used_up_keep_runs_waiting_until_the_limit_is_raised(scen
 
 @pytest.mark.both_databases
 @pytest.mark.parametrize(("below", "paused"), [(0, False), (1, True)])
+@pytest.mark.parametrize("whose", ["team", "member"])
 def test_a_run_without_storage_for_its_next_checkpoint_saves_and_is_paused(
-    scene: Scene, below: int, paused: bool
+    scene: Scene, whose: str, below: int, paused: bool
 ) -> None:
+    set_limit = limit if whose == "team" else limit_me
     work = scene.running(steps=50)
     work.save(3)
     work.step(4, 6)
@@ -123,7 +132,8 @@ def test_a_run_without_storage_for_its_next_checkpoint_saves_and_is_paused(
     total = sum(storage[f"{part}_bytes"] for part in ("uploads", "prepared", "checkpoint"))
     assert 0 < storage["reserved_bytes"] < storage["checkpoint_bytes"]
     assert storage["prepared_bytes"] > 0
-    limit(scene, storage_bytes=total + storage["reserved_bytes"] - below)
+    assert my_storage(scene) == storage, "all of it is theirs"
+    set_limit(scene, storage_bytes=total + storage["reserved_bytes"] - below)
     scene.control.sweep()
     assert work.order("running") == ("save" if paused else "go")
     if not paused:
@@ -133,11 +143,11 @@ def test_a_run_without_storage_for_its_next_checkpoint_saves_and_is_paused(
     assert after["checkpoint_bytes"] <= storage["checkpoint_bytes"] + storage["reserved_bytes"]
     assert work.ended("saved", step=8) == "paused"
     assert scene.show(work.run_id)["reason"] == "quota_storage"
-    limit(scene, storage_bytes=total)
+    set_limit(scene, storage_bytes=total)
     refused = resume(scene, work.run_id)
     assert (refused.status_code, refused.json()["code"]) == (403, "storage_exceeded")
     assert scene.state(work.run_id) == "paused"
-    limit(scene, storage_bytes=2 * total)
+    set_limit(scene, storage_bytes=2 * total)
     assert resume(scene, work.run_id).status_code == 202
 
 
@@ -155,14 +165,36 @@ def test_the_newest_of_several_runs_is_paused_for_storage(scene: Scene) -> None:
 
 
 @pytest.mark.both_databases
-def test_an_upload_fits_the_total_storage_to_the_byte(scene: Scene) -> None:
+@pytest.mark.parametrize("whose", ["team", "member"])
+def test_an_upload_fits_the_total_storage_to_the_byte(scene: Scene, whose: str) -> None:
     storage = use(scene)["storage"]
     total = sum(storage[f"{part}_bytes"] for part in ("uploads", "prepared", "checkpoint"))
-    limit(scene, storage_bytes=total + 100)
+    (limit if whose == "team" else limit_me)(scene, storage_bytes=total + 100)
     headers = {"Tus-Resumable": "1.0.0", "Upload-Metadata": "filename YQ=="}
     refused = scene.site.admin.post(f"{scene.site.path}/uploads", headers=headers | {"Upload-Length": "101"})
     assert (refused.status_code, refused.json()["code"]) == (403, "storage_exceeded")
+    assert ("your team stores" if whose == "team" else "you store") in refused.json()["detail"]
     send_file(scene.site.admin, scene.site.path, "a", b"x" * 100)
+
+
+def test_a_member_s_storage_does_not_limit_others(scene: Scene) -> None:
+    """It counts what they uploaded first, what was prepared for their datasets, and the checkpoints of their runs."""
+    before = my_storage(scene)
+    editor = scene.site.member("editor")
+    send_file(editor, scene.site.path, "b", b"y" * 100)
+    headers = {"Tus-Resumable": "1.0.0", "Upload-Metadata": "filename Yw==", "Upload-Length": "50"}
+    assert editor.post(f"{scene.site.path}/uploads", headers=headers).status_code == 201
+    assert my_storage(scene) == before
+    assert my_storage(scene, "Editor")["uploads_bytes"] == 150, "also what is not complete"
+    send_file(scene.site.admin, scene.site.path, "b", b"y" * 100)
+    assert my_storage(scene) == before, "it was there already"
+    limit_me(scene, storage_bytes=0)
+    mine, theirs = scene.submit(), editor.post(scene.runs, json=scene.spec()).json()["id"]
+    scene.control.sweep()
+    assert "for its next checkpoints; Ada stores" in scene.show(mine)["sentence"]
+    assert scene.show(theirs)["sentence"] == "placed on node-a"
+    notices = [notice["sentence"] for notice in use(scene)["notices"]]
+    assert "Ada stores 100 % of 0 bytes; runs whose next checkpoints do not fit are paused." in notices
 
 
 @pytest.mark.both_databases

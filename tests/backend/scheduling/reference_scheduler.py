@@ -29,22 +29,56 @@ class _Round:
         """Slots of the runs on one node that reserve all nodes of that size."""
         self.promised = [0] * len(cluster.sizes)
         """Slots that leaving runs will free, and that were already given to a waiting run."""
+        self.at_limit: dict[str, tuple[float, int]] = {}
+        """By team: when the first of its runs that waits for its limit is expected, and its number."""
         self.found = Decisions({}, {}, {})
 
     def decide(self) -> Decisions:
         left = {team.name: self._in_order(team) for team in self.cluster.teams}
-        at_limit: set[str] = set()
         while any(left.values()):
             team = min(
                 (team for team in self.cluster.teams if left[team.name]),
                 key=lambda team: self._turn(team, left[team.name][0]),
             )
             job = left[team.name].pop(0)
-            if team.name in at_limit or self.used[team.name] + job.all_slots > team.limit:
-                at_limit.add(team.name)
+            if self.used[team.name] + job.all_slots > team.limit or not self._ends_before_the_head(job):
+                self._wait_for_limit(job)
             elif not self._start(job):
-                self._wait(job)
+                if team.name in self.at_limit:
+                    self._wait_for_limit(job)
+                else:
+                    self._wait(job)
         return self.found
+
+    def _ends_before_the_head(self, job: Job) -> bool:
+        """Whether it ends before the run that waits for the team's limit is expected."""
+        if job.team.name not in self.at_limit:
+            return True
+        return job.left is not None and job.left + SLACK_SECONDS <= self.at_limit[job.team.name][0]
+
+    def _wait_for_limit(self, job: Job) -> None:
+        team = job.team
+        if team.name in self.at_limit or job.all_slots > team.limit:
+            return
+        mine = [one for one in self.cluster.running if one.team == team]
+        over = self.used[team.name] + job.all_slots - team.limit
+        over -= sum(one.all_slots for one in mine if self._leaves(one))
+        stay = [one for one in mine if not self._leaves(one)]
+        lefts = [one.left_at(self.cluster.time) for one in stay]
+        expected = 0.0
+        for time in sorted((left for left in lefts if left is not None), reverse=True):
+            if (
+                over > 0
+                and sum(one.all_slots for one in stay if _ends_by(one, self.cluster.time, time)) >= over
+            ):
+                expected = time
+        self.at_limit[team.name] = (expected, job.number)
+        late = [one for one in self._candidates() if self._is_late(one) and one.ahead_of == job.number]
+        for count in range(len(late) + 1):
+            gone = sorted(late, key=lambda one: one.number)[:count]
+            if sum(one.all_slots for one in gone) >= over:
+                self.found.preempted.update({one.number: job.number for one in gone})
+                return
 
     def _in_order(self, team: Team) -> list[Job]:
         jobs = [job for job in self.cluster.waiting if job.team == team]
@@ -69,6 +103,11 @@ class _Round:
             kept = [self.reserved[node] for node in sorted(nodes) if node in self.reserved]
             if kept:
                 expected, number = min(kept, key=lambda one: one[0])
+                self.found.early[job.number] = (number, self.cluster.time + expected)
+        if nodes and job.team.name in self.at_limit:
+            expected, number = self.at_limit[job.team.name]
+            already = self.found.early.get(job.number, (number, inf))
+            if self.cluster.time + expected < already[1]:
                 self.found.early[job.number] = (number, self.cluster.time + expected)
         for node in nodes:
             self.free[node] -= job.slots
@@ -112,11 +151,11 @@ class _Round:
     def _expected_on(self, job: Job, node: int) -> float:
         """Seconds until the node has enough free slots."""
         not_before = self.reserved.get(node, (0.0, 0))[0]
-        lefts = [one.left_at(self.cluster.time) for one in self._running_on(node)]
-        times = [0.0, *sorted(left for left in lefts if left is not None)]
-        for time in times:
-            gone = [one for one in self._running_on(node) if time and _ends_by(one, self.cluster.time, time)]
-            if self.free[node] + sum(one.slots for one in gone) >= job.slots:
+        stay = [one for one in self._running_on(node) if not self._leaves(one)]
+        lefts = [one.left_at(self.cluster.time) for one in stay]
+        for time in [0.0, *sorted(left for left in lefts if left is not None)]:
+            gone = [one for one in stay if time and _ends_by(one, self.cluster.time, time)]
+            if self._room(node, []) + sum(one.slots for one in gone) >= job.slots:
                 return max(time, not_before)
         return inf
 

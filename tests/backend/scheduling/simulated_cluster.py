@@ -10,6 +10,7 @@ from uuid import UUID
 
 from tests.backend.scripted_agent import inventory
 from trainwright.contracts.run_state import RunState
+from trainwright_backend.checkpoints.total_storage import MeasuredStorage
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.limit_usage import MeasuredLimits
 from trainwright_backend.runs.tables import Run
@@ -197,6 +198,21 @@ class Cluster:
 
 def planned(cluster: Cluster) -> Decisions:
     """The decisions of the platform."""
+    jobs = {job.id: job for job in (*cluster.waiting, *cluster.running)}
+    plan = Plan()
+    plan_queue(plan, device_queue(cluster))
+    return Decisions(
+        {jobs[run].number: tuple(node.int - 1 for node in nodes) for run, nodes in plan.placements.items()},
+        {
+            jobs[run].number: (jobs[early.ahead_of].number, (early.until - START).total_seconds())
+            for run, early in plan.backfills.items()
+        },
+        {jobs[run].number: jobs[other].number for run, other in plan.preemptions.items()},
+    )
+
+
+def device_queue(cluster: Cluster) -> DeviceQueue:
+    """The cluster as the platform sees it."""
     at = START + timedelta(seconds=cluster.time)
     nodes = [_node(index, size) for index, size in enumerate(cluster.sizes)]
     capacities = [
@@ -208,26 +224,14 @@ def planned(cluster: Cluster) -> Decisions:
     waiting = sorted(cluster.waiting, key=lambda job: (-job.priority, job.number))
     usage = {team.id: cluster.usage(team) for team in cluster.teams}
     on_nodes = [_on_nodes(job, cluster.time) for job in sorted(cluster.running, key=lambda job: job.number)]
-    plan = Plan()
-    plan_queue(
-        plan,
-        DeviceQueue(
-            runs=FairOrder([_run(job) for job in waiting], usage, budgets),
-            pool=NodePool(capacities, []),
-            budgets=budgets,
-            holders={},
-            gate=LimitGate(MeasuredLimits({}, {}, {}), {}, {}),
-            departures=Departures(on_nodes, budgets, at, MIN_RUN_MINUTES),
-            duration_of=lambda run: jobs[run.id].left,
-        ),
-    )
-    return Decisions(
-        {jobs[run].number: tuple(node.int - 1 for node in nodes) for run, nodes in plan.placements.items()},
-        {
-            jobs[run].number: (jobs[early.ahead_of].number, (early.until - START).total_seconds())
-            for run, early in plan.backfills.items()
-        },
-        {jobs[run].number: jobs[other].number for run, other in plan.preemptions.items()},
+    return DeviceQueue(
+        runs=FairOrder([run_of(job) for job in waiting], usage, budgets),
+        pool=NodePool(capacities, []),
+        budgets=budgets,
+        holders={},
+        gate=LimitGate(MeasuredLimits({}, {}, {}), MeasuredStorage({}), {}),
+        departures=Departures(on_nodes, budgets, at, MIN_RUN_MINUTES),
+        duration_of=lambda run: jobs[run.id].left,
     )
 
 
@@ -243,7 +247,8 @@ def _node(index: int, size: int) -> Node:
     )
 
 
-def _run(job: Job) -> Run:
+def run_of(job: Job) -> Run:
+    """The row of a waiting run."""
     return Run(
         id=job.id,
         team_id=job.team.id,
@@ -265,6 +270,7 @@ def _on_nodes(job: Job, time: float) -> RunOnNodes:
         slots=job.all_slots,
         seconds_left=job.left_at(time),
         run_id=job.id,
+        created_by=None,
         name=f"run {job.number}",
         priority=job.priority,
         slots_by_node={UUID(int=node + 1): job.slots for node in job.on},

@@ -142,6 +142,36 @@ def test_a_run_that_is_late_leaves_for_the_run_that_it_was_placed_ahead_of() -> 
     assert early.ended is not None
 
 
+def test_a_short_run_passes_one_that_waits_for_the_limit_of_their_team() -> None:
+    """It leaves when it takes longer than expected, and longer runs wait."""
+    team = Team("one", limit=4, share=0)
+    cluster = Cluster((8, 8), (team,))
+    first = Job(0, team, 2, 1, 1, 4 * HOUR, 4 * HOUR, 0.0)
+    head = Job(1, team, 4, 1, 1, HOUR, None, 1.0)
+    long = Job(2, team, 1, 1, 1, 5 * HOUR, 5 * HOUR, 2.0)
+    unknown = Job(3, team, 1, 1, 1, HOUR, None, 2.0)
+    short = Job(4, team, 1, 1, 1, HOUR, HOUR, 2.0)
+    late = Job(5, team, 1, 1, 1, 9 * HOUR, HOUR, 2.0)
+    for job in (first, head, long, unknown, short, late):
+        cluster.submit(job)
+    decide = Checked()
+    cluster.run(decide, 100 * HOUR)
+    assert short.starts == [2.0] and late.starts[0] == 2.0
+    assert head.starts == [4 * HOUR + SAVE_SECONDS], "it waits for the save of the late run only"
+    assert min(*long.starts, *unknown.starts) >= head.starts[0]
+    assert decide.late == 1 and len(cluster.ended) == 6
+
+
+def test_a_run_that_needs_more_than_the_limit_holds_no_other_run_up() -> None:
+    team = Team("one", limit=2, share=0)
+    cluster = Cluster((8,), (team,))
+    jobs = [Job(0, team, 4, 1, 1, HOUR, None, 0.0), Job(1, team, 2, 1, 1, HOUR, None, 1.0)]
+    for job in jobs:
+        cluster.submit(job)
+    cluster.run(Checked(), 10 * HOUR)
+    assert [job.starts for job in jobs] == [[], [1.0]]
+
+
 WORK = st.builds(
     lambda slots, hours, known: (slots, hours * HOUR, known),
     st.sampled_from((1, 2, 3, 4, 8)),
@@ -150,6 +180,10 @@ WORK = st.builds(
 )
 
 
+@pytest.mark.parametrize(
+    ("sizes", "limit"),
+    [pytest.param((8, 4), 100, id="waits-for-nodes"), pytest.param((8, 8), 8, id="waits-for-the-limit")],
+)
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     running=st.lists(WORK, max_size=8),
@@ -157,14 +191,18 @@ WORK = st.builds(
     behind=st.lists(WORK, max_size=8),
 )
 def test_runs_ahead_of_their_turn_never_delay_the_head_of_the_queue(
-    running: list[tuple[int, float, bool]], head_slots: int, behind: list[tuple[int, float, bool]]
+    sizes: tuple[int, ...],
+    limit: int,
+    running: list[tuple[int, float, bool]],
+    head_slots: int,
+    behind: list[tuple[int, float, bool]],
 ) -> None:
     """With durations that are known exactly, the head starts no later than if it waited alone."""
-    team = Team("one", limit=100, share=0)
+    team = Team("one", limit=limit, share=0)
 
     def run_all(work: Sequence[tuple[int, float, bool]], submitted: Sequence[float]) -> list[float | None]:
         """When each of them starts first."""
-        cluster = Cluster((8, 4), (team,))
+        cluster = Cluster(sizes, (team,))
         jobs = [
             Job(number, team, slots, 1, 1, seconds, seconds if known else None, at)
             for number, ((slots, seconds, known), at) in enumerate(zip(work, submitted, strict=True))

@@ -10,6 +10,7 @@ import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
 import { Time } from "@/components/Time";
+import { ExpectedStart } from "@/features/queue/ExpectedStart";
 import { queueQuery, reorder, setPriority } from "@/features/queue/queries";
 import { canMove, prioritiesOf, swapWith } from "@/features/queue/queueMoves";
 
@@ -106,7 +107,9 @@ export function QueueTable({ team, memberRole: role }: Props) {
             <Td className="whitespace-nowrap text-soft max-tablet:hidden">
               <Time at={run.queued} />
             </Td>
-            <Td className="whitespace-nowrap text-soft max-tablet:hidden">{run.expected_start == null ? "not known" : <Time at={run.expected_start} />}</Td>
+            <Td className="whitespace-nowrap text-soft max-tablet:hidden">
+              <ExpectedStart run={run} />
+            </Td>
             <Td className="text-right whitespace-nowrap">
               {canMove(role, run) && (
                 <span className="inline-flex flex-col gap-1 tablet:flex-row">

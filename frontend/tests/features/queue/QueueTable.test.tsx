@@ -70,3 +70,17 @@ it("shows what each run waits for, moves a run, and changes its priority", async
     expect(sent).toEqual([{ runs: ["c", "a"] }, { priority: "low" }]);
   });
 });
+
+it("says when a run is expected to start, and whether that is rough", async () => {
+  const start = { expected_start: "2026-01-02T00:00:00Z" };
+  const items = [waiting("a", start), waiting("b", { ...start, start_is_rough: true }), waiting("c")];
+  server.use(http.get("*/api/v1/teams/lab/queue", () => HttpResponse.json({ items, next_cursor: null })));
+  renderRoute(
+    <Boundary>
+      <QueueTable team="lab" memberRole="editor" />
+    </Boundary>,
+  );
+  const rows = (await screen.findAllByRole("row")).slice(1).map((row) => row.textContent);
+  expect(rows.map((row) => row.includes("about"))).toEqual([false, true, false]);
+  expect(rows.map((row) => row.includes("not known"))).toEqual([false, false, true]);
+});

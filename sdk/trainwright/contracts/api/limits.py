@@ -64,6 +64,10 @@ class MemberLimits(RunLimits):
     cpu_slots: int | None = Field(default=None, ge=0, le=MOST_RUNS)
     """CPU slots at the same time."""
 
+    storage_bytes: int | None = Field(default=None, ge=0, le=MOST_BYTES)
+    """The files that the member was the first to upload, the data prepared from these and for the member's datasets, and the
+    checkpoints and exports of the member's runs together. A run whose next checkpoint would not fit is paused."""
+
     highest_priority: Priority | None = None
     """The highest priority that the member can assign, if it is lower than that of the role."""
 
@@ -85,7 +89,7 @@ class MonthlyHours(Envelope):
 
 
 class TotalStorage(Envelope):
-    """Everything that a team stores, in bytes."""
+    """Everything that a team or a member stores, in bytes."""
 
     limit_bytes: int | None
     uploads_bytes: int
@@ -153,5 +157,8 @@ class MemberLimitUse(Envelope):
     name: str
     limits: MemberLimits
     hours: list[MonthlyHours]
+    storage: TotalStorage | None = None
+    """Null: the server is of an older version."""
+
     running: int
     queued: int

@@ -48,7 +48,10 @@ class QueuedRun(Envelope):
     """When it started to wait."""
 
     expected_start: AwareDatetime | None = None
-    """From the expected duration of the runs before it. Null: not known."""
+    """When it would start if all runs ended as expected. Null: not known."""
+
+    start_is_rough: bool = False
+    """Whether that depends on runs whose length is only roughly known: from the typical speed of their team's newest runs."""
 
 
 class QueueOrder(Strict):

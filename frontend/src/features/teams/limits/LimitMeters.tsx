@@ -2,6 +2,7 @@ import { useSuspenseQuery } from "@tanstack/react-query";
 import type { MonthlyHours, TotalStorage } from "@/api/types";
 import { MeterRow } from "@/components/MeterRow";
 import { limitsQuery } from "@/features/teams/limits/limitQueries";
+import { usedBytes } from "@/features/teams/limits/usedBytes";
 import { bytes, count, hoursText } from "@/lib/format";
 
 const HOURS_LABELS: Record<string, string> = { cuda: "GPU-hours", cpu: "CPU slot-hours" };
@@ -50,10 +51,6 @@ function hoursOf({ used, limit }: MonthlyHours): string {
 function forecastOf({ forecast, limit }: MonthlyHours): string {
   const text = `forecast for the end of the month: ${hoursText(forecast)}`;
   return limit != null && forecast > limit ? `${text}, more than the limit` : text;
-}
-
-function usedBytes({ uploads_bytes: uploads, prepared_bytes: prepared, checkpoint_bytes: checkpoints }: TotalStorage): number {
-  return uploads + prepared + checkpoints;
 }
 
 function storageOf(storage: TotalStorage): string {

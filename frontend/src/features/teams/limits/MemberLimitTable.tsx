@@ -7,7 +7,8 @@ import { Th } from "@/components/Th";
 import { MEMBER_FIELDS, typedLimit } from "@/features/teams/limits/limitFields";
 import { memberLimitsQuery } from "@/features/teams/limits/limitQueries";
 import { MemberLimitDialog } from "@/features/teams/limits/MemberLimitDialog";
-import { count, hoursText } from "@/lib/format";
+import { usedBytes } from "@/features/teams/limits/usedBytes";
+import { bytes, count, hoursText } from "@/lib/format";
 
 /** The members' limits within those of the team, and what their runs use; owners change them. */
 export function MemberLimitTable({ team, isOwner }: { team: string; isOwner: boolean }) {
@@ -22,6 +23,7 @@ export function MemberLimitTable({ team, isOwner }: { team: string; isOwner: boo
             <Th>name</Th>
             <Th>limits</Th>
             <Th className="max-tablet:hidden">used this month</Th>
+            <Th className="text-right max-tablet:hidden">stored</Th>
             <Th className="text-right max-tablet:hidden">runs</Th>
             <Th>
               <span className="sr-only">actions</span>
@@ -34,6 +36,7 @@ export function MemberLimitTable({ team, isOwner }: { team: string; isOwner: boo
             <Td className="font-medium">{member.name}</Td>
             <Td className="text-soft">{limitText(member.limits)}</Td>
             <Td className="text-soft max-tablet:hidden">{usedText(member)}</Td>
+            <Td className="text-right whitespace-nowrap text-soft max-tablet:hidden">{storedText(member)}</Td>
             <Td className="text-right text-soft max-tablet:hidden">
               {count(member.running)} on nodes, {count(member.queued)} queued
             </Td>
@@ -72,6 +75,10 @@ export function limitText(limits: MemberLimits): string {
   const parts = MEMBER_FIELDS.flatMap((field) => (limits[field.name] == null ? [] : [`${field.label} ${typedLimit(limits[field.name], field)}`]));
   if (limits.highest_priority != null) parts.push(`priority up to ${limits.highest_priority}`);
   return parts.length === 0 ? "same as the team" : parts.join(", ");
+}
+
+function storedText({ storage }: MemberLimitUse): string {
+  return storage == null ? "–" : bytes(usedBytes(storage));
 }
 
 function usedText({ hours }: MemberLimitUse): string {

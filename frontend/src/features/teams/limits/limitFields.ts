@@ -32,6 +32,7 @@ export const MEMBER_FIELDS: readonly LimitField<NumberField<MemberLimits>>[] = [
   { name: "cpu_slots", label: "CPU slots at once", isCount: true, most: MOST_COUNT },
   { name: "gpu_hours_per_month", label: "GPU-hours a month", most: MOST_HOURS },
   { name: "cpu_hours_per_month", label: "CPU slot-hours a month", most: MOST_HOURS },
+  { name: "storage_bytes", label: "Total storage, GiB", unit: GIB, most: MOST_GIB },
   { name: "concurrent_runs", label: "Runs at once", isCount: true, most: MOST_COUNT },
   { name: "queued_runs", label: "Queued runs", isCount: true, most: MOST_COUNT },
 ];

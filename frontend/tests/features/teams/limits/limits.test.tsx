@@ -14,7 +14,7 @@ import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
 const GIB = 2 ** 30;
-const NONE: MemberLimits = { gpu_hours_per_month: null, cpu_hours_per_month: null, concurrent_runs: null, queued_runs: null, gpus: null, cpu_slots: null, highest_priority: null };
+const NONE: MemberLimits = { gpu_hours_per_month: null, cpu_hours_per_month: null, concurrent_runs: null, queued_runs: null, gpus: null, cpu_slots: null, storage_bytes: null, highest_priority: null };
 
 function answer(limits: Partial<TeamLimits>) {
   return {
@@ -98,7 +98,7 @@ it("names the largest limits, which are those of the API", () => {
 
 it("lets only owners change a member's limits", async () => {
   const sent: unknown[] = [];
-  const ana: MemberLimitUse = { user: "user_ana", name: "Ana", limits: { ...NONE, gpus: 2 }, hours: [], running: 1, queued: 0 };
+  const ana: MemberLimitUse = { user: "user_ana", name: "Ana", limits: { ...NONE, gpus: 2 }, hours: [], storage: { limit_bytes: null, uploads_bytes: GIB, prepared_bytes: GIB, checkpoint_bytes: 3 * GIB, reserved_bytes: 0 }, running: 1, queued: 0 };
   server.use(
     http.get("*/api/v1/teams/lab/limits/members", () => HttpResponse.json([ana])),
     http.put("*/api/v1/teams/lab/limits/members/user_ana", async ({ request }) => {
@@ -112,13 +112,15 @@ it("lets only owners change a member's limits", async () => {
     </Boundary>,
   );
   await userEvent.click(await screen.findByRole("button", { name: "Change limits of Ana" }));
+  expect(screen.getByRole("cell", { name: "5 GiB" })).toBeDefined();
   const dialog = within(screen.getByRole("dialog", { name: "Limits of Ana", hidden: true }));
   await userEvent.clear(dialog.getByLabelText("GPUs at once"));
   await userEvent.type(dialog.getByLabelText("Queued runs"), "5");
+  await userEvent.type(dialog.getByLabelText("Total storage, GiB"), "2");
   await userEvent.selectOptions(dialog.getByLabelText("Highest priority"), "low");
   await userEvent.click(dialog.getByRole("button", { name: "Save", hidden: true }));
   await waitFor(() => {
-    expect(sent).toEqual([{ ...NONE, queued_runs: 5, highest_priority: "low" }]);
+    expect(sent).toEqual([{ ...NONE, queued_runs: 5, storage_bytes: 2 * GIB, highest_priority: "low" }]);
   });
 });
 
@@ -139,5 +141,5 @@ it("parses a limit as a number, as none, or as invalid", () => {
   expect(["", " 12 ", "-1", "1e9", "100", "101", "9".repeat(400)].map((typed) => parseLimit(typed, { most }))).toEqual([null, 12, undefined, undefined, 100, undefined, undefined]);
   expect(parseLimit("1.5", { unit: GIB, most })).toBe(1.5 * GIB);
   expect([parseLimit("2", { isCount: true, most }), parseLimit("1.5", { isCount: true, most })]).toEqual([2, undefined]);
-  expect(limitText({ ...NONE, queued_runs: 5, highest_priority: "low" })).toBe("Queued runs 5, priority up to low");
+  expect(limitText({ ...NONE, queued_runs: 5, storage_bytes: 2 * GIB, highest_priority: "low" })).toBe("Queued runs 5, priority up to low");
 });
