@@ -32,7 +32,7 @@ CHECKS = check-python check-frontend
 SLOW = databases layouts parity pauses faults browsers wheel-check bench-dry
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
-.PHONY: help demo test test-python checks-beside everything $(SLOW) gpu bench parity-table dev check $(CHECKS) test-frontend fix openapi setup tools \
+.PHONY: help demo test test-python checks-beside everything $(SLOW) gpu bench parity-table dev check $(CHECKS) test-frontend fix openapi sync-client setup tools \
   frontend wheel chromium lock clean on-linux
 
 help: ## show this list
@@ -128,6 +128,9 @@ openapi: tools frontend ## regenerate the API description, the frontend's types 
 	@$(BIN)/trainwright schema --markdown > docs/spec.md
 	@$(BIN)/python -m trainwright_backend.openapi > frontend/openapi.json
 	@$(NODE) npm run openapi --silent >/dev/null
+
+sync-client: tools ## regenerate the SDK's synchronous client from the asynchronous one
+	@$(BIN)/python infra/sync_client.py
 
 setup: .venv/.runtime ## create .venv with the packages that the platform needs
 	@$(if $(filter frontend,$(MAKECMDGOALS)),:,echo "Next, for the pages: make frontend")

@@ -43,7 +43,7 @@ from trainwright.contracts.training_spec import (
     ScheduleSpec,
     ValidationSpec,
 )
-from trainwright.transport.connection import ApiError
+from trainwright.transport.errors import ApiError
 from trainwright_backend.core.broker import BrokerError
 from trainwright_backend.local.data_folder import (
     DataFolder,

@@ -35,7 +35,7 @@ from trainwright.commands import (
     usage,
     webhooks,
 )
-from trainwright.commands.terminal import out
+from trainwright.commands.terminal import AsJson, out
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.reference import run_spec
@@ -85,8 +85,13 @@ def schema(
 
 
 @app.command()
-def presets() -> None:
+def presets(as_json: AsJson = False) -> None:
     """List the named model sizes."""
+    if as_json:
+        typer.echo(
+            json.dumps({name: model.model_dump(mode="json") for name, model in PRESETS.items()}, indent=2)
+        )
+        return
     table = Table("name", "layers", "width", "heads", "kv heads", box=None)
     for name, model in PRESETS.items():
         table.add_row(

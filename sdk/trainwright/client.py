@@ -1,4 +1,5 @@
-"""The typed client of a Trainwright server, for the CLI, the demo and users' own scripts.
+# Generated from async_client.py by infra/sync_client.py. Change that file.
+"""The typed client of a Trainwright server, for programs and users' own scripts.
 
 ::
 
@@ -13,7 +14,7 @@
 Its only state is the connection. If the connection breaks, reads are retried, submissions are retried under an idempotency
 key, and uploads continue where they stopped; nothing else is retried. If the server is busy (429 and 503), everything is, after
 the time that it asks for (Retry-After), unless that is more than half a minute. `wait` and `stream_metrics` follow a run for days, so
-they tolerate a server that is down for minutes. Errors of the server raise `transport.connection.ApiError` with code, detail
+they tolerate a server that is down for minutes. Errors of the server raise `transport.errors.ApiError` with code, detail
 and fields.
 """
 
@@ -47,6 +48,7 @@ from trainwright.contracts.api.people import (
     KeyScope,
     Me,
     NewKey,
+    NewTeam,
     OneTimeLink,
     SignedInBrowser,
     StorageUse,
@@ -89,6 +91,11 @@ class Client(Connection):
         """The teams you are in."""
         return self.get_list("/teams", Team)
 
+    def create_team(self, slug: str, name: str) -> Team:
+        """Create a team, whose owner you become. For site admins."""
+        new = NewTeam(slug=slug, name=name).model_dump()
+        return self.post("/teams", Team, json=new)
+
     def spec(self) -> SpecInfo:
         """JSON Schema of RunSpec and the presets."""
         return self.get("/spec", SpecInfo)
@@ -100,6 +107,10 @@ class Client(Connection):
         """Drain a node, with ``move_runs`` also of its present runs, or undrain it. For site admins."""
         more = {"move_runs": True} if move_runs else {}
         return self.patch(f"/nodes/{node_id}", Node, json={"draining": draining} | more)
+
+    def delete_node(self, node_id: str) -> None:
+        """Remove a node without runs, and revoke its token. For site admins."""
+        self.delete(f"/nodes/{node_id}")
 
     def set_quarantined(self, node_id: str, quarantined: bool) -> Node:
         """Quarantine a node until it passes a self-test, or release it without one. For site admins."""

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from trainwright.contracts.agent_protocol import MetricBlock, Timers
 from trainwright.contracts.events import TRAINER_EVENT, Step
 from trainwright.contracts.token_shards import TokenType
-from trainwright.transport.sse import Message, parse_messages
+from trainwright.transport.sse import Message, MessageParser
 
 
 def test_a_newer_writers_line_is_read_by_an_older_reader() -> None:
@@ -50,7 +50,8 @@ def test_tokens_take_two_bytes_while_the_vocabulary_fits(vocabulary: int, expect
 
 def test_server_sent_events_keep_ids_and_drop_truncated_events() -> None:
     lines = ["id: 1:20", "event: points", "data: {", "data: }", "", ": ping", "", "data: a", "", "data: cut"]
-    assert list(parse_messages(lines)) == [
+    parser = MessageParser()
+    assert [message for line in lines if (message := parser.add(line)) is not None] == [
         Message("points", "{\n}", "1:20"),
         Message("message", "a", "1:20"),
     ]

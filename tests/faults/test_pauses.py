@@ -32,7 +32,7 @@ from trainwright.contracts.api.runs import Run
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.end_codes import EndClass, EndCode, end_class
 from trainwright.contracts.run_state import RunState
-from trainwright.transport.connection import ApiError
+from trainwright.transport.errors import ApiError
 
 ROUNDS = int(os.environ.get("TRAINWRIGHT_PAUSES", "4"))
 SEED = int(os.environ.get("TRAINWRIGHT_PAUSES_SEED", str(random.SystemRandom().randrange(10_000))))

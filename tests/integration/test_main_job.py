@@ -27,7 +27,7 @@ from trainwright.contracts.api.runs import Run
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.run_state import RunState
 from trainwright.contracts.series import FP8_SERIES, HARDWARE_SERIES, STORED_SERIES
-from trainwright.transport.connection import ApiError
+from trainwright.transport.errors import ApiError
 from trainwright_trainer.checkpoint.export import load_export
 
 

@@ -28,7 +28,7 @@ from trainwright.contracts.end_codes import OLDER_CODES
 from trainwright.contracts.run_state import FINAL, RunState
 from trainwright.contracts.series import current_name
 from trainwright.contracts.spec_upgrade import upgrade_spec
-from trainwright.transport.connection import ApiError
+from trainwright.transport.errors import ApiError
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.local.data_folder import DataFolder
 from trainwright_backend.local.platform import Platform, bind_socket

@@ -1,22 +1,32 @@
-"""Broken connections: the client retries reads, detects damage, and renames only complete files."""
+"""Broken connections: both clients retry reads, detect damage, and rename only complete files.
 
+The synchronous one is generated from the asynchronous one.
+"""
+
+import asyncio
 import hashlib
+import inspect
 import json
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from trainwright.client import Client
+from trainwright.async_client import AsyncClient, AsyncTeamClient
+from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.runs import Run, RunSummary
 from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
-from trainwright.transport.connection import ApiError, DigestMismatchError
+from trainwright.transport.errors import ApiError, DigestMismatchError
 
 CONTENT = b"weights " * 1_000
 FILE = {"name": "model.safetensors", "bytes": len(CONTENT), "digest": hashlib.sha256(CONTENT).hexdigest()}
@@ -58,9 +68,55 @@ class Scripted(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
+class Calls:
+    """The calls of a client, or of one of its teams, with results instead of awaitables and lists instead of streams."""
+
+    def __init__(self, client: Any, runner: asyncio.Runner) -> None:
+        self._client, self._runner = client, runner
+
+    def team(self, slug: str) -> "Calls":
+        return Calls(self._client.team(slug), self._runner)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            result = getattr(self._client, name)(*args, **options)
+            if isinstance(result, AsyncIterator):
+                return self._runner.run(listed(result))
+            return self._runner.run(result) if isinstance(result, Coroutine) else result
+
+        return call
+
+
+async def listed(items: AsyncIterator[Any]) -> list[Any]:
+    return [item async for item in items]
+
+
+Connect = Callable[[str], AbstractContextManager[Any]]
+
+
+@pytest.fixture(params=["synchronous", "asynchronous"])
+def connect(request: pytest.FixtureRequest) -> Connect:
+    """Opens a client of either kind."""
+
+    @contextmanager
+    def opened(url: str) -> Iterator[Calls]:
+        with asyncio.Runner() as runner:
+            client = AsyncClient(url)
+            yield Calls(client, runner)
+            runner.run(client.aclose())
+
+    return Client if request.param == "synchronous" else opened
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
-    for module in ("calls.checkpoints", "calls.monitoring", "transport.connection"):
+    modules = ("calls.checkpoints", "calls.monitoring", "transport.connection")
+    for module in (
+        *modules,
+        "async_calls.checkpoints",
+        "async_calls.monitoring",
+        "transport.async_connection",
+    ):
         monkeypatch.setattr(f"trainwright.{module}.RETRY_SECONDS", (0.01, 0.01))
     handler = type("Handler", (Scripted,), {"answers": {}, "asked": [], "retry_after": None})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
@@ -77,8 +133,8 @@ def problem(status: int, code: str) -> tuple[int, bytes]:
     return status, json.dumps(body).encode()
 
 
-def download(server: type[Scripted], folder: Path, *, overwrite: bool = False) -> Path:
-    with Client(server.url) as client:
+def download(connect: Connect, server: type[Scripted], folder: Path, *, overwrite: bool = False) -> Path:
+    with connect(server.url) as client:
         return client.team("crew").download("run_x", folder, "ckpt_x", overwrite=overwrite)
 
 
@@ -88,19 +144,19 @@ def serve_file(server: type[Scripted], *bodies: tuple[int, bytes]) -> None:
     server.answers["/blob"] = list(bodies)
 
 
-def test_requests_to_a_busy_server_are_retried(server: type[Scripted]) -> None:
+def test_requests_to_a_busy_server_are_retried(connect: Connect, server: type[Scripted]) -> None:
     server.answers["/api/v1/health"] = [
         problem(503, "database_busy"),
         (200, b'{"status":"ok","version":"1"}'),
     ]
-    with Client(server.url) as client:
+    with connect(server.url) as client:
         assert client.health().status == "ok"
     assert len(server.asked) == 2
 
 
-def test_a_refusal_is_not_retried_and_raises_its_code(server: type[Scripted]) -> None:
+def test_a_refusal_is_not_retried_and_raises_its_code(connect: Connect, server: type[Scripted]) -> None:
     server.answers["/api/v1/me"] = [problem(401, "unauthorized")]
-    with Client(server.url) as client, pytest.raises(ApiError) as refused:
+    with connect(server.url) as client, pytest.raises(ApiError) as refused:
         client.me()
     assert (refused.value.code, refused.value.status, str(refused.value)) == (
         "unauthorized",
@@ -110,90 +166,99 @@ def test_a_refusal_is_not_retried_and_raises_its_code(server: type[Scripted]) ->
     assert len(server.asked) == 1
 
 
-def test_waiting_for_a_run_reports_only_changes(server: type[Scripted]) -> None:
-    def answer(state: str, step: int) -> tuple[int, bytes]:
-        spec = RunSpec(name="pilot", data=DataSpec(dataset="ds_x"))
-        summary = RunSummary(step=step, attempt=1, values={}, spark=[])
-        run = Run(
-            id="run_x",
-            name="pilot",
-            state=RunState(state),
-            sentence="",
-            spec=spec,
-            flops=1.0,
-            attempt=1,
-            summary=summary,
-            created=datetime(2026, 1, 1, tzinfo=UTC),
-            created_by=None,
-        )
-        return 200, run.model_dump_json().encode()
+def run_answer(state: str, step: int = 0) -> tuple[int, bytes]:
+    spec = RunSpec(name="pilot", data=DataSpec(dataset="ds_x"))
+    summary = RunSummary(step=step, attempt=1, values={}, spark=[])
+    run = Run(
+        id="run_x",
+        name="pilot",
+        state=RunState(state),
+        sentence="",
+        spec=spec,
+        flops=1.0,
+        attempt=1,
+        summary=summary,
+        created=datetime(2026, 1, 1, tzinfo=UTC),
+        created_by=None,
+    )
+    return 200, run.model_dump_json().encode()
 
+
+def test_waiting_for_a_run_reports_only_changes(connect: Connect, server: type[Scripted]) -> None:
     script = [("queued", 0)] * 3 + [("running", 1)] * 2 + [("running", 2), ("succeeded", 2)]
-    server.answers["/api/v1/teams/crew/runs/run_x"] = [answer(*each) for each in script]
+    server.answers["/api/v1/teams/crew/runs/run_x"] = [run_answer(*each) for each in script]
     told: list[tuple[str, int]] = []
 
     def report(run: Run) -> None:
         told.append((run.state.value, run.summary.step))
 
-    with Client(server.url) as client:
+    with connect(server.url) as client:
         client.team("crew").wait("run_x", report, poll_seconds=0.001)
     assert told == [("queued", 0), ("running", 1), ("running", 2), ("succeeded", 2)]
     assert len(server.asked) == len(script)
 
 
-def test_an_interrupted_download_is_retried(server: type[Scripted], tmp_path: Path) -> None:
+def test_an_interrupted_download_is_retried(connect: Connect, server: type[Scripted], tmp_path: Path) -> None:
     serve_file(server, (0, CONTENT[:500]), (200, CONTENT))
-    folder = download(server, tmp_path / "export")
+    folder = download(connect, server, tmp_path / "export")
     assert (folder / "model.safetensors").read_bytes() == CONTENT
     assert [file.name for file in folder.iterdir()] == ["model.safetensors"]
 
 
-def test_a_damaged_file_is_never_renamed_to_its_final_name(server: type[Scripted], tmp_path: Path) -> None:
+def test_a_damaged_file_is_never_renamed_to_its_final_name(
+    connect: Connect, server: type[Scripted], tmp_path: Path
+) -> None:
     serve_file(server, (200, CONTENT[:-1] + b"!"))
     with pytest.raises(DigestMismatchError, match=r"model\.safetensors"):
-        download(server, tmp_path / "export")
+        download(connect, server, tmp_path / "export")
     assert list((tmp_path / "export").iterdir()) == []
 
 
-def test_partial_files_of_an_interrupted_download_are_used(server: type[Scripted], tmp_path: Path) -> None:
+def test_partial_files_of_an_interrupted_download_are_used(
+    connect: Connect, server: type[Scripted], tmp_path: Path
+) -> None:
     serve_file(server, (200, CONTENT))
-    download(server, tmp_path)
-    download(server, tmp_path)
+    download(connect, server, tmp_path)
+    download(connect, server, tmp_path)
     assert server.asked.count("/blob") == 1
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model-00002-of-00002.safetensors"])
 def test_a_folder_with_another_model_is_refused_unless_it_may_be_overwritten(
-    server: type[Scripted], tmp_path: Path, name: str
+    connect: Connect, server: type[Scripted], tmp_path: Path, name: str
 ) -> None:
     serve_file(server, (200, CONTENT))
     (tmp_path / name).write_bytes(b"another model")
     (tmp_path / "notes.txt").write_text("no model")
     with pytest.raises(FileExistsError, match=rf"another model: {name}\. Nothing .* --overwrite"):
-        download(server, tmp_path)
+        download(connect, server, tmp_path)
     assert (tmp_path / name).read_bytes() == b"another model" and "/blob" not in server.asked
-    download(server, tmp_path, overwrite=True)
+    download(connect, server, tmp_path, overwrite=True)
     assert (tmp_path / "model.safetensors").read_bytes() == CONTENT
 
 
 def test_files_that_no_dataset_can_be_made_of_are_named_before_anything_is_sent(
-    server: type[Scripted], tmp_path: Path
+    connect: Connect, server: type[Scripted], tmp_path: Path
 ) -> None:
     file = tmp_path / "words.json"
     file.write_text('[{"text": "a"}]')
-    with Client(server.url) as client, pytest.raises(ValueError, match=r"words\.json"):
+    with connect(server.url) as client, pytest.raises(ValueError, match=r"words\.json"):
         client.team("crew").upload("words", [file])
 
 
-def test_a_file_name_that_leaves_the_folder_is_refused(server: type[Scripted], tmp_path: Path) -> None:
+def test_a_file_name_that_leaves_the_folder_is_refused(
+    connect: Connect, server: type[Scripted], tmp_path: Path
+) -> None:
     evil = json.dumps([FILE | {"name": "../evil", "url": "/blob"}]).encode()
     server.answers["/api/v1/teams/crew/runs/run_x/checkpoints/ckpt_x/files"] = [(200, evil)]
     with pytest.raises(ValueError, match="leaves the folder"):
-        download(server, tmp_path / "export")
+        download(connect, server, tmp_path / "export")
     assert not (tmp_path / "evil").exists()
 
 
-def test_a_list_is_read_page_by_page_and_from_an_older_server_as_an_array(server: type[Scripted]) -> None:
+def test_a_list_is_read_page_by_page_and_from_an_older_server_as_an_array(
+    connect: Connect, server: type[Scripted]
+) -> None:
     def recipe(name: str) -> dict[str, object]:
         saved = {"saved": "2026-01-01T00:00:00Z", "saved_by": "Ada"}
         return {"id": f"recipe_{name}", "name": name, "spec": {}, "problems": [], **saved}
@@ -203,7 +268,7 @@ def test_a_list_is_read_page_by_page_and_from_an_older_server_as_an_array(server
         {"items": [recipe("c")], "next_cursor": None},
     ]
     path = "/api/v1/teams/crew/recipes"
-    with Client(server.url) as client:
+    with connect(server.url) as client:
         server.answers[path] = [(200, json.dumps(page).encode()) for page in pages]
         assert [item.name for item in client.team("crew").recipes()] == ["a", "b", "c"]
         server.answers[path] = [(200, json.dumps([recipe("a")]).encode())]
@@ -240,6 +305,7 @@ KEY = json.dumps(
 )
 @pytest.mark.parametrize("method", ["read", "change"])
 def test_a_busy_server_is_asked_again_after_the_time_that_it_names(
+    connect: Connect,
     server: type[Scripted],
     monkeypatch: pytest.MonkeyPatch,
     method: str,
@@ -248,11 +314,16 @@ def test_a_busy_server_is_asked_again_after_the_time_that_it_names(
     waits: list[float] | None,
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("trainwright.transport.connection.time", SimpleNamespace(sleep=slept.append))
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("trainwright.transport.connection.sleep", slept.append)
+    monkeypatch.setattr("trainwright.transport.async_connection.sleep", sleep)
     server.retry_after = retry_after
     path, body = ("/api/v1/me", ME) if method == "read" else ("/api/v1/me/keys", KEY)
     server.answers[path] = [problem(status, "busy"), (200, body)]
-    with Client(server.url) as client:
+    with connect(server.url) as client:
 
         def call() -> object:
             return client.me() if method == "read" else client.create_key("k")
@@ -263,3 +334,49 @@ def test_a_busy_server_is_asked_again_after_the_time_that_it_names(
         else:
             call()
     assert slept == (waits or []) and len(server.asked) == 1 + len(slept)
+
+
+def test_points_are_streamed_from_where_the_connection_broke(
+    connect: Connect, server: type[Scripted]
+) -> None:
+    def points(step: int) -> bytes:
+        data = json.dumps({"attempt": 1, "steps": [step], "series": {"loss": [1.0]}})
+        return f"id: 1:{step}\nevent: points\ndata: {data}\n\n".encode()
+
+    server.answers["/api/v1/teams/crew/runs/run_x"] = [run_answer("succeeded")]
+    server.answers["/api/v1/teams/crew/runs/run_x/metrics/stream"] = [(0, points(1)), (200, points(2))]
+    with connect(server.url) as client:
+        found = list(client.team("crew").stream_metrics("run_x"))
+    assert [item.steps for item in found] == [[1], [2]]
+
+
+def test_calls_of_the_asynchronous_client_wait_at_the_same_time(server: type[Scripted]) -> None:
+    server.retry_after = "1"
+    server.answers["/api/v1/me"] = [problem(503, "busy")] * 8 + [(200, ME)]
+
+    async def ask() -> float:
+        async with AsyncClient(server.url) as client:
+            start = time.monotonic()
+            await asyncio.gather(*(client.me() for _ in range(8)))
+            return time.monotonic() - start
+
+    assert asyncio.run(ask()) < 4, "one after the other they would wait for 8 s"
+
+
+@pytest.mark.parametrize(("one", "other"), [(Client, AsyncClient), (TeamClient, AsyncTeamClient)])
+def test_both_clients_have_the_same_calls(one: type, other: type) -> None:
+    names = {name for name in dir(one) if not name.startswith("_")} - {"close"}
+    assert names == {name for name in dir(other) if not name.startswith("_")} - {"aclose"}
+    waits = {name for name in names if name != "team"}
+    for name in waits:
+        method = getattr(other, name)
+        assert inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method), name
+        assert list(inspect.signature(method).parameters) == list(
+            inspect.signature(getattr(one, name)).parameters
+        )
+
+
+def test_the_synchronous_client_is_the_generated_one(repository: Path) -> None:
+    check = [sys.executable, str(repository / "infra" / "sync_client.py"), "--check"]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

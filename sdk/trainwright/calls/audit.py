@@ -1,3 +1,4 @@
+# Generated from async_calls/audit.py by infra/sync_client.py. Change that file.
 """Calls about the audit logs of a team and of the installation."""
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
+# Generated from async_calls/checkpoints.py by infra/sync_client.py. Change that file.
 """Checkpoints: list, download, pin and delete them."""
 
 from __future__ import annotations
 
 import hashlib
-import time
 from pathlib import Path
 
 import httpx
@@ -18,8 +18,10 @@ from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointFile, Ch
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.run_state import FINAL
-from trainwright.transport.connection import RETRY_SECONDS, ApiError, DigestMismatchError
+from trainwright.transport.blocking import call_blocking, sleep
+from trainwright.transport.errors import ApiError, DigestMismatchError
 from trainwright.transport.progress import OnProgress, ProgressMeter
+from trainwright.transport.responses import RETRY_SECONDS
 
 
 class CheckpointCalls(TeamCalls):
@@ -65,12 +67,12 @@ class CheckpointCalls(TeamCalls):
             LookupError: the run has no export yet.
             DigestMismatchError: a file arrived damaged. An existing file of its name is not changed.
         """
-        chosen = checkpoint_id or self._newest_export(run_id).id
+        chosen = checkpoint_id or self._newest_export(run_id)
         files = self._files(run_id, chosen)
         for file in files:
             if (folder / file.name).parent != folder:
                 raise ValueError(f"refused file name {file.name!r}: it leaves the folder")
-        complete = {file.name for file in files if _is_there(folder / file.name, file)}
+        complete = {file.name for file in files if call_blocking(_is_there, folder / file.name, file)}
         if not overwrite:
             _refuse_other_model(folder, files, complete)
         folder.mkdir(parents=True, exist_ok=True)
@@ -115,21 +117,21 @@ class CheckpointCalls(TeamCalls):
                 return self._client.save(url, target, file.digest, meter.add)
             except (httpx.TransportError, DigestMismatchError, ApiError):
                 meter.add(before - meter.done)
-            time.sleep(wait_seconds)
+            sleep(wait_seconds)
             url = {file.name: file.url for file in self._files(run_id, checkpoint_id)}[file.name]
         self._client.save(url, target, file.digest, meter.add)
 
-    def _newest_export(self, run_id: str) -> Checkpoint:
+    def _newest_export(self, run_id: str) -> str:
         exports = [c for c in self.checkpoints(run_id) if c.kind is CheckpointKind.EXPORT and c.valid]
         if not exports:
-            state = self._client.get(f"{self._path}/runs/{run_id}", Run).state
-            if state in FINAL:
+            run = self._client.get(f"{self._path}/runs/{run_id}", Run)
+            if run.state in FINAL:
                 raise LookupError(
-                    f"run {run_id} is {state.value} and has no export: only runs that succeed have one. Choose one of its "
+                    f"run {run_id} is {run.state.value} and has no export: only runs that succeed have one. Choose one of its "
                     "checkpoints instead"
                 )
             raise LookupError(f"run {run_id} has no export yet: it is created when the run succeeds")
-        return max(exports, key=lambda checkpoint: checkpoint.step)
+        return max(exports, key=lambda checkpoint: checkpoint.step).id
 
     def _checkpoint(self, run_id: str, checkpoint_id: str) -> str:
         return f"{self._path}/runs/{run_id}/checkpoints/{checkpoint_id}"

@@ -1,8 +1,8 @@
+# Generated from async_calls/datasets.py by infra/sync_client.py. Change that file.
 """Datasets with their uploads, versions and preparations, and tokenizers."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.uploads import Preview, RejectedDocument, Upload
 from trainwright.contracts.curation import CurationSpec
 from trainwright.contracts.data_spec import TokenizerSpec
+from trainwright.transport.blocking import call_blocking, sleep
 from trainwright.transport.local_files import LocalFile, check_documents, find_files
 from trainwright.transport.progress import OnProgress, ProgressMeter
 from trainwright.transport.tus import TusUploader
@@ -92,7 +93,8 @@ class DatasetCalls(TeamCalls):
         on_progress: OnProgress | None = None,
     ) -> Preview:
         """Preview files by their first rows. This uploads the files, so `upload` has little left to send."""
-        _, ids = self._send(find_files(files).files, on_progress)
+        found = call_blocking(find_files, files)
+        _, ids = self._send(found.files, on_progress)
         asked = {"uploads": ids} | (
             {"curation": curation.model_dump(mode="json")} if curation is not None else {}
         )
@@ -155,11 +157,11 @@ class DatasetCalls(TeamCalls):
     def upload_tokenizer(self, name: str, file: Path) -> Tokenizer:
         """Upload a `tokenizer.json`."""
         NewTokenizer(name=name, upload="")  # a refused name is noticed before the file is sent
-        found = find_files([file]).files
-        sender, (upload,) = self._send(found, None)
+        found = call_blocking(find_files, [file])
+        sender, (upload,) = self._send(found.files, None)
         new = NewTokenizer(name=name, upload=upload).model_dump(mode="json")
         made = self._client.post(f"{self._path}/tokenizers", Tokenizer, json=new)
-        sender.forget(found)
+        sender.forget(found.files)
         return made
 
     def delete_tokenizer(self, tokenizer_id: str) -> None:
@@ -172,22 +174,22 @@ class DatasetCalls(TeamCalls):
             LookupError: it was deleted in the meantime.
         """
         while True:
-            versions = self.dataset(dataset_id).versions
-            version = next((version for version in versions if version.number == number), None)
+            dataset = self.dataset(dataset_id)
+            version = next((version for version in dataset.versions if version.number == number), None)
             if version is None:
                 raise LookupError(f"version {number} of {dataset_id} was deleted in the meantime")
             if version.state is VersionState.FAILED or _is_prepared(version):
                 return version
-            time.sleep(poll_seconds)
+            sleep(poll_seconds)
 
     def _upload(
         self, path: str, new: Mapping[str, Any], paths: Sequence[Path], on_progress: OnProgress | None
     ) -> Dataset:
-        files = find_files(paths).files
-        check_documents(files)
-        sender, ids = self._send(files, on_progress)
+        found = call_blocking(find_files, paths)
+        call_blocking(check_documents, found.files)
+        sender, ids = self._send(found.files, on_progress)
         made = self._client.post(path, Dataset, json={**new, "uploads": ids})
-        sender.forget(files)
+        sender.forget(found.files)
         return made
 
     def _send(

@@ -1,3 +1,4 @@
+# Generated from async_calls/limits.py by infra/sync_client.py. Change that file.
 """Calls about the limits of a team and of its members."""
 
 from __future__ import annotations

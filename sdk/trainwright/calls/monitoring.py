@@ -1,3 +1,4 @@
+# Generated from async_calls/monitoring.py by infra/sync_client.py. Change that file.
 """Monitoring of runs: state, events, metrics and logs."""
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from trainwright.contracts.api.runs import (
     SavedView,
 )
 from trainwright.contracts.run_state import FINAL
-from trainwright.transport.connection import RETRY_SECONDS
+from trainwright.transport.blocking import sleep
+from trainwright.transport.responses import RETRY_SECONDS
 
 UNREACHABLE_SECONDS = 900.0
 """How long `wait` and `stream_metrics` keep trying to reach a server that does not respond."""
@@ -85,7 +87,7 @@ class MonitoringCalls(TeamCalls):
             if run.state in FINAL:
                 return run
             before = run
-            time.sleep(poll_seconds)
+            sleep(poll_seconds)
 
     def events(self, run_id: str, after: int = 0) -> list[RunEvent]:
         return self._client.get_pages(f"{self._path}/runs/{run_id}/events", RunEvent, {"after": after})
@@ -120,16 +122,16 @@ class MonitoringCalls(TeamCalls):
         After a recovery, a step can be repeated; the later value is valid.
         """
         while True:
-            ended = self._run_patiently(run_id).state in FINAL
+            run = self._run_patiently(run_id)
             try:
                 for message in self._client.stream(f"{self._path}/runs/{run_id}/metrics/stream", cursor):
                     cursor = message.id or cursor
                     if message.event == "points":
                         yield MetricPoints.model_validate_json(message.data)
             except httpx.TransportError:
-                time.sleep(RETRY_SECONDS[0])
+                sleep(RETRY_SECONDS[0])
                 continue
-            if ended:
+            if run.state in FINAL:
                 return
 
     def _run_patiently(self, run_id: str) -> Run:

@@ -1,3 +1,4 @@
+# Generated from async_calls/people.py by infra/sync_client.py. Change that file.
 """Calls about a team's people: members, roles and invitations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Generated from async_calls/planning.py by infra/sync_client.py. Change that file.
 """Planning of runs: validation, layouts and estimates of specs, recipes, and usage."""
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class PlanningCalls(TeamCalls):
 
     def gpus(self) -> list[GpuModel]:
         """The GPUs that `what_if` can plan for."""
-        return self._client.get("/spec", SpecInfo).gpus
+        info = self._client.get("/spec", SpecInfo)
+        return info.gpus
 
     def what_if(self, spec: Mapping[str, Any] | RunSpec, gpu: str, begin_step: int = 0) -> WhatIf:
         """Plan a run on `resources.nodes` × `resources.slots_per_node` GPUs of any known kind, joined or not.

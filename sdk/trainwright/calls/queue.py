@@ -1,3 +1,4 @@
+# Generated from async_calls/queue.py by infra/sync_client.py. Change that file.
 """Calls about the queue of a team."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Generated from async_calls/runs.py by infra/sync_client.py. Change that file.
 """Actions on runs: submit, pause, edit, clone, fork, delete."""
 
 from __future__ import annotations

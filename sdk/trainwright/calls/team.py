@@ -1,3 +1,4 @@
+# Generated from async_calls/team.py by infra/sync_client.py. Change that file.
 """Base class of the calls of a team: connection and address."""
 
 from __future__ import annotations

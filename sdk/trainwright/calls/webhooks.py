@@ -1,3 +1,4 @@
+# Generated from async_calls/webhooks.py by infra/sync_client.py. Change that file.
 """Calls about the webhooks of a team."""
 
 from __future__ import annotations

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import typer
 
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, open_client, print_table, table_of
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    AsJson,
+    Key,
+    Server,
+    open_client,
+    print_json,
+    print_table,
+    table_of,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Show your account, and change your name or password.")
 
 
 @app.command("show")
-def show(key: Key, server: Server = LOCAL_SERVER) -> None:
+def show(key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """Show who you are, and your role in each of your teams."""
     with open_client(server, key) as client:
         me = client.me()
+        if print_json(me, as_json):
+            return
         typer.echo(f"{me.name} <{me.email}>{', site admin' if me.site_admin else ''}")
         if not me.email_verified:
             typer.echo("This address has not been confirmed. Run `trainwright account confirm`.")
@@ -22,10 +33,13 @@ def show(key: Key, server: Server = LOCAL_SERVER) -> None:
 
 
 @app.command("rename")
-def rename(name: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+def rename(name: str, key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """Change your name. Runs and datasets keep the name under which you created them."""
     with open_client(server, key) as client:
-        typer.echo(f"Your name is now {client.change_name(name).name}.")
+        changed = client.change_name(name)
+        if print_json(changed, as_json):
+            return
+        typer.echo(f"Your name is now {changed.name}.")
 
 
 @app.command("confirm")
@@ -49,11 +63,14 @@ def password(key: Key, server: Server = LOCAL_SERVER) -> None:
 
 
 @app.command("identities")
-def list_identities(key: Key, server: Server = LOCAL_SERVER) -> None:
+def list_identities(key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """List your identities at the identity provider, which sign in to your account. Link them on the Settings page."""
     with open_client(server, key) as client:
+        found = client.identities()
+        if print_json(found, as_json):
+            return
         table = table_of("issuer", "email", "last used")
-        for item in client.identities():
+        for item in found:
             table.add_row(item.id, item.issuer, item.email, f"{item.last_used.astimezone():%Y-%m-%d %H:%M}")
         print_table(table, empty="No identities.")
 

@@ -11,11 +11,13 @@ from rich.table import Table
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     Key,
     Server,
     TeamSlug,
     open_client,
     open_team,
+    print_json,
     print_table,
     printable,
 )
@@ -39,7 +41,6 @@ Since = Annotated[
     ),
 ]
 Limit = Annotated[int, typer.Option(min=1, max=1_000, help="Number of entries.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
@@ -94,8 +95,7 @@ def _aware(time: datetime | None) -> datetime | None:
 
 
 def _print(page: Page[AuditEntry], as_json: bool) -> None:
-    if as_json:
-        typer.echo(page.model_dump_json(indent=2))
+    if print_json(page, as_json):
         return
     table = Table("time", "who", "via", "from", "action", "path", "details", box=None)
     for item in page.items:

@@ -8,6 +8,7 @@ import typer
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     DryRun,
     Key,
     Server,
@@ -16,6 +17,7 @@ from trainwright.commands.terminal import (
     format_bytes,
     format_validation,
     open_team,
+    print_json,
     print_table,
     table_of,
 )
@@ -36,11 +38,15 @@ def list_checkpoints(
     order: Annotated[
         CheckpointOrder, typer.Option(help="The checkpoint saved last first, or run by run.")
     ] = CheckpointOrder.NEWEST,
+    as_json: AsJson = False,
 ) -> None:
     """List the checkpoints of all runs, newest first or run by run."""
     with open_team(server, key, team) as api:
+        found = api.all_checkpoints(kind, True if pinned else None, order)
+        if print_json(found, as_json):
+            return
         table = table_of("run", "kind", "step", "validation loss", "size", "")
-        for checkpoint in api.all_checkpoints(kind, True if pinned else None, order):
+        for checkpoint in found:
             remark = "pinned" if checkpoint.pinned else "" if checkpoint.valid else "damaged"
             table.add_row(
                 checkpoint.id,
@@ -76,10 +82,14 @@ def delete(
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
     dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Delete one checkpoint or export."""
     with open_team(server, key, team) as api:
-        typer.echo(describe_freed(api.delete_checkpoint(run, checkpoint, dry_run=dry_run)))
+        found = api.delete_checkpoint(run, checkpoint, dry_run=dry_run)
+        if print_json(found, as_json):
+            return
+        typer.echo(describe_freed(found))
 
 
 @app.command("retain")
@@ -100,6 +110,7 @@ def retain(
     delete: Annotated[
         bool, typer.Option("--delete", help="Delete them. Without this option they are only listed.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List or delete the checkpoints that are not among the newest, pinned, being downloaded, or needed by a run."""
     rule = Retention(
@@ -111,6 +122,8 @@ def retain(
     )
     with open_team(server, key, team) as api:
         result = api.retain(rule)
+        if print_json(result, as_json):
+            return
         table = table_of("run", "kind", "step", "validation loss", "size", "kept because")
         for item in result.checkpoints:
             shown = item.checkpoint

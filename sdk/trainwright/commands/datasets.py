@@ -12,8 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from trainwright.client import TeamClient
+from trainwright.commands import dataset_versions
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     Key,
     Server,
     TeamSlug,
@@ -24,6 +26,7 @@ from trainwright.commands.terminal import (
     open_team,
     out,
     print_error,
+    print_json,
     print_table,
     show_bytes,
     table_of,
@@ -35,6 +38,7 @@ from trainwright.contracts.curation import CurationSpec, TextDocuments
 from trainwright.transport.local_files import find_files
 
 app = typer.Typer(no_args_is_help=True, help="Upload and manage datasets.")
+app.registered_commands += dataset_versions.app.registered_commands
 
 Text = Annotated[
     TextDocuments | None, typer.Option("--text-documents", help="What a document is in plain text files.")
@@ -71,6 +75,7 @@ def upload(
     drop_duplicates: Duplicates = None,
     sets: CurationSets = None,
     wait: Wait = True,
+    as_json: AsJson = False,
 ) -> None:
     """Upload files and folders as a new dataset. Repeat an interrupted command to continue the upload."""
     curation = curation_of(text_documents, field, drop_duplicates, sets)
@@ -78,7 +83,8 @@ def upload(
         _print_skipped(paths)
         dataset = api.upload(name, paths, curation, show_bytes)
         err.print()
-        typer.echo(dataset.id)
+        if not print_json(dataset, as_json):
+            typer.echo(dataset.id)
         if wait:
             _finish(api, dataset)
 
@@ -98,6 +104,7 @@ def add(
     drop_duplicates: Duplicates = None,
     sets: CurationSets = None,
     wait: Wait = True,
+    as_json: AsJson = False,
 ) -> None:
     """Upload files and folders as the next version of a dataset. Options change its curation."""
     with open_team(server, key, team) as api:
@@ -106,7 +113,8 @@ def add(
         _print_skipped(paths)
         made = api.upload_version(dataset, paths, curation, show_bytes, keep_files=keep_files)
         err.print()
-        typer.echo(f"{made.id} version {made.versions[0].number}")
+        if not print_json(made, as_json):
+            typer.echo(f"{made.id} version {made.versions[0].number}")
         if wait:
             _finish(api, made)
 
@@ -120,6 +128,7 @@ def preview(
     text_documents: Text = None,
     field: Field = None,
     sets: CurationSets = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show the first documents of files. This uploads the files, so `upload` has little left to send."""
     curation = curation_of(text_documents, field, None, sets)
@@ -127,6 +136,8 @@ def preview(
         _print_skipped(paths)
         found = api.preview(paths, curation, show_bytes)
         err.print()
+        if print_json(found, as_json):
+            return
         for file in found.files:
             _show_file(file)
         if not any(file.documents for file in found.files):
@@ -135,11 +146,14 @@ def preview(
 
 
 @app.command("list")
-def list_datasets(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def list_datasets(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """List the team's datasets."""
     with open_team(server, key, team) as api:
+        found = api.datasets()
+        if print_json(found, as_json):
+            return
         table = table_of("name", "version", "size", "state")
-        for dataset in api.datasets():
+        for dataset in found:
             newest = dataset.versions[0]
             table.add_row(
                 dataset.id, dataset.name, str(newest.number), format_bytes(newest.bytes), newest.state
@@ -153,22 +167,31 @@ def show(
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the versions of a dataset: state, statistics, rejected documents, preparations."""
     with open_team(server, key, team) as api:
         shown = api.dataset(dataset)
-        if as_json:
-            typer.echo(shown.model_dump_json(indent=2))
-        else:
-            _show_dataset(api, shown)
+        if print_json(shown, as_json):
+            return
+        _show_dataset(api, shown)
 
 
 @app.command("rejected")
-def rejected(dataset: str, version: int, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def rejected(
+    dataset: str,
+    version: int,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    as_json: AsJson = False,
+) -> None:
     """List the documents of a version that could not be read."""
     with open_team(server, key, team) as api:
-        for document in api.rejected_documents(dataset, version):
+        found = api.rejected_documents(dataset, version)
+        if print_json(found, as_json):
+            return
+        for document in found:
             typer.echo(f"{document.file}:{document.line}: {document.reason}")
 
 

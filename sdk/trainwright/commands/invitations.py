@@ -8,10 +8,12 @@ import typer
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     Key,
     Server,
     TeamSlug,
     open_team,
+    print_json,
     print_table,
     table_of,
 )
@@ -30,21 +32,29 @@ def create(
         Role,
         typer.Option(help="Viewers see everything, editors also upload and train, owners also invite."),
     ] = Role.VIEWER,
+    as_json: AsJson = False,
 ) -> None:
     """Invite a person, and print the link to send to them. It works once and is not shown again."""
     with open_team(server, key, team) as api:
         invitation = api.invite(email, role)
+        if print_json(invitation, as_json):
+            return
         typer.echo(invitation.link)
         if invitation.warning is not None:
             typer.echo(invitation.warning, err=True)
 
 
 @app.command("list")
-def list_invitations(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def list_invitations(
+    key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
+) -> None:
     """List pending invitations."""
     with open_team(server, key, team) as api:
+        found = api.invitations()
+        if print_json(found, as_json):
+            return
         table = table_of("email", "role", "expires")
-        for invitation in api.invitations():
+        for invitation in found:
             table.add_row(
                 invitation.id,
                 invitation.email,

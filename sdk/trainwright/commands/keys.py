@@ -9,9 +9,11 @@ import typer
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     Key,
     Server,
     open_client,
+    print_json,
     print_table,
     printable,
     table_of,
@@ -22,11 +24,14 @@ app = typer.Typer(no_args_is_help=True, help="List your API keys, create new one
 
 
 @app.command("list")
-def list_keys(key: Key, server: Server = LOCAL_SERVER) -> None:
+def list_keys(key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """List your API keys."""
     with open_client(server, key) as client:
+        found = client.api_keys()
+        if print_json(found, as_json):
+            return
         table = table_of("name", "prefix", "scope", "expires", "last used")
-        for item in client.api_keys():
+        for item in found:
             expires = "never" if item.expires is None else _time(item.expires)
             used = "never" if item.last_used is None else _time(item.last_used)
             table.add_row(item.id, item.name, item.prefix, item.scope, expires, used)
@@ -48,10 +53,14 @@ def create(
         int | None,
         typer.Option(min=1, max=3_650, help="Days until it expires. Default: never.", show_default=False),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Create an API key and print it. It is not shown again."""
     with open_client(server, key) as client:
-        typer.echo(client.create_key(name, scope, days).secret)
+        found = client.create_key(name, scope, days)
+        if print_json(found, as_json):
+            return
+        typer.echo(found.secret)
 
 
 @app.command("revoke")

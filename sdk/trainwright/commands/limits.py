@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from trainwright.commands.members import Person, member_id
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, format_bytes, open_team, out
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    AsJson,
+    Key,
+    Server,
+    TeamSlug,
+    format_bytes,
+    open_team,
+    out,
+    print_json,
+)
 from trainwright.contracts.api.limits import LimitUse, MemberLimits, TeamLimits
 from trainwright.contracts.api.people import Quota
 
@@ -25,18 +34,16 @@ Changes = Annotated[
         metavar="FIELD=VALUE…", help="Limits, such as gpu_hours_per_month=500. An empty value removes one."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("show")
-def show(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: Json = False) -> None:
+def show(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """Show the team's limits, how much of them is used, and a forecast of the month's hours."""
     with open_team(server, key, team) as api:
         found = api.limits()
-        if as_json:
-            typer.echo(found.model_dump_json(indent=2))
-        else:
-            print_limits(found)
+        if print_json(found, as_json):
+            return
+        print_limits(found)
 
 
 @app.command("set")
@@ -44,7 +51,7 @@ def set_limits(changes: Changes, key: Key, team: TeamSlug, server: Server = LOCA
     """Change some limits of the team. For site admins."""
     with open_team(server, key, team) as api:
         limits = api.limits().limits.model_dump() | parse_changes(changes, TeamLimits)
-        typer.echo(api.set_limits(TeamLimits.model_validate(limits)).model_dump_json(indent=2))
+        print_json(api.set_limits(TeamLimits.model_validate(limits)))
 
 
 @app.command("slots")
@@ -57,29 +64,48 @@ def set_slots(
     guaranteed: Annotated[
         int | None, typer.Option(help="The team's share: runs that borrow give these slots back.", min=0)
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Change how many slots of DEVICE, cuda or cpu, the team may use at once. For site admins."""
     with open_team(server, key, team) as api:
         quota = api.set_slots(device, limit, guaranteed)
+        if print_json(quota, as_json):
+            return
         typer.echo(quota_line(quota))
         if quota.warning is not None:
             typer.echo(quota.warning, err=True)
 
 
+@app.command("files")
+def set_files(
+    gib: Annotated[float, typer.Argument(min=0, help="GiB of uploaded files.")],
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Change how many GiB of files the team may store. For site admins."""
+    with open_team(server, key, team) as api:
+        use = api.set_storage(round(gib * 2**30))
+        if print_json(use, as_json):
+            return
+        typer.echo(f"files: {format_bytes(use.used_bytes)} of {format_bytes(use.limit_bytes)}")
+
+
 @app.command("members")
-def list_members(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: Json = False) -> None:
+def list_members(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """List the limits of the members and how much of them their runs use."""
     with open_team(server, key, team) as api:
         found = api.member_limits()
-        if as_json:
-            typer.echo(json.dumps([item.model_dump(mode="json") for item in found], indent=2))
+        if print_json(found, as_json):
             return
-        table = Table("name", "limits", "used this month", "on nodes", "waiting", box=None)
+        table = Table("name", "limits", "used this month", "stored", "on nodes", "waiting", box=None)
         for item in found:
             limits = item.limits.model_dump(mode="json", exclude_none=True)
             named = ", ".join(f"{name}={value}" for name, value in limits.items()) or "–"
             used = ", ".join(f"{hours.used:,.1f} {NOUNS[hours.device]}" for hours in item.hours if hours.used)
-            table.add_row(item.name, named, used or "–", str(item.running), str(item.queued))
+            stored = "–" if item.storage is None else format_bytes(item.storage.used_bytes)
+            table.add_row(item.name, named, used or "–", stored, str(item.running), str(item.queued))
         out.print(table)
 
 
@@ -93,7 +119,7 @@ def set_member(
         current = next((item.limits for item in api.member_limits() if item.user == user), MemberLimits())
         limits = current.model_dump() | parse_changes(changes, MemberLimits)
         changed = api.set_member_limits(user, MemberLimits.model_validate(limits))
-        typer.echo(changed.model_dump_json(indent=2))
+        print_json(changed)
 
 
 def parse_changes(changes: list[str], contract: type[TeamLimits | MemberLimits]) -> dict[str, Any]:

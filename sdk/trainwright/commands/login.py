@@ -14,7 +14,7 @@ from trainwright.commands import stored_keys
 from trainwright.commands.terminal import LOCAL_SERVER, Server, print_error, reported_errors
 from trainwright.contracts.api.device import DeviceLogin
 from trainwright.contracts.api.people import CreatedKey, KeyScope
-from trainwright.transport.connection import ApiError
+from trainwright.transport.errors import ApiError
 
 PENDING, SLOW_DOWN = "authorization_pending", "slow_down"
 SLOWER_SECONDS = 5

@@ -9,12 +9,14 @@ import typer
 from trainwright.client import TeamClient
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     Key,
     Server,
     TeamSlug,
     open_team,
     out,
     print_error,
+    print_json,
     table_of,
 )
 from trainwright.contracts.api.people import Role, RunsOfRemoved
@@ -26,11 +28,14 @@ ROLES_HELP = "Viewers see everything, editors also upload and train, owners also
 
 
 @app.command("list")
-def list_members(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def list_members(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """List the people of the team."""
     with open_team(server, key, team) as api:
+        found = api.members()
+        if print_json(found, as_json):
+            return
         table = table_of("name", "email", "role")
-        for member in api.members():
+        for member in found:
             table.add_row(member.id, member.name, member.email, member.role)
         out.print(table)
 
@@ -42,10 +47,13 @@ def set_role(
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
+    as_json: AsJson = False,
 ) -> None:
     """Give a member another role. The last owner keeps it. For owners."""
     with open_team(server, key, team) as api:
         changed = api.change_role(member_id(api, member), role)
+        if print_json(changed, as_json):
+            return
         typer.echo(f"{changed.name} is now {changed.role} of {team}.")
 
 

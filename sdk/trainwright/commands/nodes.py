@@ -10,12 +10,14 @@ import typer
 from trainwright.client import Client
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     Key,
     Server,
     err,
     format_bytes,
     open_client,
     print_error,
+    print_json,
     print_table,
     table_of,
 )
@@ -27,11 +29,14 @@ app = typer.Typer(
 
 
 @app.command("list")
-def list_nodes(key: Key, server: Server = LOCAL_SERVER) -> None:
+def list_nodes(key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """List the nodes, their current use and their runs."""
     with open_client(server, key) as client:
+        found = client.nodes()
+        if print_json(found, as_json):
+            return
         table = table_of("name", "state", "slots free", "use", "runs")
-        for node in client.nodes():
+        for node in found:
             free = (f"{node.slots_free[device]} of {count} {device}" for device, count in node.slots.items())
             table.add_row(node.id, node.name, _condition(node), ", ".join(free), _use(node), _runs(node))
         print_table(table, empty="No nodes.")
@@ -48,10 +53,12 @@ def _use(node: Node) -> str:
 
 
 @app.command("join-token")
-def join_token(name: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+def join_token(name: str, key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """Create a one-time token for the node NAME, and print the command that joins with it."""
     with open_client(server, key) as client:
         created = client.create_join_token(name)
+        if print_json(created, as_json):
+            return
         if created.warning is not None:
             err.print(created.warning, style="yellow", markup=False, soft_wrap=True)
         typer.echo(
@@ -71,42 +78,62 @@ def drain(
             "--move-runs", help="Move its runs to other nodes: each saves, leaves and is queued again."
         ),
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Drain a node: it gets no new runs, and its current runs continue, or move to other nodes."""
     with open_client(server, key) as client:
         drained = client.set_draining(_node_id(client, node), True, move_runs=move_runs)
+        if print_json(drained, as_json):
+            return
         leaving = ", moving off" if drained.move_runs and drained.runs else ""
         typer.echo(f"{drained.name} gets no new runs; {_on_it(drained)}{leaving}.")
 
 
 @app.command("undrain")
-def undrain(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+def undrain(node: str, key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """Undrain a node: it gets new runs again."""
     with open_client(server, key) as client:
-        typer.echo(f"{client.set_draining(_node_id(client, node), False).name} gets new runs again.")
+        changed = client.set_draining(_node_id(client, node), False)
+        if print_json(changed, as_json):
+            return
+        typer.echo(f"{changed.name} gets new runs again.")
 
 
 @app.command("quarantine")
-def quarantine(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+def quarantine(node: str, key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """Quarantine a node: it gets no runs until it passes a self-test. Its current runs continue."""
     with open_client(server, key) as client:
         found = client.set_quarantined(_node_id(client, node), True)
+        if print_json(found, as_json):
+            return
         typer.echo(f"{found.name} gets no runs until it passes a self-test; {_on_it(found)}.")
 
 
 @app.command("release")
-def release(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+def release(node: str, key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """Release a node from quarantine without a self-test."""
     with open_client(server, key) as client:
-        typer.echo(f"{client.set_quarantined(_node_id(client, node), False).name} is not in quarantine.")
+        changed = client.set_quarantined(_node_id(client, node), False)
+        if print_json(changed, as_json):
+            return
+        typer.echo(f"{changed.name} is not in quarantine.")
+
+
+@app.command("delete")
+def delete(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+    """Remove a node without runs, and revoke its token. Its agent can no longer connect."""
+    with open_client(server, key) as client:
+        client.delete_node(_node_id(client, node))
 
 
 @app.command("show")
-def show(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
+def show(node: str, key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """Show why a node is in quarantine, its failures of the last 24 hours, and its newest self-test."""
     with open_client(server, key) as client:
         found_id = _node_id(client, node)
         [found] = [item for item in client.nodes() if item.id == found_id]
+    if print_json(found, as_json):
+        return
     typer.echo(f"{found.name}: {_condition(found)}")
     if found.quarantine is not None:
         typer.echo(f"in quarantine since {_time(found.quarantine.since)}: {found.quarantine.reason}")
@@ -127,6 +154,7 @@ def allow_slots(
     server: Server = LOCAL_SERVER,
     cuda: Annotated[int | None, typer.Option(help="GPUs that runs may use.")] = None,
     cpu: Annotated[int | None, typer.Option(help="CPU slots that runs may use.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Change how many of its slots a node may use. Without options: all slots that it reports now."""
     with open_client(server, key) as client:
@@ -135,6 +163,8 @@ def allow_slots(
             [shown] = [item for item in client.nodes() if item.id == found]
             cuda, cpu = (shown.reported_slots.get(device) for device in ("cuda", "cpu"))
         changed = client.allow_slots(found, cuda, cpu)
+        if print_json(changed, as_json):
+            return
         typer.echo(f"{changed.name} has {changed.slots['cuda']} GPUs and {changed.slots['cpu']} CPU slots.")
 
 

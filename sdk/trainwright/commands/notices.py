@@ -9,10 +9,12 @@ from rich.table import Table
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     Key,
     Server,
     open_client,
     out,
+    print_json,
     print_table,
     printable,
     table_of,
@@ -31,13 +33,12 @@ def list_notices(
     server: Server = LOCAL_SERVER,
     unread: Annotated[bool, typer.Option("--unread", help="Only those that you have not read.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=MOST_NOTICES, help="Number of notices.")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List your notices, newest first."""
     with open_client(server, key) as client:
         page = client.notices(unread=unread, limit=limit)
-    if as_json:
-        typer.echo(page.model_dump_json(indent=2))
+    if print_json(page, as_json):
         return
     table = table_of("time", "team", "", "notice")
     for notice in page.items:
@@ -59,10 +60,10 @@ def read(
 
 
 @app.command("settings")
-def settings(key: Key, server: Server = LOCAL_SERVER) -> None:
+def settings(key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """Show which notices you get, in the app and by mail."""
     with open_client(server, key) as client:
-        _print(client.notice_settings())
+        _print(client.notice_settings(), as_json)
 
 
 @app.command("choose")
@@ -74,6 +75,7 @@ def choose(
         bool | None, typer.Option("--app/--no-app", help="In the app, and in this command's list.")
     ] = None,
     mail: Annotated[bool | None, typer.Option("--mail/--no-mail", help="By mail to your address.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Choose how you get notices of KIND."""
     with open_client(server, key) as client:
@@ -83,10 +85,12 @@ def choose(
             app=present.app if in_app is None else in_app,
             mail=present.mail if mail is None else mail,
         )
-        _print(client.choose_notices(new))
+        _print(client.choose_notices(new), as_json)
 
 
-def _print(settings: NoticeSettings) -> None:
+def _print(settings: NoticeSettings, as_json: bool) -> None:
+    if print_json(settings, as_json):
+        return
     table = Table("kind", "app", "mail", box=None)
     for choice in settings.choices:
         table.add_row(choice.kind, "yes" if choice.app else "no", "yes" if choice.mail else "no")

@@ -13,6 +13,7 @@ from rich.table import Column, Table
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     Key,
     Server,
     Sets,
@@ -24,6 +25,7 @@ from trainwright.commands.terminal import (
     open_team,
     out,
     print_error,
+    print_json,
     read_spec,
 )
 from trainwright.contracts.api.actions import RunLayout
@@ -35,10 +37,20 @@ from trainwright.contracts.run_spec import RunSpec
 _PARTS = ("weights", "copies", "gradients", "optimizer", "activations", "gathered", "loss", "transfers")
 
 
-def plan(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:
+def plan(
+    spec: Path,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    sets: Sets = None,
+    as_json: AsJson = False,
+) -> None:
     """Show how a run would be distributed over ranks, and how much memory each rank would need."""
     with open_team(server, key, team) as api:
-        show(api.plan_run(read_spec(spec, sets)))
+        found = api.plan_run(read_spec(spec, sets))
+        if print_json(found, as_json):
+            return
+        show(found)
 
 
 def estimate(
@@ -50,10 +62,14 @@ def estimate(
     begin_step: Annotated[
         int, typer.Option(min=0, help="Step of the checkpoint that a fork would continue from.")
     ] = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Estimate the compute, memory and storage of a run, and its time if a similar run was measured."""
     with open_team(server, key, team) as api:
-        show_estimate(api.estimate(read_spec(spec, sets), begin_step))
+        found = api.estimate(read_spec(spec, sets), begin_step)
+        if print_json(found, as_json):
+            return
+        show_estimate(found)
 
 
 def what_if(
@@ -65,13 +81,17 @@ def what_if(
     nodes: Annotated[int, typer.Option(min=1, max=4_096)] = 1,
     server: Server = LOCAL_SERVER,
     sets: Sets = None,
+    as_json: AsJson = False,
 ) -> None:
     """Plan a run for any known GPU, joined or not: whether it fits, and about how long it takes."""
     whole = read_spec(spec, sets)
     own = whole["resources"] if isinstance(whole.get("resources"), dict) else {}
     whole["resources"] = own | {"device": "cuda", "nodes": nodes, "slots_per_node": count}
     with open_team(server, key, team) as api:
-        show_what_if(api.what_if(whole, _gpu_named(api.gpus(), gpu)))
+        found = api.what_if(whole, _gpu_named(api.gpus(), gpu))
+        if print_json(found, as_json):
+            return
+        show_what_if(found)
 
 
 def _gpu_named(gpus: Sequence[GpuModel], words: str) -> str:
@@ -102,12 +122,22 @@ def show_what_if(found: WhatIf) -> None:
     )
 
 
-def layout(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:
+def layout(
+    run: str,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    sets: Sets = None,
+    as_json: AsJson = False,
+) -> None:
     """Change the layout of a run for its next attempt, for example with --set parallelism.pipeline=2. A current attempt
     is not affected."""
     with open_team(server, key, team) as api:
         changed = changed_layout(api.run(run).spec, sets or [])
-        typer.echo(show_layout(api.change_layout(run, changed).spec))
+        found = api.change_layout(run, changed)
+        if print_json(found, as_json):
+            return
+        typer.echo(show_layout(found.spec))
 
 
 def changed_layout(spec: RunSpec, sets: list[str]) -> RunLayout:

@@ -8,14 +8,16 @@ import typer
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     Key,
     Server,
     TeamSlug,
     open_team,
+    print_json,
     print_table,
     table_of,
 )
-from trainwright.contracts.api.queue import Priority
+from trainwright.contracts.api.queue import Priority, QueuedRun
 
 app = typer.Typer(no_args_is_help=True, help="Show and change the order in which waiting runs start.")
 
@@ -26,18 +28,21 @@ def list_queue(
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own runs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the team's waiting runs in the order in which they start."""
     with open_team(server, key, team) as api:
+        found = api.queue()
+        if print_json(found, as_json):
+            return
         table = table_of("place", "name", "by", "slots", "priority", "expected start", "")
-        for run in api.queue():
+        for run in found:
             if mine and not run.mine:
                 continue
             slots = f"{run.slots} {run.device}"
             by = run.created_by or "–"
-            start = f"{run.expected_start.astimezone():%Y-%m-%d %H:%M}" if run.expected_start else "–"
             place = str(run.position)
-            table.add_row(run.id, place, run.name, by, slots, run.priority, start, run.sentence)
+            table.add_row(run.id, place, run.name, by, slots, run.priority, _start(run), run.sentence)
         print_table(table, empty="The queue is empty.")
 
 
@@ -57,3 +62,11 @@ def set_priority(
     with open_team(server, key, team) as api:
         for run in runs:
             typer.echo(f"{api.edit(run, priority=priority).name}: {priority}")
+
+
+def _start(run: QueuedRun) -> str:
+    """`2026-11-26 14:00`, or `about` that time if it is rough."""
+    if run.expected_start is None:
+        return "not known"
+    time = f"{run.expected_start.astimezone():%Y-%m-%d %H:%M}"
+    return f"about {time}" if run.start_is_rough else time

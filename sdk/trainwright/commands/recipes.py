@@ -10,6 +10,7 @@ import typer
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     Key,
     Server,
     Sets,
@@ -17,6 +18,7 @@ from trainwright.commands.terminal import (
     apply_set,
     open_team,
     print_error,
+    print_json,
     print_table,
     read_json,
     table_of,
@@ -26,11 +28,14 @@ app = typer.Typer(no_args_is_help=True, help="Save specs as recipes for later ru
 
 
 @app.command("list")
-def list_recipes(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def list_recipes(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """List the team's recipes, and what is invalid in them."""
     with open_team(server, key, team) as api:
+        found = api.recipes()
+        if print_json(found, as_json):
+            return
         table = table_of("name", "saved", "by", "")
-        for recipe in api.recipes():
+        for recipe in found:
             problems = "; ".join(f"{problem.field}: {problem.message}" for problem in recipe.problems)
             day = f"{recipe.saved.astimezone():%Y-%m-%d}"
             table.add_row(recipe.id, recipe.name, day, recipe.saved_by, problems)
@@ -39,24 +44,37 @@ def list_recipes(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> Non
 
 @app.command("save")
 def save(
-    name: str, spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None
+    name: str,
+    spec: Path,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    sets: Sets = None,
+    as_json: AsJson = False,
 ) -> None:
     """Save a spec as a recipe, without its name and dataset. A recipe of the same name is replaced."""
     with open_team(server, key, team) as api:
         kept = read_json(spec)
         for change in sets or []:
             apply_set(kept, change)
-        typer.echo(api.save_recipe(name, without_name_and_dataset(kept)).id)
+        saved = api.save_recipe(name, without_name_and_dataset(kept))
+        if print_json(saved, as_json):
+            return
+        typer.echo(saved.id)
 
 
 @app.command("show")
-def show(recipe: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def show(
+    recipe: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
+) -> None:
     """Print a recipe as JSON. To submit it, add `name` and `data.dataset`, for example with --set."""
     with open_team(server, key, team) as api:
         found = next((item for item in api.recipes() if recipe in (item.id, item.name)), None)
         if found is None:
             print_error(f"There is no recipe {recipe!r}. `trainwright recipes list` lists them.")
             raise typer.Exit(1)
+        if print_json(found, as_json):
+            return
         typer.echo(json.dumps(found.spec, indent=2))
 
 

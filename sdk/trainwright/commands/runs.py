@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Any
@@ -12,14 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.client import TeamClient
+from trainwright.commands import run_actions, run_reading
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
-    DryRun,
+    AsJson,
     Key,
     Server,
     Sets,
     TeamSlug,
-    describe_freed,
     err,
     exit_with_problems,
     format_bytes,
@@ -27,21 +26,22 @@ from trainwright.commands.terminal import (
     format_validation,
     open_team,
     out,
-    parse_sets,
     print_error,
+    print_json,
     print_table,
     printable,
     read_spec,
     show_bytes,
     table_of,
 )
-from trainwright.contracts.api.actions import MOST_RUNS_AT_ONCE, BulkResult, RunAction
 from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.api.runs import Run, RunGrouping, RunView
 from trainwright.contracts.run_state import RunState
-from trainwright.transport.connection import ApiError
 
 app = typer.Typer(no_args_is_help=True, help="Start, monitor and stop runs.")
+app.registered_commands += run_actions.app.registered_commands
+app.command("logs")(run_reading.logs)
+app.command("compare")(run_reading.compare)
 
 States = Annotated[
     list[RunState] | None, typer.Option("--state", help="Only runs in this state; can be repeated.")
@@ -52,11 +52,20 @@ Mine = Annotated[bool, typer.Option("--mine", help="Only your own runs.")]
 
 
 @app.command("check")
-def check(spec: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None) -> None:
+def check(
+    spec: Path,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    sets: Sets = None,
+    as_json: AsJson = False,
+) -> None:
     """Check whether the server would accept a spec and whether it fits the joined nodes, without submitting it."""
     with open_team(server, key, team) as api:
         whole = read_spec(spec, sets)
         verdict = api.validate(whole)
+        if print_json(verdict, as_json):
+            raise typer.Exit(1 if verdict.problems else 0)
         exit_with_problems(verdict.problems)
         typer.echo(f"Valid: {verdict.parameters:,} parameters.")
         _print_warnings(verdict.warnings)
@@ -74,12 +83,14 @@ def submit(
     priority: Annotated[
         Priority, typer.Option(help="Those of a higher priority start first; high is for owners.")
     ] = Priority.NORMAL,
+    as_json: AsJson = False,
 ) -> None:
     """Start a run from a JSON spec; with --wait, wait until it ends."""
     with open_team(server, key, team) as api:
         whole = read_spec(spec, sets)
         run = api.submit(whole, priority)
-        typer.echo(run.id)
+        if not print_json(run, as_json):
+            typer.echo(run.id)
         _print_warnings(api.plan_run(whole).warnings)
         if wait:
             _finish(api.wait(run.id, _show_run))
@@ -106,6 +117,7 @@ def list_runs(
     group: Annotated[
         RunGrouping | None, typer.Option(help="List the groups of the runs instead, with their best loss.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the team's runs, newest first, or their groups."""
     with open_team(server, key, team) as api:
@@ -113,15 +125,21 @@ def list_runs(
         query = _query_of(saved) | _query(state, tag, search, mine)
         grouping = group or saved.group
         if grouping is not None:
+            found = api.run_groups(grouping, **query)
+            if print_json(found, as_json):
+                return
             groups = table_of("name", "runs", "not ended", "best loss")
-            for item in api.run_groups(grouping, **query):
+            for item in found:
                 best = format_or_dash(item.best_loss, ".3f")
                 name = item.name or "without a tag"
                 groups.add_row(item.key or "–", name, f"{item.runs:,}", f"{item.live:,}", best)
             out.print(groups)
             return
+        runs = api.runs(sort=saved.sort.value, order=saved.order.value, **query)
+        if print_json(runs, as_json):
+            return
         table = table_of("state", "name", "loss", "tokens/s", "")
-        for run in api.runs(sort=saved.sort.value, order=saved.order.value, **query):
+        for run in runs:
             values = run.summary.values
             loss, rate = values.get("loss"), values.get("tokens_per_second")
             table.add_row(
@@ -155,16 +173,48 @@ def export(
 
 
 @app.command("views")
-def views(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """List your saved views of the team's runs. The Runs page saves them."""
+def views(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
+    """List your saved views of the team's runs."""
     with open_team(server, key, team) as api:
+        found = api.views()
+        if print_json(found, as_json):
+            return
         table = table_of("name", "filter", "sorted by", "grouped by")
-        for saved in api.views():
+        for saved in found:
             view = saved.view
             filters = [f"{name}={value}" for name, value in _query_of(view).items()]
             order = f"{view.sort} {view.order}"
             table.add_row(saved.id, saved.name, ", ".join(filters) or "–", order, view.group or "–")
         print_table(table, empty="No saved views.")
+
+
+@app.command("save-view")
+def save_view(
+    name: str,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    state: States = None,
+    tag: Tags = None,
+    search: Search = "",
+    mine: Mine = False,
+    group: RunGrouping | None = None,
+    as_json: AsJson = False,
+) -> None:
+    """Save a view of the team's runs for yourself. Your view of the same name is replaced."""
+    view = RunView(state=tuple(state or ()), tag=tuple(tag or ()), q=search, mine=mine, group=group)
+    with open_team(server, key, team) as api:
+        saved = api.save_view(name, view)
+        if print_json(saved, as_json):
+            return
+        typer.echo(saved.id)
+
+
+@app.command("delete-view")
+def delete_view(view: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+    """Delete one of your views."""
+    with open_team(server, key, team) as api:
+        api.delete_view(view)
 
 
 def _query(state: list[RunState] | None, tag: list[str] | None, search: str, mine: bool) -> dict[str, Any]:
@@ -186,10 +236,10 @@ def _view_named(api: TeamClient, name: str) -> RunView:
 
 
 @app.command("show")
-def show(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Print a run as JSON."""
+def show(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = True) -> None:
+    """Print a run as JSON, also without --json."""
     with open_team(server, key, team) as api:
-        typer.echo(api.run(run).model_dump_json(indent=2))
+        print_json(api.run(run), as_json)
 
 
 @app.command("watch")
@@ -200,10 +250,15 @@ def watch(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> 
 
 
 @app.command("events")
-def events(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def events(
+    run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
+) -> None:
     """List the events of a run."""
     with open_team(server, key, team) as api:
-        for event in api.events(run):
+        found = api.events(run)
+        if print_json(found, as_json):
+            return
+        for event in found:
             typer.echo(f"{event.time.astimezone():%Y-%m-%d %H:%M:%S}  {event.message}")
 
 
@@ -219,6 +274,7 @@ def samples(
     every: Annotated[
         bool, typer.Option("--all", help="The samples of all validations, oldest first.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the text that the model generated from `validation.prompts`."""
     with open_team(server, key, team) as api:
@@ -236,6 +292,8 @@ def samples(
         steps = ", ".join(f"{written.step:,}" for written in found[:20])
         print_error(f"No samples were written after step {step:,}. The newest are from steps {steps}.")
         raise typer.Exit(1)
+    if print_json(chosen, as_json):
+        return
     for written in chosen:
         typer.echo(f"step {written.step:,}")
         for sample in written.samples:
@@ -243,139 +301,17 @@ def samples(
             typer.echo(indent(continued, "  ", lambda _: True) + "\n")
 
 
-@app.command("logs")
-def logs(
-    run: str,
-    key: Key,
-    team: TeamSlug,
-    server: Server = LOCAL_SERVER,
-    attempt: Annotated[int | None, typer.Option(help="Default: the newest one.")] = None,
-    rank: int = 0,
-) -> None:
-    """Print the log of one rank."""
-    with open_team(server, key, team) as api:
-        number = attempt or api.run(run).attempt
-        offset = 0
-        while True:
-            part = api.log_text(run, number, f"rank-{rank}.log", offset)
-            sys.stdout.write(part.text)
-            offset = part.next_offset
-            if part.end:
-                return
-
-
-@app.command("cancel")
-def cancel(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Cancel runs."""
-    with open_team(server, key, team) as api:
-        _act(api, RunAction.CANCEL, runs)
-
-
-@app.command("pause")
-def pause(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Pause runs: they save their state and free their slots until they are resumed."""
-    with open_team(server, key, team) as api:
-        _act(api, RunAction.PAUSE, runs)
-
-
-@app.command("resume")
-def resume(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
-    """Resume paused runs from their newest checkpoints."""
-    with open_team(server, key, team) as api:
-        _act(api, RunAction.RESUME, runs)
-
-
-@app.command("move")
-def move(
-    run: str,
-    key: Key,
-    team: TeamSlug,
-    off: Annotated[str, typer.Option(help="Name of the node that the run leaves.")],
-    server: Server = LOCAL_SERVER,
-) -> None:
-    """Move a run off one of its nodes: it saves its state and is placed again without that node."""
-    with open_team(server, key, team) as api:
-        typer.echo(api.move(run, off).sentence)
-
-
-@app.command("edit")
-def edit(
-    run: str,
-    key: Key,
-    team: TeamSlug,
-    server: Server = LOCAL_SERVER,
-    name: Annotated[str | None, typer.Option(help="New name of the run.")] = None,
-    notes: Annotated[str | None, typer.Option(help="New notes of the run.")] = None,
-) -> None:
-    """Change a run's name or notes."""
-    with open_team(server, key, team) as api:
-        typer.echo(api.edit(run, name=name, notes=notes).name)
-
-
-@app.command("tag")
-def tag(
-    runs: list[str],
-    key: Key,
-    team: TeamSlug,
-    server: Server = LOCAL_SERVER,
-    add: Annotated[list[str] | None, typer.Option("--add", help="A tag to add; can be repeated.")] = None,
-    remove: Annotated[
-        list[str] | None, typer.Option("--remove", help="A tag to remove; can be repeated.")
-    ] = None,
-) -> None:
-    """Remove tags from runs, then add others."""
-    if not add and not remove:
-        print_error("Give tags to --add or --remove.")
-        raise typer.Exit(2)
-    with open_team(server, key, team) as api:
-        changed = [api.change_tags(some, remove=remove or (), add=add or ()) for some in _batches(runs)]
-        _print_results_or_fail([result for results in changed for result in results], lambda _: "done")
-
-
-@app.command("clone")
-def clone(
-    run: str, name: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, sets: Sets = None
-) -> None:
-    """Start a run NAME with the configuration of another one, from step 0; --set changes fields."""
-    with open_team(server, key, team) as api:
-        typer.echo(api.clone(run, name, parse_sets(sets)).id)
-
-
-@app.command("fork")
-def fork(
-    run: str,
-    name: str,
-    key: Key,
-    team: TeamSlug,
-    server: Server = LOCAL_SERVER,
-    sets: Sets = None,
-    checkpoint: Annotated[
-        str | None, typer.Option(help="Id of a checkpoint. Default: the newest one.")
-    ] = None,
-) -> None:
-    """Start a run NAME that continues from a checkpoint of another one; --set changes fields."""
-    with open_team(server, key, team) as api:
-        typer.echo(api.fork(run, name, parse_sets(sets), checkpoint).id)
-
-
-@app.command("delete")
-def delete_runs(
-    runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, dry_run: DryRun = False
-) -> None:
-    """Delete ended runs with their metrics and checkpoints."""
-    with open_team(server, key, team) as api:
-        if dry_run:
-            _print_results_or_fail([_would_free(api, run) for run in runs], _freed)
-            return
-        _act(api, RunAction.DELETE, runs)
-
-
 @app.command("checkpoints")
-def checkpoints(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def checkpoints(
+    run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
+) -> None:
     """List a run's checkpoints."""
     with open_team(server, key, team) as api:
+        found = api.checkpoints(run)
+        if print_json(found, as_json):
+            return
         table = table_of("kind", "step", "validation loss", "size")
-        for checkpoint in api.checkpoints(run):
+        for checkpoint in found:
             table.add_row(
                 checkpoint.id,
                 checkpoint.kind,
@@ -408,57 +344,6 @@ def download(
         api.download(run, folder, checkpoint, show_bytes, overwrite=overwrite)
         err.print()
         typer.echo(str(folder))
-
-
-def _act(api: TeamClient, action: RunAction, runs: list[str]) -> None:
-    """Apply an action to runs in batches and print each result, so that results are shown even if a later batch fails."""
-    failed = False
-    for some in _batches(list(dict.fromkeys(runs))):
-        results = api.act(action, some)
-        done = [result.run for result in results if result.done]
-        if action is RunAction.DELETE or not done:
-            failed |= _print_results(results, _freed)
-            continue
-        shown = {run.id: run.sentence for run in api.runs(ids=done)}
-        failed |= _print_results(results, partial(_sentence, shown))
-    if failed:
-        raise typer.Exit(1)
-
-
-def _batches(runs: list[str]) -> Iterator[list[str]]:
-    """``runs`` in batches of as many as the server accepts at once."""
-    return (runs[first : first + MOST_RUNS_AT_ONCE] for first in range(0, len(runs), MOST_RUNS_AT_ONCE))
-
-
-def _would_free(api: TeamClient, run: str) -> BulkResult:
-    try:
-        return BulkResult(run=run, done=True, freed=api.delete_run(run, dry_run=True))
-    except ApiError as error:
-        return BulkResult(run=run, done=False, code=error.code, detail=error.detail)
-
-
-def _freed(result: BulkResult) -> str:
-    return "deleted" if result.freed is None else describe_freed(result.freed)
-
-
-def _sentence(shown: Mapping[str, str], result: BulkResult) -> str:
-    return shown.get(result.run, "done")
-
-
-def _print_results_or_fail(results: list[BulkResult], describe: Callable[[BulkResult], str]) -> None:
-    """Print a line for each run; the command fails if the action failed for one."""
-    if _print_results(results, describe):
-        raise typer.Exit(1)
-
-
-def _print_results(results: list[BulkResult], describe: Callable[[BulkResult], str]) -> bool:
-    """Print a line for each run, and return whether the action failed for one."""
-    for result in results:
-        if result.done:
-            typer.echo(f"{result.run}  {describe(result)}")
-        else:
-            print_error(f"{result.run}  {result.detail}")
-    return not all(result.done for result in results)
 
 
 def _finish(run: Run) -> None:

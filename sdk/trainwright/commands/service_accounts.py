@@ -9,11 +9,13 @@ import typer
 from trainwright.client import TeamClient
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     Key,
     Server,
     TeamSlug,
     open_team,
     print_error,
+    print_json,
     print_table,
     table_of,
 )
@@ -28,11 +30,14 @@ Account = Annotated[str, typer.Argument(help="Id or name of the service account.
 
 
 @app.command("list")
-def list_accounts(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def list_accounts(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """List the service accounts of the team and their keys."""
     with open_team(server, key, team) as api:
+        found = api.service_accounts()
+        if print_json(found, as_json):
+            return
         table = table_of("name", "role", "key", "scope", "expires", "last used")
-        for account in api.service_accounts():
+        for account in found:
             table.add_row(account.id, account.name, account.role)
             for item in account.keys:
                 times = (
@@ -52,10 +57,14 @@ def create(
     role: Annotated[
         Role, typer.Option(help="viewer: sees everything; editor: also uploads and trains. Never owner.")
     ] = Role.EDITOR,
+    as_json: AsJson = False,
 ) -> None:
     """Create a service account and print its id. Then create a key for it."""
     with open_team(server, key, team) as api:
-        typer.echo(api.create_service_account(name, role).id)
+        found = api.create_service_account(name, role)
+        if print_json(found, as_json):
+            return
+        typer.echo(found.id)
 
 
 @app.command("delete")
@@ -90,10 +99,14 @@ def create_key(
         int | None,
         typer.Option(min=1, max=3_650, help="Days until it expires. Default: never.", show_default=False),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Create a key of a service account and print it. It is not shown again."""
     with open_team(server, key, team) as api:
-        typer.echo(api.create_service_key(account_id(api, account), name, scope, days).secret)
+        found = api.create_service_key(account_id(api, account), name, scope, days)
+        if print_json(found, as_json):
+            return
+        typer.echo(found.secret)
 
 
 @app.command("revoke-key")

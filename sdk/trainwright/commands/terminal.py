@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType
@@ -24,8 +24,7 @@ from trainwright.contracts.api.checkpoints import Checkpoint
 from trainwright.contracts.base import Problem, problems, problems_in
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.spec_upgrade import upgrade_field, upgrade_spec
-from trainwright.transport.connection import ApiError, DigestMismatchError
-from trainwright.transport.tus import FileChangedError
+from trainwright.transport.errors import ApiError, DigestMismatchError, FileChangedError
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _PETAFLOP_DAY = 1e15 * 86_400
@@ -70,6 +69,7 @@ Sets = Annotated[
         " may be null, for example optimizer.clip_norm= for no clipping.",
     ),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the server's answer as JSON instead.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be freed.")]
 LOCAL_SERVER = "http://127.0.0.1:8000"
 Value = TypeVar("Value")
@@ -213,6 +213,15 @@ def show_bytes(done: int, total: int) -> None:
 
 def print_error(text: str) -> None:
     err.print(text, style="red", markup=False, soft_wrap=True)
+
+
+def print_json(answer: BaseModel | Sequence[BaseModel], as_json: bool = True) -> bool:
+    """Print the server's answer if JSON is asked for, and return whether it is."""
+    if as_json:
+        models = [answer] if isinstance(answer, BaseModel) else answer
+        plain = [model.model_dump(mode="json") for model in models]
+        typer.echo(json.dumps(plain[0] if isinstance(answer, BaseModel) else plain, indent=2))
+    return as_json
 
 
 def printable(text: str) -> str:

@@ -8,10 +8,12 @@ import typer
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     Key,
     Server,
     TeamSlug,
     open_team,
+    print_json,
     print_table,
     table_of,
 )
@@ -20,18 +22,26 @@ app = typer.Typer(no_args_is_help=True, help="Upload and manage tokenizers.")
 
 
 @app.command("upload")
-def upload(name: str, file: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def upload(
+    name: str, file: Path, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
+) -> None:
     """Upload a `tokenizer.json`."""
     with open_team(server, key, team) as api:
-        typer.echo(api.upload_tokenizer(name, file).id)
+        found = api.upload_tokenizer(name, file)
+        if print_json(found, as_json):
+            return
+        typer.echo(found.id)
 
 
 @app.command("list")
-def list_tokenizers(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def list_tokenizers(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """List the team's uploaded tokenizers."""
     with open_team(server, key, team) as api:
+        found = api.tokenizers()
+        if print_json(found, as_json):
+            return
         table = table_of("name", "vocabulary", "end of text")
-        for tokenizer in api.tokenizers():
+        for tokenizer in found:
             table.add_row(tokenizer.id, tokenizer.name, f"{tokenizer.vocabulary:,}", tokenizer.end_of_text)
         print_table(table, empty="No tokenizers.")
 

@@ -11,7 +11,17 @@ import typer
 from rich.table import Column, Table
 
 from trainwright.commands.limits import quota_line
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, format_bytes, open_team, out
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    AsJson,
+    Key,
+    Server,
+    TeamSlug,
+    format_bytes,
+    open_team,
+    out,
+    print_json,
+)
 from trainwright.contracts.api.usage import DailyMemberUsage, DailyRunUsage, MemberUsage, Usage
 
 FORMULA_STARTS = tuple("=+-@\t")
@@ -30,6 +40,7 @@ def usage(
     by_run: Annotated[
         bool, typer.Option("--csv-by-run", help="Print slot-hours by day, person and run as CSV.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show quota, storage, and slot-hours by day, by person and by run."""
     with open_team(server, key, team) as api:
@@ -37,8 +48,8 @@ def usage(
             print_run_csv(api.run_usage(days))
         elif as_csv:
             print_csv(api.member_usage(days))
-        else:
-            show(api.usage(days))
+        elif not print_json(found := api.usage(days), as_json):
+            show(found)
 
 
 def print_csv(found: Sequence[DailyMemberUsage]) -> None:

@@ -8,10 +8,12 @@ import typer
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
+    AsJson,
     Key,
     Server,
     TeamSlug,
     open_team,
+    print_json,
     print_table,
     table_of,
 )
@@ -23,11 +25,14 @@ app = typer.Typer(
 
 
 @app.command("list")
-def list_webhooks(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def list_webhooks(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """List the webhooks, and whether their last message was delivered."""
     with open_team(server, key, team) as api:
+        found = api.webhooks()
+        if print_json(found, as_json):
+            return
         table = table_of("address", "events", "last message", "")
-        for hook in api.webhooks():
+        for hook in found:
             last = next(iter(hook.deliveries), None)
             state = (
                 "–" if last is None else f"{last.event}, {'delivered' if last.delivered else 'not delivered'}"
@@ -47,10 +52,14 @@ def create(
     events: Annotated[
         list[WebhookEvent] | None, typer.Option("--event", help="Only this event; can be repeated.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Create a webhook and print its secret. It is not shown again."""
     with open_team(server, key, team) as api:
-        typer.echo(api.create_webhook(url, events or SUBSCRIBABLE).secret)
+        found = api.create_webhook(url, events or SUBSCRIBABLE)
+        if print_json(found, as_json):
+            return
+        typer.echo(found.secret)
 
 
 @app.command("delete")
@@ -61,7 +70,12 @@ def delete(webhook_id: str, key: Key, team: TeamSlug, server: Server = LOCAL_SER
 
 
 @app.command("test")
-def test(webhook_id: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def test(
+    webhook_id: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
+) -> None:
     """Send a test message."""
     with open_team(server, key, team) as api:
-        typer.echo(api.test_webhook(webhook_id).id)
+        found = api.test_webhook(webhook_id)
+        if print_json(found, as_json):
+            return
+        typer.echo(found.id)

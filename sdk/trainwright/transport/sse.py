@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -13,21 +12,26 @@ class Message:
     id: str | None
 
 
-def parse_messages(lines: Iterable[str]) -> Iterator[Message]:
-    """Messages of a stream. An incomplete message at the end is dropped, as the standard requires."""
-    event, last_id = "message", None
-    data: list[str] = []
-    for line in lines:
+@dataclass
+class MessageParser:
+    """Gets the lines of a stream. An incomplete message at its end is dropped, as the standard requires."""
+
+    _event: str = "message"
+    _data: list[str] = field(default_factory=list)
+    _last_id: str | None = None
+
+    def add(self, line: str) -> Message | None:
+        """The message that this line completes."""
         if line == "":
-            if data:
-                yield Message(event, "\n".join(data), last_id)
-            event, data = "message", []
-            continue
-        field, _, value = line.partition(":")
+            complete = Message(self._event, "\n".join(self._data), self._last_id) if self._data else None
+            self._event, self._data = "message", []
+            return complete
+        name, _, value = line.partition(":")
         value = value.removeprefix(" ")
-        if field == "event":
-            event = value
-        elif field == "data":
-            data.append(value)
-        elif field == "id":
-            last_id = value
+        if name == "event":
+            self._event = value
+        elif name == "data":
+            self._data.append(value)
+        elif name == "id":
+            self._last_id = value
+        return None

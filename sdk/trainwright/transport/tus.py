@@ -1,3 +1,4 @@
+# Generated from transport/async_tus.py by infra/sync_client.py. Change that file.
 """Resumable uploads: tus 1.0 over the client's connection.
 
 A file is sent in several requests. After an error the client asks the server for the offset and continues there, as long as
@@ -11,19 +12,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import httpx
 
 from trainwright.contracts.api.uploads import Upload
-from trainwright.transport.connection import ApiError, Connection, DigestMismatchError
+from trainwright.transport.blocking import call_blocking, iterate_blocking, sleep
+from trainwright.transport.connection import Connection
+from trainwright.transport.errors import ApiError, DigestMismatchError, FileChangedError
 from trainwright.transport.local_files import LocalFile
+from trainwright.transport.upload_memory import UploadMemory
 
 REQUEST_BYTES = 64 << 20
 """Most bytes of one request."""
@@ -32,17 +31,10 @@ GIVE_UP_SECONDS = 900.0
 """How long to retry without any progress."""
 
 BACK_OFF_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
-REMEMBER_SECONDS = 48 * 3600.0
-"""Longer than the server keeps uploads."""
-
 PROTOCOL = {"Tus-Resumable": "1.0.0"}
 GONE = frozenset({404, 410})
 RETRIED = frozenset({408, 409, 423, 429, 460, 500, 502, 503, 504, 507})
 """Status codes after which the upload continues from the server's offset."""
-
-
-class FileChangedError(Exception):
-    """A file changed during its upload."""
 
 
 class TusUploader:
@@ -70,10 +62,11 @@ class TusUploader:
         ids = [self._send(file, on_bytes) for file in files]
         digests = {upload.id: upload.digest for upload in self._connection.get_pages(self._path, Upload)}
         for file, upload in zip(files, ids, strict=True):
-            if digests.get(upload) != file.digest():
+            digest = call_blocking(file.digest)
+            if digests.get(upload) != digest:
                 self.drop(file, upload)
                 raise DigestMismatchError(
-                    f"{file.name}: SHA-256 is {file.digest()} here and {digests.get(upload)} on the server. Upload it again."
+                    f"{file.name}: SHA-256 is {digest} here and {digests.get(upload)} on the server. Upload it again."
                 )
         return ids
 
@@ -100,7 +93,7 @@ class TusUploader:
                 offset = self._send_part(file, upload, offset)
             except (httpx.TransportError, ApiError) as error:
                 _raise_unless_retried(error, last_progress)
-                time.sleep(BACK_OFF_SECONDS[min(tries, len(BACK_OFF_SECONDS) - 1)])
+                sleep(BACK_OFF_SECONDS[min(tries, len(BACK_OFF_SECONDS) - 1)])
                 tries += 1
                 offset = self._offset_with_retries(upload, last_progress)
             on_bytes(offset - before)
@@ -135,7 +128,7 @@ class TusUploader:
             "Content-Type": "application/offset+octet-stream",
             "Content-Length": str(count),
         }
-        return _offset(self._call("PATCH", upload, headers, file.read(offset, count)))
+        return _offset(self._call("PATCH", upload, headers, iterate_blocking(file.read(offset, count))))
 
     def _offset_with_retries(self, upload: str, since: float) -> int:
         tries = 0
@@ -144,7 +137,7 @@ class TusUploader:
                 return _offset(self._call("HEAD", upload))
             except (httpx.TransportError, ApiError) as error:
                 _raise_unless_retried(error, since)
-            time.sleep(BACK_OFF_SECONDS[min(tries, len(BACK_OFF_SECONDS) - 1)])
+            sleep(BACK_OFF_SECONDS[min(tries, len(BACK_OFF_SECONDS) - 1)])
             tries += 1
 
     def _call(
@@ -166,46 +159,6 @@ class TusUploader:
             file.changed,
         ]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class UploadMemory:
-    """Remembers the upload of each file, in a JSON file."""
-
-    path: Path
-
-    @classmethod
-    def of_user(cls) -> UploadMemory:
-        """The memory in the user's cache folder (`XDG_CACHE_HOME`)."""
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return cls(Path(base) / "trainwright" / "uploads.json")
-
-    def find(self, fingerprint: str) -> str | None:
-        entry = self._read().get(fingerprint)
-        return entry["upload"] if entry is not None else None
-
-    def keep(self, fingerprint: str, upload: str) -> None:
-        self._write(self._read() | {fingerprint: {"upload": upload, "time": time.time()}})
-
-    def forget(self, fingerprint: str) -> None:
-        entries = self._read()
-        if entries.pop(fingerprint, None) is not None:
-            self._write(entries)
-
-    def _read(self) -> dict[str, dict[str, Any]]:
-        """Entries that have not expired. A damaged file counts as empty."""
-        try:
-            entries = json.loads(self.path.read_text())
-            oldest = time.time() - REMEMBER_SECONDS
-            return {key: one for key, one in entries.items() if one["time"] > oldest and one["upload"]}
-        except (OSError, ValueError, AttributeError, KeyError, TypeError):
-            return {}
-
-    def _write(self, entries: dict[str, dict[str, Any]]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_name(f".{self.path.name}.{uuid4().hex}")
-        partial.write_text(json.dumps(entries))
-        partial.replace(self.path)
 
 
 def _offset(answer: httpx.Response) -> int:

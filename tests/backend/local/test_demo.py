@@ -15,7 +15,7 @@ from trainwright.contracts.api.runs import Run
 from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
-from trainwright.transport.connection import ApiError
+from trainwright.transport.errors import ApiError
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.teams import one_time_links

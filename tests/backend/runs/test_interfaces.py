@@ -24,7 +24,7 @@ from trainwright.contracts.api.actions import Retention, RunAction, RunLayout
 from trainwright.contracts.api.people import KeyScope, Role, RunsOfRemoved
 from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.parallelism_spec import ParallelismSpec
-from trainwright.transport.connection import ApiError
+from trainwright.transport.errors import ApiError
 
 T = "/api/v1/teams/{team}"
 L4 = "NVIDIA L4"

@@ -1,5 +1,6 @@
 """Real clients: the standard `tuspy` and our own, with lost connections and a killed server."""
 
+import asyncio
 import hashlib
 import os
 import threading
@@ -15,11 +16,14 @@ from tests.backend.conftest import Site
 from tests.backend.uploads.conftest import TUS, storage_is_exact
 from tests.backend.uploads.faults import Proxy, Server
 from tests.selection import partly_slow
+from trainwright.async_client import AsyncClient
 from trainwright.client import Client
-from trainwright.transport import tus as sending
-from trainwright.transport.connection import ApiError, DigestMismatchError
+from trainwright.transport import async_tus, tus
+from trainwright.transport.async_tus import AsyncTusUploader
+from trainwright.transport.errors import ApiError, DigestMismatchError, FileChangedError
 from trainwright.transport.local_files import LocalFile, find_files
-from trainwright.transport.tus import FileChangedError, TusUploader, UploadMemory
+from trainwright.transport.tus import TusUploader
+from trainwright.transport.upload_memory import UploadMemory
 
 MIB = 1 << 20
 
@@ -130,8 +134,9 @@ def test_the_server_s_memory_stays_flat(site: Site, server: Server, tmp_path: Pa
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Small chunks and short waits, and a separate cache folder."""
-    monkeypatch.setattr(sending, "REQUEST_BYTES", MIB)
-    monkeypatch.setattr(sending, "BACK_OFF_SECONDS", (0.05,))
+    for module in (tus, async_tus):
+        monkeypatch.setattr(module, "REQUEST_BYTES", MIB)
+        monkeypatch.setattr(module, "BACK_OFF_SECONDS", (0.05,))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
@@ -161,6 +166,24 @@ def test_our_client_sends_folders_and_reports_progress(
     assert [shown[item]["file_name"] for item in ids] == ["data/a.bin", "data/sub/b.bin"]
     assert [shown[item]["digest"] for item in ids] == [digest_of(path) for path in paths]
     assert sum(seen) == 2 * MIB + 11
+
+
+def test_our_asynchronous_client_sends_several_files_at_once_despite_lost_connections(
+    site: Site, proxy: Proxy, quick: None, tmp_path: Path
+) -> None:
+    paths = [write(tmp_path / f"{name}.bin", 2 * MIB) for name in "abc"]
+    secret = site.admin.headers["Authorization"].removeprefix("Bearer ")
+    proxy.cut_after(MIB // 2, lambda: None)
+
+    async def send() -> list[list[str]]:
+        async with AsyncClient(f"http://127.0.0.1:{proxy.port}", secret) as client:
+            sender = AsyncTusUploader(client, "/teams/acme/uploads")
+            files = (find_files([path]).files for path in paths)
+            return await asyncio.gather(*(sender.send(each, ignore) for each in files))
+
+    assert len({upload for (upload,) in asyncio.run(send())}) == 3
+    assert sorted(digests(site)) == sorted(digest_of(path) for path in paths)
+    assert proxy.cuts == 1 and storage_is_exact(site)
 
 
 @pytest.mark.parametrize("kill", partly_slow([False, True], [False], "databases"))

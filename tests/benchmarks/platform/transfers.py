@@ -30,7 +30,8 @@ from tests.benchmarks.trainer.shapes import TOY
 from tests.live import TEAM, Live, live_platform
 from trainwright.client import Client
 from trainwright.transport.local_files import find_files
-from trainwright.transport.tus import TusUploader, UploadMemory
+from trainwright.transport.tus import TusUploader
+from trainwright.transport.upload_memory import UploadMemory
 from trainwright_backend.core.local_store import LocalStore
 
 Entries = dict[str, Entry]

@@ -1,0 +1,36 @@
+"""Calls about the webhooks of a team."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainwright.async_calls.team import AsyncTeamCalls
+from trainwright.contracts.api.webhooks import (
+    SUBSCRIBABLE,
+    CreatedWebhook,
+    NewWebhook,
+    Webhook,
+    WebhookDelivery,
+    WebhookEvent,
+)
+
+
+class AsyncWebhookCalls(AsyncTeamCalls):
+    """Addresses that get signed messages about the team. For owners."""
+
+    async def webhooks(self) -> list[Webhook]:
+        """The team's webhooks, oldest first, with their newest messages."""
+        return await self._client.get_list(f"{self._path}/webhooks", Webhook)
+
+    async def create_webhook(self, url: str, events: Sequence[WebhookEvent] = SUBSCRIBABLE) -> CreatedWebhook:
+        """Create a webhook. Its secret, which checks signatures, is returned only here."""
+        new = NewWebhook(url=url, events=tuple(events)).model_dump(mode="json")
+        return await self._client.post(f"{self._path}/webhooks", CreatedWebhook, json=new)
+
+    async def delete_webhook(self, webhook_id: str) -> None:
+        """Delete a webhook."""
+        await self._client.delete(f"{self._path}/webhooks/{webhook_id}")
+
+    async def test_webhook(self, webhook_id: str) -> WebhookDelivery:
+        """Send a test message."""
+        return await self._client.post(f"{self._path}/webhooks/{webhook_id}/test", WebhookDelivery)

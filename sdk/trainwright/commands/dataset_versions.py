@@ -1,0 +1,153 @@
+"""Commands about what is made of a dataset's files: curations, mixtures, documents and preparations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    AsJson,
+    Key,
+    Server,
+    TeamSlug,
+    format_bytes,
+    open_team,
+    print_json,
+    print_table,
+    printable,
+    read_json,
+    table_of,
+)
+from trainwright.contracts.curation import CurationSpec
+from trainwright.contracts.data_spec import TokenizerSpec
+
+app = typer.Typer()
+
+SHOWN_CHARACTERS = 80
+"""Characters of a document in a table."""
+
+Curation = Annotated[
+    Path, typer.Argument(metavar="CURATION.json", help="The curation, as `datasets show --json` prints it.")
+]
+
+
+@app.command("mix")
+def mix(
+    name: str,
+    curation: Curation,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Create a mixture of other datasets, which the curation names."""
+    with open_team(server, key, team) as api:
+        made = api.mix(name, CurationSpec.model_validate(read_json(curation)))
+        if print_json(made, as_json):
+            return
+        typer.echo(made.id)
+
+
+@app.command("curate")
+def curate(
+    dataset: str,
+    curation: Curation,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Create a version with the files of the newest one and another curation."""
+    with open_team(server, key, team) as api:
+        made = api.change_curation(dataset, CurationSpec.model_validate(read_json(curation)))
+        if print_json(made, as_json):
+            return
+        typer.echo(f"{made.id} version {made.versions[0].number}")
+
+
+@app.command("count")
+def count(
+    curation: Curation,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    dataset: Annotated[str | None, typer.Option(help="Whose documents; none for a mixture.")] = None,
+    version: Annotated[int | None, typer.Option(help="Default: the newest one.")] = None,
+) -> None:
+    """Count what a curation would keep of a version's documents, or what a mixture would contain, as JSON."""
+    with open_team(server, key, team) as api:
+        print_json(api.count(CurationSpec.model_validate(read_json(curation)), dataset, version))
+
+
+@app.command("documents")
+def documents(
+    dataset: str,
+    version: int,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="Number of documents.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List the first documents of a version, including those that its curation leaves out."""
+    with open_team(server, key, team) as api:
+        page = api.documents(dataset, version, limit)
+        if print_json(page, as_json):
+            return
+        for document in page.items:
+            typer.echo(printable(document.text[:SHOWN_CHARACTERS]).replace("\n", " "))
+
+
+@app.command("prepare")
+def prepare(
+    dataset: str,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    version: Annotated[int | None, typer.Option(help="Default: the newest one.")] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="JSON file, as `data.tokenizer` of a run's spec.")
+    ] = None,
+    validation_fraction: Annotated[float, typer.Option(min=0, max=0.5)] = 0.01,
+    as_json: AsJson = False,
+) -> None:
+    """Tokenize a version, so that runs need not wait for it."""
+    chosen = None if tokenizer is None else TokenizerSpec.model_validate(read_json(tokenizer))
+    with open_team(server, key, team) as api:
+        made = api.prepare(dataset, version, chosen, validation_fraction)
+        if print_json(made, as_json):
+            return
+        typer.echo(made.id)
+
+
+@app.command("cancel-preparation")
+def cancel_preparation(
+    dataset: str,
+    preparation: str,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel a preparation. Finished shards are kept for the next time."""
+    with open_team(server, key, team) as api:
+        cancelled = api.cancel_preparation(dataset, preparation)
+        if print_json(cancelled, as_json):
+            return
+        typer.echo(cancelled.state)
+
+
+@app.command("uploads")
+def uploads(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
+    """List uploads in progress, and complete ones that no dataset uses."""
+    with open_team(server, key, team) as api:
+        found = api.uploads()
+        if print_json(found, as_json):
+            return
+        table = table_of("file", "size", "sent")
+        for item in found:
+            table.add_row(item.id, item.file_name, format_bytes(item.bytes), format_bytes(item.offset))
+        print_table(table, empty="No uploads.")

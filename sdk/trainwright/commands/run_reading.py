@@ -1,0 +1,150 @@
+"""Commands that read what runs wrote: logs, and how several runs differ."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from trainwright.client import TeamClient
+from trainwright.commands.terminal import (
+    LOCAL_SERVER,
+    AsJson,
+    Key,
+    Server,
+    TeamSlug,
+    format_or_dash,
+    open_team,
+    out,
+    print_json,
+)
+from trainwright.contracts.api.metrics import RunSeries
+from trainwright.contracts.api.runs import Run
+from trainwright.contracts.run_state import FINAL
+from trainwright.transport.errors import ApiError
+
+FOLLOW_SECONDS = 2.0
+"""Between two looks at a log that grows."""
+
+NOT_FOUND = 404
+COMPARED = {"loss": ".4f", "validation_loss": ".4f", "tokens_per_second": ",.0f", "mfu": ".1%"}
+"""The last values that a comparison shows, with their formats."""
+
+CURVE_POINTS = 10
+
+
+def logs(
+    run: str,
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    attempt: Annotated[int | None, typer.Option(help="Default: the newest one.")] = None,
+    rank: int = 0,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Print what is added, also by later attempts, until the run ends."
+        ),
+    ] = False,
+) -> None:
+    """Print the log of one rank."""
+    with open_team(server, key, team) as api:
+        number, offset = attempt or api.run(run).attempt, 0
+        while True:
+            now = api.run(run) if follow else None  # before the log, so that its end is complete
+            offset = _print_log(api, run, number, rank, offset, may_be_missing=follow)
+            if now is None or (attempt is not None and now.attempt > attempt):
+                return
+            if now.attempt > number:
+                number, offset = number + 1, 0
+            elif now.state in FINAL:
+                return
+            else:
+                time.sleep(FOLLOW_SECONDS)
+
+
+def _print_log(
+    api: TeamClient, run: str, attempt: int, rank: int, offset: int, *, may_be_missing: bool
+) -> int:
+    """Print what is stored of a log from ``offset`` on, and return where that ends."""
+    while True:
+        try:
+            part = api.log_text(run, attempt, f"rank-{rank}.log", offset)
+        except ApiError as error:
+            if error.status == NOT_FOUND and may_be_missing:
+                return offset
+            raise
+        sys.stdout.write(part.text)
+        sys.stdout.flush()
+        offset = part.next_offset
+        if part.end:
+            return offset
+
+
+def compare(
+    runs: Annotated[list[str], typer.Argument(help="Ids of runs.")],
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", help="Also print points of this curve; can be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare runs: their last values, the fields in which their specs differ, and points of curves."""
+    with open_team(server, key, team) as api:
+        found = [api.run(run) for run in runs]
+        if not metric:
+            if not print_json(found, as_json):
+                out.print(_comparison(found))
+            return
+        series = api.compare_metrics(runs, metric, CURVE_POINTS)
+        if print_json(series, as_json):
+            return
+        out.print(_comparison(found))
+        for name in metric:
+            out.print(_curves(found, series, name))
+
+
+def _comparison(runs: Sequence[Run]) -> Table:
+    """A row for each value and each field that differs, and a column for each run."""
+    table = Table("", *(run.name for run in runs), box=None)
+    table.add_row("id", *(run.id for run in runs))
+    table.add_row("state", *(run.state for run in runs))
+    table.add_row("step", *(f"{run.summary.step:,}" for run in runs))
+    for name, form in COMPARED.items():
+        table.add_row(name, *(format_or_dash(run.summary.values.get(name), form) for run in runs))
+    fields = [dict(_fields(run.spec.model_dump(mode="json"))) for run in runs]
+    for name in dict.fromkeys(name for own in fields for name in own):
+        values = [own.get(name) for own in fields]
+        if name != "name" and any(value != values[0] for value in values):
+            table.add_row(name, *("–" if value is None else str(value) for value in values))
+    return table
+
+
+def _fields(spec: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """The fields of a spec by dotted name."""
+    for name, value in spec.items():
+        if isinstance(value, dict):
+            yield from _fields(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
+def _curves(runs: Sequence[Run], series: Sequence[RunSeries], name: str) -> Table:
+    """Points of one curve of each run, by step."""
+    curves = {
+        own.run: dict(zip(curve.steps, curve.values, strict=True))
+        for own in series
+        for curve in own.series
+        if curve.name == name
+    }
+    table = Table(f"{name} at step", *(run.name for run in runs), box=None)
+    for step in sorted({step for curve in curves.values() for step in curve}):
+        points = (curves.get(run.id, {}).get(step) for run in runs)
+        table.add_row(f"{step:,}", *(format_or_dash(point, ".4g") for point in points))
+    return table

@@ -1,0 +1,212 @@
+"""The connection of the client to its server: requests, retries, event streams, verified downloads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+import httpx
+from pydantic import BaseModel
+
+from trainwright.transport.async_blocking import call_blocking, sleep
+from trainwright.transport.errors import DigestMismatchError
+from trainwright.transport.responses import RETRY_SECONDS, checked, pause_seconds
+from trainwright.transport.sse import Message, MessageParser
+
+Model = TypeVar("Model", bound=BaseModel)
+
+API = "/api/v1"
+BLOCK_BYTES = 1 << 20
+PAGE_ITEMS = 100
+LONG_RESPONSE_SECONDS = 300.0
+"""Timeout of slow requests: at the end of a large upload the server may read all of it again."""
+
+
+class AsyncConnection:
+    """Typed HTTP to one server.
+
+    Args:
+        server: address, such as ``http://127.0.0.1:8000``.
+        key: API key (``tw_…``). Without one, only calls that need no key work until a link is used.
+    """
+
+    def __init__(self, server: str, key: str | None = None, *, timeout_seconds: float = 30.0) -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self.server = server.rstrip("/")
+        self._http = httpx.AsyncClient(base_url=self.server, headers=headers, timeout=timeout_seconds)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def get(self, path: str, model: type[Model], params: Mapping[str, Any] | None = None) -> Model:
+        response = await self.fetch(path, params)
+        return model.model_validate_json(response.content)
+
+    async def get_list(
+        self, path: str, item: type[Model], params: Mapping[str, Any] | None = None
+    ) -> list[Model]:
+        response = await self.fetch(path, params)
+        return [item.model_validate(entry) for entry in response.json()]
+
+    async def get_pages(
+        self, path: str, item: type[Model], params: Mapping[str, Any] | None = None
+    ) -> list[Model]:
+        """All items of a list with pages. Servers of version 0.1 answer with an array for some of them."""
+        found: list[Model] = []
+        asked: dict[str, Any] = {"limit": PAGE_ITEMS} | dict(params or {})
+        while True:
+            response = await self.fetch(path, asked)
+            answer = response.json()
+            entries = answer if isinstance(answer, list) else answer["items"]
+            found += [item.model_validate(entry) for entry in entries]
+            cursor = None if isinstance(answer, list) else answer["next_cursor"]
+            if cursor is None:
+                return found
+            asked["cursor"] = cursor
+
+    async def fetch(self, path: str, params: Mapping[str, Any] | None = None) -> httpx.Response:
+        """GET, retried if the connection breaks or the server is busy."""
+        return await self._retry("GET", path, params=params)
+
+    async def post(
+        self, path: str, model: type[Model], *, json: Any = None, params: Mapping[str, Any] | None = None
+    ) -> Model:
+        response = await self._wait_while_busy("POST", path, json=json, params=params)
+        return model.model_validate_json(response.content)
+
+    async def post_only(self, path: str, *, json: Any) -> None:
+        """POST without a response body."""
+        await self._wait_while_busy("POST", path, json=json)
+
+    async def post_repeatable(self, path: str, model: type[Model], *, json: Any) -> Model:
+        """POST under an idempotency key, retried if the response is lost."""
+        headers = {"Idempotency-Key": str(uuid4())}
+        response = await self._retry("POST", path, json=json, headers=headers)
+        return model.model_validate_json(response.content)
+
+    async def put(self, path: str, model: type[Model], *, json: Any) -> Model:
+        response = await self._retry("PUT", path, json=json)
+        return model.model_validate_json(response.content)
+
+    async def patch(self, path: str, model: type[Model], *, json: Any) -> Model:
+        response = await self._retry("PATCH", path, json=json)
+        return model.model_validate_json(response.content)
+
+    async def call(
+        self, method: str, path: str, headers: Mapping[str, str], content: AsyncIterator[bytes] | None = None
+    ) -> httpx.Response:
+        """One request with headers and a body of bytes, without retries. The response may take a few minutes."""
+        timeout = httpx.Timeout(30.0, read=LONG_RESPONSE_SECONDS)
+        response = await self._http.request(
+            method, API + path, headers=headers, content=content, timeout=timeout
+        )
+        return checked(response)
+
+    async def repeat(self, method: str, path: str, headers: Mapping[str, str]) -> httpx.Response:
+        """Like `call`, retried if the connection breaks or the server is busy."""
+        return await self._retry(method, path, headers=headers)
+
+    async def post_for_list(self, path: str, item: type[Model], *, json: Any) -> list[Model]:
+        """POST with a list as response."""
+        response = await self._wait_while_busy("POST", path, json=json)
+        return [item.model_validate(entry) for entry in response.json()]
+
+    async def delete(self, path: str) -> None:
+        await self._wait_while_busy("DELETE", path)
+
+    async def delete_for(self, path: str, model: type[Model], params: Mapping[str, Any]) -> Model:
+        """DELETE with a response body."""
+        response = await self._wait_while_busy("DELETE", path, params=params)
+        return model.model_validate_json(response.content)
+
+    async def stream(self, path: str, last_id: str | None) -> AsyncIterator[Message]:
+        """Server-sent events, until the server closes the connection."""
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
+        # The server sends a comment every 15 s: after longer silence the connection is dead.
+        timeout = httpx.Timeout(30.0, read=45.0)
+        parser = MessageParser()
+        async with self._http.stream("GET", API + path, headers=headers, timeout=timeout) as response:
+            if response.is_error:
+                await response.aread()
+            async for line in checked(response).aiter_lines():
+                message = parser.add(line)
+                if message is not None:
+                    yield message
+
+    async def save(self, url: str, target: Path, digest: str, on_bytes: Callable[[int], None]) -> None:
+        """Download ``url`` or what it redirects to, verify its SHA-256, and then move it to ``target``.
+
+        The API key is not sent to another host.
+        """
+        partial = target.with_name(f".{target.name}.{uuid4().hex}.part")
+        try:
+            found = hashlib.sha256()
+            async with self._http.stream("GET", url, follow_redirects=True) as response:
+                if response.is_error:
+                    await response.aread()
+                with partial.open("wb") as out:
+                    async for block in checked(response).aiter_bytes(BLOCK_BYTES):
+                        await call_blocking(out.write, block)
+                        found.update(block)
+                        on_bytes(len(block))
+            if found.hexdigest() != digest:
+                raise DigestMismatchError(
+                    f"{target.name}: its SHA-256 is {found.hexdigest()} instead of {digest}"
+                )
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    async def save_as(self, path: str, params: Mapping[str, Any], target: Path) -> None:
+        """GET what the server computes for this request, and then move it to ``target``."""
+        partial = target.with_name(f".{target.name}.{uuid4().hex}.part")
+        timeout = httpx.Timeout(30.0, read=LONG_RESPONSE_SECONDS)
+        try:
+            async with self._http.stream("GET", API + path, params=params, timeout=timeout) as response:
+                if response.is_error:
+                    await response.aread()
+                with partial.open("wb") as out:
+                    async for block in checked(response).aiter_bytes(BLOCK_BYTES):
+                        await call_blocking(out.write, block)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    async def _retry(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Send a request that may be repeated, also if the connection breaks or the server is busy."""
+        return await self._repeated((httpx.TransportError,), method, path, request)
+
+    async def _wait_while_busy(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """Repeat a request only if the server refused it because it is busy: then it has changed nothing."""
+        return await self._repeated((), method, path, request)
+
+    async def _repeated(
+        self,
+        lost: tuple[type[httpx.TransportError], ...],
+        method: str,
+        path: str,
+        request: Mapping[str, Any],
+    ) -> httpx.Response:
+        for wait_seconds in RETRY_SECONDS:
+            try:
+                response = await self._http.request(method, API + path, **request)
+            except lost:
+                await sleep(wait_seconds)
+                continue
+            pause = pause_seconds(response, wait_seconds)
+            if pause is None:
+                return checked(response)
+            await sleep(pause)
+        return checked(await self._http.request(method, API + path, **request))

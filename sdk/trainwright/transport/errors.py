@@ -1,0 +1,32 @@
+"""Errors that calls raise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainwright.contracts.api.envelopes import ErrorBody
+from trainwright.contracts.base import Problem
+
+
+class ApiError(Exception):
+    """An error response. ``code`` is stable, ``detail`` says what to do, ``problems`` name fields."""
+
+    def __init__(self, body: ErrorBody) -> None:
+        lines = [
+            body.detail,
+            *(f"  {p.field}: {p.message}" for p in body.errors if p.message not in body.detail),
+        ]
+        super().__init__("\n".join(lines))
+        self.status = body.status
+        self.code = body.code
+        self.detail = body.detail
+        self.problems: Sequence[Problem] = body.errors
+        self.request_id = body.request_id
+
+
+class DigestMismatchError(Exception):
+    """A file does not have the expected digest."""
+
+
+class FileChangedError(Exception):
+    """A file changed during its upload."""

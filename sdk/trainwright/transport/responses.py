@@ -1,0 +1,46 @@
+"""What a response means: whether the request is repeated, and when; or which error is raised."""
+
+from __future__ import annotations
+
+import httpx
+
+from trainwright.contracts.api.envelopes import ErrorBody
+from trainwright.transport.errors import ApiError
+
+RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
+"""Delays between retries, unless the server asks for longer ones (Retry-After)."""
+
+BUSY = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
+"""The server refused a request and changed nothing. The same request succeeds later."""
+
+LONGEST_WAIT_SECONDS = 30.0
+"""If the server asks for a longer delay, the error is raised at once: the caller can do something else."""
+
+
+def pause_seconds(response: httpx.Response, usual_seconds: float) -> float | None:
+    """How long to wait before the call is repeated; None if it must not be."""
+    if response.status_code not in BUSY:
+        return None
+    given = response.headers.get("retry-after", "")
+    if not given.isdecimal():  # a date, or none at all, as from a proxy whose server is down
+        return usual_seconds if response.status_code == httpx.codes.SERVICE_UNAVAILABLE else None
+    asked_seconds = float(given)
+    return None if asked_seconds > LONGEST_WAIT_SECONDS else max(usual_seconds, asked_seconds)
+
+
+def checked(response: httpx.Response) -> httpx.Response:
+    """The response, unless it is an error.
+
+    Raises:
+        ApiError: it is.
+    """
+    if not response.is_error:
+        return response
+    if response.content and response.headers.get("content-type", "").startswith("application/problem+json"):
+        raise ApiError(ErrorBody.model_validate_json(response.content))
+    text = response.text[:200]
+    title = response.reason_phrase
+    detail = f"The server responded {response.status_code} {title} without an explanation: {text}"
+    raise ApiError(
+        ErrorBody(title=title, status=response.status_code, code="unexpected_answer", detail=detail)
+    )
