@@ -4542,6 +4542,8 @@ export interface components {
             queued: number;
             /** Running */
             running: number;
+            /** @description Null: the server is of an older version. */
+            storage?: components["schemas"]["TotalStorage"] | null;
             /** User */
             user: string;
         };
@@ -4582,6 +4584,12 @@ export interface components {
              * @description Queued runs. Further submissions are refused.
              */
             queued_runs?: number | null;
+            /**
+             * Storage Bytes
+             * @description The files that the member was the first to upload, the data prepared from these and for the member's datasets, and the
+             *     checkpoints and exports of the member's runs together. A run whose next checkpoint would not fit is paused.
+             */
+            storage_bytes?: number | null;
         };
         /** MemberUsage */
         MemberUsage: {
@@ -6155,7 +6163,7 @@ export interface components {
             device: string;
             /**
              * Expected Start
-             * @description From the expected duration of the runs before it. Null: not known.
+             * @description When it would start if all runs ended as expected. Null: not known.
              */
             expected_start?: string | null;
             /** Id */
@@ -6189,6 +6197,12 @@ export interface components {
              * @description Slots on all its nodes together.
              */
             slots: number;
+            /**
+             * Start Is Rough
+             * @description Whether that depends on runs whose length is only roughly known: from the typical speed of their team's newest runs.
+             * @default false
+             */
+            start_is_rough: boolean;
         };
         /**
          * Quota
@@ -7888,7 +7902,7 @@ export interface components {
         };
         /**
          * TotalStorage
-         * @description Everything that a team stores, in bytes.
+         * @description Everything that a team or a member stores, in bytes.
          */
         TotalStorage: {
             /**

@@ -1,4 +1,4 @@
-import { useParams, useRouteContext } from "@tanstack/react-router";
+import { useNavigate, useParams, useRouteContext } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { Section } from "@/app/routes/settings/Section";
 import { SettingsNav } from "@/app/routes/settings/SettingsNav";
@@ -6,13 +6,17 @@ import { visibleSections } from "@/app/routes/settings/settingsSections";
 import { TeamSettings } from "@/app/routes/settings/TeamSettings";
 import { YourSettings } from "@/app/routes/settings/YourSettings";
 import { TitleRow } from "@/components/TitleRow";
+import { useRefreshMe } from "@/features/auth/useRefreshMe";
 import { PlatformVersion } from "@/features/platform/PlatformVersion";
+import { NewTeamForm } from "@/features/teams/NewTeamForm";
 import { AuditLog } from "@/features/teams/audit/AuditLog";
 
 /** The settings of the person, of the team, and of the site. */
 export function SettingsPage() {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
+  const refreshMe = useRefreshMe();
+  const navigate = useNavigate();
   const name = me.teams.find(({ slug }) => slug === team)?.name ?? team;
   return (
     <>
@@ -28,6 +32,14 @@ export function SettingsPage() {
           </Group>
           {me.site_admin && (
             <Group title="Site">
+              <Section id="new-team" help="You become its owner, and can invite others.">
+                <NewTeamForm
+                  onCreated={async (slug) => {
+                    await refreshMe();
+                    await navigate({ to: "/$team/settings", params: { team: slug } });
+                  }}
+                />
+              </Section>
               <Section
                 id="site-audit"
                 help="Changes outside of teams, and from where: accounts, keys, sign-ins and failed ones, nodes, new and deleted teams. Only site admins see them."

@@ -5,6 +5,7 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { StateIcon, type Shape } from "@/components/StateIcon";
 import { allowSlots, drainNode, emptyNode, nodesQuery } from "@/features/nodes/queries";
 import { QuarantineNote } from "@/features/nodes/QuarantineNote";
+import { RemoveNode } from "@/features/nodes/RemoveNode";
 import { SelfTestChecks } from "@/features/nodes/SelfTestChecks";
 import { SlotTile } from "@/features/nodes/SlotTile";
 import { bytes, duration, plural, secondsBetween } from "@/lib/format";
@@ -60,6 +61,7 @@ export function NodeCard({ node, now }: Props) {
       {node.draining && (
         <p className="mt-1 flex flex-wrap items-center gap-3 text-small text-soft">
           <span id={`${node.id}-drain`}>{drainText(node)}</span>
+          {node.runs.length === 0 && <RemoveNode node={node} />}
           {node.runs.length > 0 && !node.move_runs && (
             <Button
               disabled={empty.isPending}

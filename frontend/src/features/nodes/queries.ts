@@ -29,6 +29,11 @@ export async function emptyNode(node: string): Promise<Node> {
   return body(await api.PATCH("/api/v1/nodes/{node}", { params: { path: { node } }, body: { draining: true, move_runs: true } }));
 }
 
+/** Removes a node without runs, and revokes its token. */
+export async function removeNode(node: string): Promise<void> {
+  await api.DELETE("/api/v1/nodes/{node}", { params: { path: { node } } });
+}
+
 /** Quarantines a node until it passes a self-test, or releases it without one. */
 export async function setQuarantined(node: string, quarantined: boolean): Promise<Node> {
   return body(await api.PATCH("/api/v1/nodes/{node}", { params: { path: { node } }, body: { quarantined } }));

@@ -17,6 +17,11 @@ export function membersQuery(team: string) {
   });
 }
 
+/** Creates a team, whose owner the signed-in person becomes; for site admins. */
+export async function createTeam(slug: string, name: string) {
+  return body(await api.POST("/api/v1/teams", { body: { slug, name } }));
+}
+
 /** For owners. */
 export async function renameTeam(team: string, name: string) {
   return body(await api.PATCH("/api/v1/teams/{team}", { params: { path: { team } }, body: { name } }));
@@ -60,6 +65,11 @@ export async function revokeInvitation(team: string, invitation: string): Promis
 /** Changes a limit of slots and the guaranteed share of it; for site admins. */
 export async function setQuota(team: string, device: string, limit: number, share: number) {
   return body(await api.PUT("/api/v1/teams/{team}/quota/{device}", { params: { path: { team, device } }, body: { limit, guaranteed_slots: share } }));
+}
+
+/** Changes how many bytes of files the team may store; for site admins. */
+export async function setFileLimit(team: string, bytes: number) {
+  return body(await api.PUT("/api/v1/teams/{team}/storage", { params: { path: { team } }, body: { limit_bytes: bytes } }));
 }
 
 /** Usage of the last `days` days. */

@@ -161,3 +161,20 @@ it("lists what the newest self-test measured, also after the quarantine", async 
     "passed: connection to gpu-08 1,180.3 MB/s",
   ]);
 });
+
+it("removes a drained node without runs, after asking", async () => {
+  const removed: string[] = [];
+  server.use(
+    http.delete("*/api/v1/nodes/:node", ({ params }) => {
+      removed.push(String(params["node"]));
+      return new HttpResponse(null, { status: 204 });
+    }),
+  );
+  renderRoute(<NodeCard node={{ ...aNode(true), draining: true }} now={0} />);
+  await userEvent.click(await screen.findByRole("button", { name: /^Remove…/ }));
+  expect(removed).toEqual([]);
+  await userEvent.click(screen.getByRole("button", { name: "Remove", hidden: true }));
+  await waitFor(() => {
+    expect(removed).toEqual(["node_1"]);
+  });
+});

@@ -15,6 +15,7 @@ import { MemberTable } from "@/features/teams/members/MemberTable";
 import { TeamName } from "@/features/teams/members/TeamName";
 import { NewServiceAccountForm } from "@/features/teams/serviceAccounts/NewServiceAccountForm";
 import { ServiceAccountList } from "@/features/teams/serviceAccounts/ServiceAccountList";
+import { FileLimitForm } from "@/features/teams/usage/FileLimitForm";
 import { QuotaForm } from "@/features/teams/usage/QuotaForm";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 
@@ -79,6 +80,7 @@ export function TeamSettings({ team, me }: { team: string; me: Me }) {
         <Boundary>
           <QuotaMeters team={team} />
           {me.site_admin && <QuotaForm team={team} />}
+          {me.site_admin && <FileLimitForm team={team} />}
         </Boundary>
       </Section>
       <Section id="limits" help="Hours a month, storage, runs and priorities. An empty field means no limit. Site admins limit the team, owners its members.">

@@ -25,6 +25,7 @@ const SECTIONS = [
   { id: "webhooks", title: "Webhooks", group: "Team", readers: "owners" },
   { id: "audit", title: "Audit log", group: "Team", readers: "owners" },
   { id: "delete-team", title: "Delete the team", group: "Team", readers: "owners" },
+  { id: "new-team", title: "New team", group: "Site", readers: "site admins" },
   { id: "site-audit", title: "Audit log of the site", group: "Site", readers: "site admins" },
 ] as const satisfies readonly SettingsSection[];
 

@@ -141,5 +141,5 @@ it("parses a limit as a number, as none, or as invalid", () => {
   expect(["", " 12 ", "-1", "1e9", "100", "101", "9".repeat(400)].map((typed) => parseLimit(typed, { most }))).toEqual([null, 12, undefined, undefined, 100, undefined, undefined]);
   expect(parseLimit("1.5", { unit: GIB, most })).toBe(1.5 * GIB);
   expect([parseLimit("2", { isCount: true, most }), parseLimit("1.5", { isCount: true, most })]).toEqual([2, undefined]);
-  expect(limitText({ ...NONE, queued_runs: 5, storage_bytes: 2 * GIB, highest_priority: "low" })).toBe("Queued runs 5, priority up to low");
+  expect(limitText({ ...NONE, queued_runs: 5, highest_priority: "low" })).toBe("Queued runs 5, priority up to low");
 });
