@@ -96,13 +96,11 @@ def note_levels(session: Write, team_id: UUID) -> list[LimitNotice]:
 
 def _levels(measured: MeasuredLimits, storage: MeasuredStorage, team_id: UUID) -> list[Level]:
     """How much is used of each limit of a team and of its members."""
-    limits: dict[UUID | None, TeamLimits | MemberLimits] = {
-        None: measured.teams.get(team_id, TeamLimits()),
-        **measured.members.get(team_id, {}),
-    }
-    return [
-        level for user, own in limits.items() for level in _levels_of(measured, storage, team_id, user, own)
+    limits: list[tuple[UUID | None, TeamLimits | MemberLimits]] = [
+        (None, measured.teams.get(team_id, TeamLimits())),
+        *measured.members.get(team_id, {}).items(),
     ]
+    return [level for user, own in limits for level in _levels_of(measured, storage, team_id, user, own)]
 
 
 def _levels_of(
