@@ -1,7 +1,7 @@
 import { statSync } from "node:fs";
 import { expect, test, type Page } from "@playwright/test";
 import { audit, browserErrors } from "./audit";
-import { TEAM } from "./session";
+import { submitLink, TEAM } from "./session";
 
 /** Signs in, uploads data, trains, watches the run, cancels another and downloads the checkpoint. */
 test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
@@ -149,8 +149,7 @@ async function enter(page: Page): Promise<void> {
     await page.getByLabel("Password").fill("a long enough password");
     await page.getByLabel("Team").fill(TEAM);
   }
-  await main.getByRole("button").click();
-  await page.waitForURL((url) => !url.pathname.startsWith("/link"));
+  await submitLink(page);
   await page.goto(`/${TEAM}`);
   await expect(page.getByText("No runs yet.")).toBeVisible();
 }

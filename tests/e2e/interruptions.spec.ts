@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { expect, test, type Browser, type Locator, type Page } from "@playwright/test";
 import { audit, browserErrors } from "./audit";
-import { signIn, TEAM } from "./session";
+import { signIn, submitLink, TEAM } from "./session";
 
 const [DONE = "", LONG = "", DATASET = ""] = (process.env["TRAINWRIGHT_E2E_IDS"] ?? "").split(",");
 const SWITCH = process.env["TRAINWRIGHT_E2E_SWITCH"] ?? "";
@@ -93,7 +93,7 @@ async function viewer(browser: Browser, link: string): Promise<void> {
   await page.goto(link);
   await page.getByLabel("Your name").fill("Vera");
   await page.getByLabel("Password").fill("a long enough password");
-  await page.getByRole("main").getByRole("button").click();
+  await submitLink(page);
   await page.waitForURL((url) => url.pathname.startsWith(`/${TEAM}`));
   const items: string[] = [];
   for (const [path, sign] of PAGES) {

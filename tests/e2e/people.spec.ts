@@ -1,6 +1,6 @@
 import { expect, test, type Browser, type Page } from "@playwright/test";
 import { auditSizes, browserErrors } from "./audit";
-import { signIn, TEAM } from "./session";
+import { signIn, submitLink, TEAM } from "./session";
 
 const BOB = { email: `bob@${TEAM}.example`, password: "what only Bob knows", next: "what Bob thinks of later" };
 
@@ -101,7 +101,6 @@ async function newcomer(browser: Browser, link: string): Promise<Page> {
   await page.goto(new URL(link).pathname);
   await page.getByLabel("Your name").fill("Bob");
   await page.getByLabel("Password").fill(BOB.password);
-  await page.getByRole("button", { name: "Create account" }).click();
-  await page.waitForURL((url) => !url.pathname.startsWith("/link"));
+  await submitLink(page);
   return page;
 }

@@ -84,7 +84,7 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
   },
   batch: { label: "batch", menuLabel: "batch, sequences a step", widthPx: 76, alignRight: true, text: ({ spec }) => count(spec.batch.global_sequences) },
   model: { label: "model", menuLabel: "model, layers × width", widthPx: 84, text: ({ spec }) => `${spec.model.layers} × ${short(spec.model.width)}` },
-  precision: { label: "precision", widthPx: 72, text: ({ spec }) => spec.precision.kind },
+  precision: { label: "precision", widthPx: 80, text: ({ spec }) => spec.precision.kind },
   slots: {
     label: "slots",
     widthPx: 68,
@@ -94,7 +94,7 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
 };
 
 /** Checkbox, state and a readable name are always there. */
-const FIXED_COLUMNS_PX = 40 + 120 + 160;
+const FIXED_COLUMNS_PX = 40 + 120 + 152;
 
 export function tableWidthPx(columns: readonly RunColumn[]): number {
   return columns.reduce((sum, column) => sum + COLUMN_STYLES[column].widthPx, FIXED_COLUMNS_PX);
