@@ -47,6 +47,8 @@ class SimulatedRun:
     nodes: int
     slots_per_node: int
     steps: int
+    max_hours: float | None = None
+    """Its maximum run time. If it has one, a round knows when it leaves its nodes at the latest."""
 
 
 @dataclass
@@ -205,7 +207,12 @@ def _row(run_id: UUID, team_id: UUID, preparation_id: UUID, run: SimulatedRun) -
             "data": {"dataset": "letters", "tokenizer": {"kind": "bytes"}},
             "batch": {"sequence_tokens": 64, "micro_sequences": 1, "global_sequences": ranks},
             "precision": {"kind": "bf16"},
-            "resources": {"device": "cuda", "nodes": run.nodes, "slots_per_node": run.slots_per_node},
+            "resources": {
+                "device": "cuda",
+                "nodes": run.nodes,
+                "slots_per_node": run.slots_per_node,
+                "max_hours": run.max_hours,
+            },
         }
     ).model_dump(mode="json")
     return {
@@ -222,6 +229,7 @@ def _row(run_id: UUID, team_id: UUID, preparation_id: UUID, run: SimulatedRun) -
         "device": "cuda",
         "slots": ranks,
         "nodes": run.nodes,
+        "max_seconds": None if run.max_hours is None else run.max_hours * 3_600,
         "avoided_nodes": [],
         "state": RunState.QUEUED,
         "message": "",

@@ -129,7 +129,7 @@ def wait_for_training(live: Live, run_id: str, attempt: int, step: int) -> None:
         run = live.team.run(run_id)
         return run.state is RunState.RUNNING and run.attempt == attempt and run.summary.step >= step
 
-    eventually(trains, f"attempt {attempt} makes step {step}", 120)
+    eventually(trains, f"attempt {attempt} makes step {step}", 240)
 
 
 def limit_of(message: str) -> float:

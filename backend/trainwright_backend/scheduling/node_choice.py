@@ -22,6 +22,15 @@ def choose_nodes(match: Match, seconds: float = inf) -> list[NodeCapacity]:
     return sorted(chosen, key=lambda capacity: (capacity.location, capacity.name))
 
 
+def longest_gap(match: Match) -> float:
+    """The longest time that so many nodes with enough free slots are not reserved, whether or not they reach each other; -1 if too few have
+    free slots."""
+    needs = match.needs
+    free = [capacity for capacity in match.open() if len(capacity.free[needs.device]) >= needs.slots]
+    gaps = sorted((capacity.reserved_from(needs.device) for capacity in free), reverse=True)
+    return gaps[needs.nodes - 1] if len(gaps) >= needs.nodes else -1.0
+
+
 def nodes_to_reserve(match: Match) -> list[NodeCapacity]:
     """The nodes that are kept free for a run that does not fit now: for a run on one node, all that could ever run it; for one on
     several, as many as it needs, those with the most free slots first."""

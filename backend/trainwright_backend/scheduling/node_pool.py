@@ -8,6 +8,7 @@ them.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 
 from trainwright.contracts.parallelism_spec import Device
 from trainwright_backend.runs.tables import Run
@@ -25,8 +26,8 @@ class Match:
     """Those that the runs may be placed on, with so much memory for their offload as there is."""
     able: Sequence[NodeCapacity]
     """Those of them that could run such a run, or its part of it, if nothing else ran there. By name."""
-    is_too_large: bool = False
-    """No nodes meet the needs now. In a round, free slots only become fewer."""
+    longest_seconds: float = inf
+    """No nodes are free for such a run that takes longer. In a round, free slots only become fewer."""
     is_reserving: bool = False
     """A run on one node reserves all nodes that could ever run it."""
     sentence: str | None = None

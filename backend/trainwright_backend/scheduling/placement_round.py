@@ -29,6 +29,7 @@ The plan is made for all runs in one snapshot and changes nothing: `placement` e
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import inf
 from uuid import UUID
 
 from sqlalchemy import func, select
@@ -49,7 +50,7 @@ from trainwright_backend.scheduling.fair_share import FairOrder
 from trainwright_backend.scheduling.fewer_nodes import elastic_runs, needs_on_fewer
 from trainwright_backend.scheduling.limit_gate import LimitGate
 from trainwright_backend.scheduling.node_capacity import NodeCapacity, Reservation, read_capacities
-from trainwright_backend.scheduling.node_choice import choose_nodes, nodes_to_reserve
+from trainwright_backend.scheduling.node_choice import choose_nodes, longest_gap, nodes_to_reserve
 from trainwright_backend.scheduling.node_pool import Match, NodePool
 from trainwright_backend.scheduling.occupants import RunOnNodes, runs_on_nodes
 from trainwright_backend.scheduling.requirements import needs_of
@@ -228,12 +229,14 @@ def _ends_before_the_limit_is_needed(line: DeviceQueue, run: Run) -> bool:
     return seconds is not None and seconds + BACKFILL_SLACK_SECONDS <= head.start
 
 
-def _choose(match: Match) -> list[NodeCapacity]:
-    """The nodes for a run; none if it does not fit now. Runs with equal needs are tried once."""
-    if match.is_too_large:
+def _choose(match: Match, seconds: float = inf) -> list[NodeCapacity]:
+    """The nodes for a run that takes so long; none if it does not fit now. Runs with equal needs that take too long are not tried
+    one by one."""
+    if seconds > match.longest_seconds:
         return []
-    chosen = choose_nodes(match)
-    match.is_too_large = not chosen
+    chosen = choose_nodes(match, seconds)
+    if not chosen:
+        match.longest_seconds = longest_gap(match)
     return chosen
 
 
@@ -249,10 +252,10 @@ def _fewer_nodes(line: DeviceQueue, run: Run) -> list[NodeCapacity]:
 
 def _ahead_of_turn(found: Plan, line: DeviceQueue, run: Run, match: Match) -> list[NodeCapacity]:
     """Nodes for a run that ends before the earlier runs that reserve them are expected to start; none if it does not."""
-    if line.latest_start < BACKFILL_SLACK_SECONDS or not choose_nodes(match, BACKFILL_SLACK_SECONDS):
+    if line.latest_start < BACKFILL_SLACK_SECONDS or not _choose(match, BACKFILL_SLACK_SECONDS):
         return []
     seconds, device = line.duration_of(run), match.needs.device
-    chosen = [] if seconds is None else choose_nodes(match, seconds + BACKFILL_SLACK_SECONDS)
+    chosen = [] if seconds is None else _choose(match, seconds + BACKFILL_SLACK_SECONDS)
     for capacity in chosen:
         _add_backfill(found, line, run, capacity.reservations.get(device))
     return chosen

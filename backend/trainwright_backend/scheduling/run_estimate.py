@@ -8,6 +8,7 @@ extrapolated: showing no figure is better than showing a guess.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 from typing import Any
 from uuid import UUID
@@ -15,7 +16,6 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import defer, load_only
 
-from trainwright.contracts.agent_protocol import Inventory
 from trainwright.contracts.api.usage import MeasuredThroughput, RunEstimate
 from trainwright.contracts.job_spec import JobSpec
 from trainwright.contracts.parallelism_spec import Device
@@ -29,7 +29,7 @@ from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.metrics.reading import read_curves
 from trainwright_backend.metrics.tables import MetricSeries
-from trainwright_backend.nodes.inventory import slots_of, threads_per_slot
+from trainwright_backend.nodes.inventory import inventory_of, slots_of, threads_per_slot
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.submission import check_spec
 from trainwright_backend.runs.tables import Attempt, Placement, Run
@@ -92,19 +92,13 @@ def estimate_run(session: Read, team_id: UUID, requested: RunSpec, begin_step: i
 
 def find_measured(session: Read, team_id: UUID, spec: RunSpec) -> MeasuredThroughput | None:
     """The team's newest attempt with the workload of ``spec`` on a kind of node that could run it, and its speed."""
-    device, slots = spec.resources.device, spec.resources.slots_per_node
-    nodes = {node.id: node for node in session.scalars(select(Node))}
-    kinds = {node_id: kind_of_node(node, device) for node_id, node in nodes.items()}
-    at_hand = {
-        kind
-        for node_id, kind in kinds.items()
-        if kind is not None and len(slots_of(nodes[node_id])[device]) >= slots
-    }
-    wanted = workload(spec)
+    nodes, wanted = _NodeKinds(session, spec), workload(spec)
     for run, placement in _claimed_placements(session, team_id, spec):
         job = JobSpec.model_validate(placement.job)
-        there = kind_of_job(job) or (kinds.get(placement.node_id) if placement.node_id is not None else None)
-        if there not in at_hand or workload(job.spec) != wanted:
+        if workload(job.spec) != wanted:
+            continue
+        there = kind_of_job(job) or nodes.by_id.get(placement.node_id)
+        if there not in nodes.at_hand:
             continue
         rate = _median_rate(session, run.id, job.attempt)
         if rate is not None:
@@ -117,6 +111,29 @@ def find_measured(session: Read, team_id: UUID, spec: RunSpec) -> MeasuredThroug
                 tokens_per_second=rate,
             )
     return None
+
+
+class _NodeKinds:
+    """The kinds of the nodes, for a spec; they are read when they are needed, which takes long if there are many."""
+
+    def __init__(self, session: Read, spec: RunSpec) -> None:
+        self._session = session
+        self._resources = spec.resources
+
+    @cached_property
+    def _nodes(self) -> Sequence[Node]:
+        return self._session.scalars(select(Node)).all()
+
+    @cached_property
+    def by_id(self) -> dict[UUID | None, Kind | None]:
+        return {node.id: kind_of_node(node, self._resources.device) for node in self._nodes}
+
+    @cached_property
+    def at_hand(self) -> set[Kind | None]:
+        """The kinds of the nodes with enough slots."""
+        device, least = self._resources.device, self._resources.slots_per_node
+        large = [node.id for node in self._nodes if len(slots_of(node)[device]) >= least]
+        return {self.by_id[node_id] for node_id in large} - {None}
 
 
 def workload(spec: RunSpec) -> dict[str, Any]:
@@ -137,7 +154,7 @@ def workload(spec: RunSpec) -> dict[str, Any]:
 
 def kind_of_node(node: Node, device: str) -> Kind | None:
     """The kind of a joined node; None if it has no such device, or several kinds of GPUs."""
-    inventory = Inventory.model_validate(node.inventory)
+    inventory = inventory_of(node)
     if device == Device.CUDA:
         names = {gpu.name for gpu in inventory.gpus}
         return Kind(device, names.pop(), None) if len(names) == 1 else None
