@@ -12,7 +12,7 @@ Everything is decided on one snapshot, and nothing is changed: `preemption` exec
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -83,10 +83,8 @@ class Departures:
     def expected_room_in_limit(self, run: Run, budget: SlotBudget) -> float:
         """Seconds until a waiting run fits its team's limit, if the team's runs end as expected; 0 if that is unknown."""
         wanted = budget.used - self._leaving[run.team_id] + run.slots - budget.limit
-        for one in self._staying():
-            if wanted <= 0:
-                return 0.0
-            if one.team_id == run.team_id:
+        for one in self._by_end if wanted > 0 else ():
+            if one.team_id == run.team_id and one.run_id not in self._asked:
                 wanted -= one.slots
                 if wanted <= 0:
                     return one.seconds_left or 0.0
@@ -98,11 +96,7 @@ class Departures:
         needs = match.needs
         if not self._by_end or not any(capacity.free[needs.device] for capacity in match.able):
             return 0.0
-        ends: dict[UUID, list[RunOnNodes]] = {}
-        for run in self._staying():
-            for node_id in run.slots_by_node:
-                ends.setdefault(node_id, []).append(run)
-        starts = sorted(self._free_from(node, needs, ends.get(node.id, ())) for node in match.together)
+        starts = sorted(self._free_from(capacity, needs) for capacity in match.together)
         start = starts[needs.nodes - 1] if len(starts) >= needs.nodes else inf
         return start if start < inf else 0.0
 
@@ -147,9 +141,14 @@ class Departures:
         known = [run for run in self.runs if run.seconds_left is not None and not run.leaving]
         return sorted(known, key=lambda run: run.seconds_left or 0.0)
 
-    def _staying(self) -> Iterator[RunOnNodes]:
-        """Those of them that are not asked to leave."""
-        return (run for run in self._by_end if run.run_id not in self._asked)
+    @cached_property
+    def _ends(self) -> dict[UUID, list[RunOnNodes]]:
+        """Those of them on each node."""
+        ends: dict[UUID, list[RunOnNodes]] = {}
+        for run in self._by_end:
+            for node_id in run.slots_by_node:
+                ends.setdefault(node_id, []).append(run)
+        return ends
 
     def _ask(self, chosen: Sequence[RunOnNodes]) -> None:
         """Count the slots of runs that are asked to leave."""
@@ -180,16 +179,15 @@ class Departures:
         budget = self.budgets.get(run.team_id)
         return budget is not None and budget.used - leaving[run.team_id] - run.slots >= budget.guaranteed
 
-    def _free_from(self, capacity: NodeCapacity, needs: Needs, ends: Sequence[RunOnNodes]) -> float:
-        """Seconds until the node has enough free slots and is not reserved; infinite if that is unknown. ``ends``: its runs whose
-        end is expected, the first one first."""
+    def _free_from(self, capacity: NodeCapacity, needs: Needs) -> float:
+        """Seconds until the node has enough free slots and is not reserved; infinite if that is unknown."""
         free = len(capacity.free[needs.device]) + self._coming[capacity.id]
         start = capacity.reserved_from(needs.device)
         earliest = 0.0 if start == inf else start
         if free >= needs.slots:
             return earliest
-        for run in ends:
-            free += run.slots_by_node[capacity.id]
+        for run in self._ends.get(capacity.id, []):
+            free += 0 if run.run_id in self._asked else run.slots_by_node[capacity.id]
             if free >= needs.slots:
                 return max(run.seconds_left or 0.0, earliest)
         return inf
