@@ -45,7 +45,7 @@ def cuda(slots: int = 1, **more: Any) -> dict[str, Any]:
 
 def refusal(scene: Scene, **sections: Any) -> dict[str, Any]:
     """The problem with which a submission is refused."""
-    given = {"precision": {"kind": "bf16"}, "batch": SHORT} | sections
+    given: dict[str, Any] = {"precision": {"kind": "bf16"}, "batch": SHORT} | sections
     answer = scene.site.admin.post(scene.runs, json=scene.spec(**given))
     assert answer.status_code == 422, answer.text
     (error,) = answer.json()["errors"]
@@ -100,7 +100,7 @@ def test_the_change_that_a_refusal_names_is_accepted(scene: Scene, cards: None) 
         changed = sections | {
             section: sections.get(section, {}) | {field: int(value) if value.isdecimal() else value}
         }
-        given = {"precision": {"kind": "bf16"}, "batch": SHORT} | changed
+        given: dict[str, Any] = {"precision": {"kind": "bf16"}, "batch": SHORT} | changed
         answer = scene.site.admin.post(scene.runs, json=scene.spec(**given))
         assert answer.status_code == 201, answer.text
         assert scene.cancel(answer.json()["id"]).status_code == 202
