@@ -73,7 +73,7 @@ def gpu_names(gpus: Sequence[Gpu]) -> frozenset[str]:
     return frozenset(gpu.name for gpu in gpus)
 
 
-def that_run_together(
+def nodes_together(
     nodes: Sequence[AnyNode],
     count: int,
     is_local: Callable[[AnyNode], bool],

@@ -45,7 +45,7 @@ from trainwright_backend.runs.joined_nodes import (
     named,
     needs_equal_gpus,
     nodes_for,
-    that_run_together,
+    nodes_together,
 )
 from trainwright_backend.runs.limit_usage import check_queued_runs, check_slots
 from trainwright_backend.runs.precision_choice import choose_precision
@@ -194,7 +194,7 @@ def _check_nodes(session: Read, spec: RunSpec) -> None:
         if node.peer_address is not None and can_run(node, spec) and has_precision(node.gpus, spec.precision)
     ]
     alike = needs_equal_gpus(spec)
-    together = that_run_together(
+    together = nodes_together(
         peers,
         resources.nodes,
         lambda node: is_loopback(node.peer_address),

@@ -29,7 +29,7 @@ from trainwright_backend.runs.joined_nodes import (
     gpu_names,
     has_precision,
     is_loopback,
-    that_run_together,
+    nodes_together,
 )
 from trainwright_backend.scheduling.requirements import Needs
 
@@ -217,7 +217,7 @@ def within_reach(able: Sequence[NodeCapacity], needs: Needs) -> list[NodeCapacit
     if needs.nodes == 1:
         return list(able)
     kind = (lambda capacity: capacity.kind.gpu_names) if needs.alike else (lambda _: None)
-    return that_run_together(able, needs.nodes, lambda capacity: capacity.hardware.is_local, kind)
+    return nodes_together(able, needs.nodes, lambda capacity: capacity.hardware.is_local, kind)
 
 
 @lru_cache(maxsize=2**13)
