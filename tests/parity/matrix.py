@@ -5,9 +5,11 @@ Cells with equally many ranks run one after the other in the same processes, a f
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
+from math import inf
 from pathlib import Path
 
 from tests.parity.cases import ALONE, CELLS, PRECISIONS, Cell
@@ -65,8 +67,10 @@ class Matrix:
     _learned: dict[str, Learned] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
 
-    def verdicts(self, names: Iterable[str]) -> Iterator[Verdict]:
-        """Train the cells and those that they must equal, and judge each as soon as its ranks are done."""
+    def verdicts(self, names: Iterable[str], until: float = inf) -> Iterator[Verdict]:
+        """Train the cells and those that they must equal, and judge each as soon as its ranks are done. Once
+        ``time.monotonic`` is ``until``, no further cells are trained.
+        """
         wanted = [name for name in names if CELLS[name].not_built is None]
         self._train_alone([CELLS[name] for name in wanted])
         likes = [cell.like for cell in map(CELLS.__getitem__, wanted) if cell.like not in (None, ALONE)]
@@ -74,7 +78,7 @@ class Matrix:
         order = sorted(needed, key=lambda name: CELLS[name].ranks)
         for ranks in sorted({CELLS[name].ranks for name in order}):
             same = iter([name for name in order if CELLS[name].ranks == ranks])
-            while some := list(islice(same, _TOGETHER)):
+            while time.monotonic() < until and (some := list(islice(same, _TOGETHER))):
                 self._train(ranks, some)
                 yield from (self._verdict(name) for name in some if name in wanted)
 

@@ -111,16 +111,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _compare(cells: list[str], given: argparse.Namespace) -> int:
     until = time.monotonic() + 60 * given.minutes
-    failed = []
+    failed: list[str] = []
+    judged: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="trainwright-parity-") as folder:
         matrix = Matrix(Path(folder), prepare(Path(folder)), given.steps, _PATIENCE_SECONDS)
-        for verdict in matrix.verdicts(cells):
+        for verdict in matrix.verdicts(cells, until):
             print(f"{verdict.name}: {'; '.join(verdict.wrong) or 'equal'}", flush=True)
             failed += [verdict.name] if verdict.wrong else []
+            judged.add(verdict.name)
             _keep(verdict, given.steps)
-            if time.monotonic() > until:
-                print(f"parity: {given.minutes} minutes are over; the rows of other cells are unchanged")
-                break
+        if any(CELLS[name].not_built is None for name in set(cells) - judged):
+            print(f"parity: {given.minutes} minutes are over; the rows of other cells are unchanged")
         for precision, weights in matrix.undetected_zeros({CELLS[name].precision for name in cells}).items():
             failed += weights
             print(f"{precision}: {f'no gradient of {weights} would be missed' if weights else 'bounds hold'}")

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.parity import run
-from tests.parity.cases import CELLS, PRECISIONS, SHORT, Cell
+from tests.parity.cases import ALONE, CELLS, PRECISIONS, SHORT, Cell
 from tests.parity.compare import Learned, apart, bound, complaints, judged, together
 from tests.parity.faults import FAULTS, PLANTED, Planted
 from tests.parity.learning import Task, learn, write_cell
@@ -48,6 +49,20 @@ def test_layouts_learn_what_one_process_does(tmp_path: Path, prepared: Path, nam
     assert not {name: wrong for name, wrong in found.items() if wrong}
     precisions = sorted({CELLS[name].precision for name in names})
     assert matrix.undetected_zeros(precisions) == {precision: [] for precision in precisions}
+
+
+def test_cells_that_were_trained_when_the_time_is_over_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[str] = []
+    monkeypatch.setattr("tests.parity.matrix.time", SimpleNamespace(monotonic=lambda: len(trained)))
+    monkeypatch.setattr(Matrix, "_train_alone", lambda *_: None)
+    monkeypatch.setattr(Matrix, "_train", lambda _, ranks, names: trained.extend(names))
+    monkeypatch.setattr(Matrix, "_verdict", lambda _, name: name)
+    names = [name for name, cell in CELLS.items() if cell.ranks == 2 and cell.like in (None, ALONE)]
+    found = list(Matrix(tmp_path, tmp_path, STEPS).verdicts(names, until=1))
+    assert 1 < len(found) < len(names)
+    assert found == trained
 
 
 @in_make_parity
