@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from time import thread_time
 from uuid import UUID
 
 from trainwright_backend.runs.tables import Run
@@ -26,6 +27,8 @@ SAVE_SECONDS = 60.0
 """From the request to leave until the slots are free."""
 
 MOST_ROUNDS = 200
+MOST_CPU_SECONDS = 0.5
+"""Whoever reads the queue of a large cluster waits no longer. Starts after the time that was reached by then are not known."""
 TOGETHER = 1.01
 """Events whose times from now differ by less than this factor are followed by one round."""
 
@@ -80,12 +83,13 @@ class Simulation:
         self._starts: dict[UUID, SimulatedStart] = {}
 
     def starts(self, wanted: Collection[UUID]) -> dict[UUID, SimulatedStart]:
-        """When runs start, until the wanted ones have, or nothing more is expected to happen."""
+        """When runs start, until the wanted ones have, nothing more is expected to happen, or the CPU time is used up."""
+        last = thread_time() + MOST_CPU_SECONDS
         for _ in range(MOST_ROUNDS):
             while self._place():
                 pass
             event = self._next_event()
-            if event is None or self._starts.keys() >= set(wanted):
+            if event is None or self._starts.keys() >= set(wanted) or thread_time() > last:
                 break
             self._pass(event)
         return self._starts

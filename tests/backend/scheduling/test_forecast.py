@@ -89,6 +89,13 @@ def test_expected_starts(name: str) -> None:
     assert hours == [None if hour is None else pytest.approx(hour) for hour in expected]
 
 
+def test_on_a_large_cluster_only_the_next_starts_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = filled([(A, 6, 2)], [(A, 2, 1), (A, 8, 1)])
+    assert [start is not None for start in forecast(cluster)] == [True, True]
+    monkeypatch.setattr(simulation, "MOST_CPU_SECONDS", 0.0)
+    assert [start is not None for start in forecast(cluster)] == [True, False]
+
+
 def test_only_starts_after_an_end_that_is_roughly_known_are_rough() -> None:
     starts = forecast(filled([(A, 6, 2)], [(A, 2, 1), (A, 8, 1)]), rough=True)
     assert [start and start.is_rough for start in starts] == [False, True]
