@@ -80,6 +80,11 @@ export function QueueTable({ team, memberRole: role }: Props) {
                 {run.name}
               </Link>
               <span className="block text-small text-soft">{run.sentence}</span>
+              {run.expected_start != null && (
+                <span className="block text-small text-soft tablet:hidden">
+                  expected start: <ExpectedStart run={run} />
+                </span>
+              )}
             </Td>
             <Td className="max-tablet:hidden">{run.mine ? "you" : run.created_by}</Td>
             <Td className="whitespace-nowrap max-tablet:hidden">

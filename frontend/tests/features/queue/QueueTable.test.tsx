@@ -81,6 +81,7 @@ it("says when a run is expected to start, and whether that is rough", async () =
     </Boundary>,
   );
   const rows = (await screen.findAllByRole("row")).slice(1).map((row) => row.textContent);
+  expect(rows.map((row) => row.includes("expected start: ")), "beside the sentence, for phones").toEqual([true, true, false]);
   expect(rows.map((row) => row.includes("about"))).toEqual([false, true, false]);
   expect(rows.map((row) => row.includes("not known"))).toEqual([false, false, true]);
 });
