@@ -43,7 +43,7 @@ test("a run is watched through a reload, a restart and a disconnect, and by a vi
   });
 
   await test.step("a page that was never opened says that the server is away, also after a reload, and opens once it is back", async () => {
-    await page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
+    await page.waitForFunction(() => navigator.serviceWorker.controller !== null, null, { timeout: 60_000 });
     writeFileSync(SWITCH, "down");
     await expect(page.getByText(LOST)).toBeVisible({ timeout: 60_000 });
     for (const open of [() => page.goto(`/${TEAM}/usage`), () => page.reload()]) {

@@ -29,8 +29,14 @@ function followUpgrades(registration: ServiceWorkerRegistration): void {
     // Uploads set this handler while they send.
     if (isUpgraded && pathChanged && window.onbeforeunload === null) window.location.assign(toLocation.href);
   });
-  // A server that was away may be a new version, and a tab in the background misses that it was.
-  const look = () => void registration.update().catch(() => undefined);
+  // A server that was away may be a new version, and a tab in the background misses that it was. If it went away during the first
+  // installation, nothing is registered.
+  let current = registration;
+  const renew = async () => {
+    if (current.active === null) current = await navigator.serviceWorker.register(SCRIPT);
+    else await current.update();
+  };
+  const look = () => void renew().catch(() => undefined);
   let epoch = connection.epoch();
   connection.subscribe(() => {
     if (connection.epoch() !== epoch) look();

@@ -11,11 +11,13 @@ const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false
 const MISSING = { title: "Not found", status: 404, code: "not_found", detail: "There is no such page." };
 
 const update = vi.fn(() => Promise.resolve());
-const workers = Object.assign(new EventTarget(), { controller: {}, register: () => Promise.resolve({ update }) });
+const register = vi.fn();
+const workers = Object.assign(new EventTarget(), { controller: {}, register });
 const assign = vi.fn();
 
 beforeEach(() => {
   update.mockClear();
+  register.mockReset().mockResolvedValue({ active: {}, update });
   assign.mockClear();
   Object.defineProperty(navigator, "serviceWorker", { value: workers, configurable: true });
   server.use(
@@ -60,4 +62,22 @@ it("loads the next page anew after an upgrade, but not while files are being sen
   window.onbeforeunload = null;
   await navigate("/lab/usage?period=week");
   expect(assign).toHaveBeenLastCalledWith("/lab/usage?period=week");
+});
+
+it("installs the service worker once the server is back, if it went away during the installation", async () => {
+  connection.restored();
+  const lateUpdate = vi.fn(() => Promise.resolve());
+  register.mockReset().mockResolvedValueOnce({ active: null, update }).mockResolvedValue({ active: {}, update: lateUpdate });
+  vi.useFakeTimers();
+  startServiceWorker();
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(register).toHaveBeenCalledTimes(1);
+  for (const registered of [2, 2]) {
+    connection.lost();
+    connection.restored();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(register).toHaveBeenCalledTimes(registered);
+  }
+  vi.useRealTimers();
+  expect(lateUpdate).toHaveBeenCalledTimes(1);
 });

@@ -10,7 +10,7 @@ const OF_OWNERS = ["Invitations", "Service accounts", "Webhooks", "Audit log", "
 
 it.each([
   ["viewer", false, ["You", "Team Lab"], OF_EVERYBODY],
-  ["owner", true, ["You", "Team Lab", "Site"], [...OF_EVERYBODY, ...OF_OWNERS, "Audit log of the site"]],
+  ["owner", true, ["You", "Team Lab", "Site"], [...OF_EVERYBODY, ...OF_OWNERS, "New team", "Audit log of the site"]],
 ])("shows role %s, site admin %s, the settings by whom they concern, and links to each", async (role, isSiteAdmin, groups, titles) => {
   server.use(
     http.get("*/api/v1/me", () =>

@@ -21,6 +21,7 @@ function waiting(id: string, differs: Partial<QueuedRun> = {}): QueuedRun {
     position: 1,
     sentence: `${id} waits`,
     queued: "2026-01-01T00:00:00Z",
+    start_is_rough: false,
     ...differs,
   };
 }
