@@ -29,6 +29,8 @@ const arrows = [
 
 export default ts.config(
   { basePath, ignores: ["node_modules", "src/api/schema.d.ts", "eslint.config.js"] },
+  // What a run of the browser tests leaves.
+  { ignores: ["**/test-results/"] },
   js.configs.recommended,
   ts.configs.strictTypeChecked,
   a11y.flatConfigs.strict,
