@@ -8,7 +8,7 @@ import pytest
 
 from tests.certified_provider import CLIENT_ID, CLIENT_SECRET, certified_provider
 from tests.e2e.browser import Browser, only_audited
-from tests.live import TEAM, Live, live_platform
+from tests.live import PATIENT_TIMERS, TEAM, Live, live_platform
 from trainwright.client import Client
 from trainwright.contracts.api.people import KeyScope
 
@@ -27,7 +27,9 @@ def live(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             "TRAINWRIGHT_OIDC_NAME": "Lab login",
             "TRAINWRIGHT_OIDC_GROUPS": json.dumps({"lab": {TEAM: "editor"}}),
         }
-        with live_platform(tmp_path_factory.mktemp("platform") / "data", settings=settings) as running:
+        with live_platform(
+            tmp_path_factory.mktemp("platform") / "data", PATIENT_TIMERS, settings=settings
+        ) as running:
             yield running
 
 

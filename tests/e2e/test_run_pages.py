@@ -7,17 +7,14 @@ import pytest
 
 from tests.e2e.browser import ONE_SLOT, Browser, only_audited
 from tests.e2e.million_steps import growing_run, waiting_runs
-from tests.live import SCALED_TIMERS, Live, finished, live_platform, small_spec, write_letters
+from tests.live import PATIENT_TIMERS, Live, finished, live_platform, small_spec, write_letters
 
 pytestmark = pytest.mark.timeout(900)
-
-PATIENT = SCALED_TIMERS | {"lease_seconds": 30.0, "margin_seconds": 10.0, "start_seconds": 300.0}
-"""Long leases, since a browser shares the cores with the runs."""
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live_platform(tmp_path_factory.mktemp("platform") / "data", PATIENT) as running:
+    with live_platform(tmp_path_factory.mktemp("platform") / "data", PATIENT_TIMERS) as running:
         yield running
 
 

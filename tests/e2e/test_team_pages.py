@@ -9,7 +9,7 @@ from tests.e2e.api_switch import api_switch
 from tests.e2e.browser import ONE_SLOT, Browser, only_audited
 from tests.e2e.layout_change import killed_in_its_first_layout
 from tests.live import (
-    SCALED_TIMERS,
+    PATIENT_TIMERS,
     Live,
     eventually,
     finished,
@@ -18,9 +18,6 @@ from tests.live import (
     small_spec,
     write_letters,
 )
-
-PATIENT = SCALED_TIMERS | {"lease_seconds": 90.0, "margin_seconds": 20.0, "start_seconds": 300.0}
-"""Leases outlive the API's absence, and four ranks may start slowly while a browser runs on a busy machine."""
 
 SLOW_STEPS = {
     "batch": {"sequence_tokens": 256, "micro_sequences": 4, "global_sequences": 64},
@@ -35,7 +32,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live_platform(tmp_path_factory.mktemp("platform") / "data", PATIENT, cpu_slots=4) as running:
+    with live_platform(tmp_path_factory.mktemp("platform") / "data", PATIENT_TIMERS, cpu_slots=4) as running:
         yield running
 
 

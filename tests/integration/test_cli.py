@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.live import TEAM, Live, live_platform, series, small_spec, write_letters
+from tests.live import PATIENT_TIMERS, TEAM, Live, live_platform, series, small_spec, write_letters
 from trainwright.cli import app
 from trainwright.contracts.api.actions import RunAction
 from trainwright.contracts.api.runs import Run
@@ -22,7 +22,7 @@ STEPS = 12
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live_platform(tmp_path_factory.mktemp("platform") / "data") as running:
+    with live_platform(tmp_path_factory.mktemp("platform") / "data", PATIENT_TIMERS) as running:
         yield running
 
 

@@ -12,6 +12,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.live import (
+    PATIENT_TIMERS,
     Live,
     eventually,
     finished,
@@ -33,7 +34,9 @@ from trainwright_trainer.checkpoint.export import load_export
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live_platform(tmp_path_factory.mktemp("platform") / "data", measures_cpu=True) as running:
+    with live_platform(
+        tmp_path_factory.mktemp("platform") / "data", PATIENT_TIMERS, measures_cpu=True
+    ) as running:
         yield running
 
 

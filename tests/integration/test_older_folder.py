@@ -19,7 +19,14 @@ from typing import Any
 
 import pytest
 
-from tests.live import SCALED_TIMERS, eventually, finished, live_environment, marked_processes, store_cpu_peak
+from tests.live import (
+    PATIENT_TIMERS,
+    eventually,
+    finished,
+    live_environment,
+    marked_processes,
+    store_cpu_peak,
+)
 from tests.selection import partly_slow
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.people import Me
@@ -83,7 +90,7 @@ def opened(name: str, folder: Path) -> Iterator[Older]:
     expected = renamed(json.loads((folder / "older_folder/expected.json").read_text()))
     account = expected["account"]
     data = DataFolder.acquire(folder / "older_folder/data")
-    platform = Platform(data, bind_socket("127.0.0.1", 0), environment=live_environment(SCALED_TIMERS))
+    platform = Platform(data, bind_socket("127.0.0.1", 0), environment=live_environment(PATIENT_TIMERS))
     store_cpu_peak(data.path / "agent", platform.cpu_slots)
     try:
         with platform, Client(platform.url, account["key"]) as client:

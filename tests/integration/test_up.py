@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.live import (
-    SCALED_TIMERS,
+    PATIENT_TIMERS,
     TEAM,
     eventually,
     finished,
@@ -33,7 +33,7 @@ def up(folder: Path, port: int) -> Iterator[list[str]]:
     command = [sys.executable, "-m", "trainwright_backend.cli", "up"]
     process = subprocess.Popen(
         [*command, "--data", str(folder), "--port", str(port)],
-        env=os.environ | live_environment(SCALED_TIMERS),
+        env=os.environ | live_environment(PATIENT_TIMERS),
         stdout=subprocess.PIPE,
         text=True,
     )
