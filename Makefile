@@ -49,9 +49,9 @@ test-python:
 	@echo "test: python and browser"
 	@$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-# They use what the Python tests, many of which wait, leave of the cores.
+# They mostly use what the Python tests, many of which wait, leave of the cores.
 checks-beside:
-	@nice -n 19 $(MAKE) --no-print-directory $(CHECKS)
+	@nice -n 5 $(MAKE) --no-print-directory $(CHECKS)
 
 everything: ## make test and all slow tests below; targets that pass are recorded in .ci/passed
 	@failed=; \
