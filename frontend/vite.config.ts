@@ -88,10 +88,13 @@ export default defineConfig({
       "tus-js-client": fileURLToPath(new URL("./node_modules/tus-js-client/lib.esm/browser/index.js", import.meta.url)),
     },
     environment: "jsdom",
-    isolate: false,
     maxWorkers: "100%",
     setupFiles: ["tests/support/setup.ts"],
-    include: ["tests/**/*.test.{ts,tsx}"],
     testTimeout: 120_000,
+    projects: [
+      { extends: true, test: { name: "parts", include: ["tests/**/*.test.{ts,tsx}"], exclude: ["tests/app/**"], isolate: false } },
+      // The router keeps the page that the last test left, and a load that it had begun.
+      { extends: true, test: { name: "app", include: ["tests/app/**/*.test.{ts,tsx}"] } },
+    ],
   },
 });

@@ -1,6 +1,7 @@
 import { cleanup, configure } from "@testing-library/react";
 import { afterAll, afterEach, beforeAll } from "vitest";
 import { queryClient } from "@/app/queryClient";
+import { connection } from "@/lib/connection";
 import { server } from "@tests/support/server";
 
 // Test machines are busy.
@@ -59,7 +60,8 @@ beforeAll(() => {
 afterEach(() => {
   cleanup();
   server.resetHandlers();
-  // Test files share modules and the window, because creating a window for each took most of the time.
+  // Most test files share modules and the window, because creating a window for each took most of the time.
+  connection.restored();
   queryClient.clear();
   sessionStorage.clear();
   localStorage.clear();

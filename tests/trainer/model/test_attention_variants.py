@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.selection import partly_slow
 from tests.trainer.jobs import train_here, write_job
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import one_step, start
@@ -203,16 +204,18 @@ def learn_in_two_formats(
     return results, sum(isinstance(cast, GatheringInputCast) for cast in casts)
 
 
+GATHERED = [
+    # In each of two layers query, key, value, the variant's gate, and the feed-forward network's gate and up.
+    (Gated, "serial", 1, 12),
+    (Gated, "parallel", 2, 12),
+    # A parallel block has one input, and its attention changes it.
+    (Doubled, "serial", 1, 4),
+    (Doubled, "parallel", 1, 0),
+]
+
+
 @pytest.mark.parametrize(
-    ("variant", "block", "chunks", "gathered"),
-    [
-        # In each of two layers query, key, value, the variant's gate, and the feed-forward network's gate and up.
-        (Gated, "serial", 1, 12),
-        (Gated, "parallel", 2, 12),
-        # A parallel block has one input, and its attention changes it.
-        (Doubled, "serial", 1, 4),
-        (Doubled, "parallel", 1, 0),
-    ],
+    ("variant", "block", "chunks", "gathered"), partly_slow(GATHERED, [GATHERED[1], GATHERED[3]])
 )
 def test_tensor_ranks_gather_the_input_of_all_layers_that_read_it(
     variant: type[Attention], block: str, chunks: int, gathered: int, tmp_path: Path, data: Path

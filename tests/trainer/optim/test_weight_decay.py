@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.selection import partly_slow
 from tests.trainer.jobs import write_job
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import one_step, start, tensor_shards
@@ -49,7 +50,7 @@ def chosen(name: str, tensor: Tensor, which: str) -> bool:
     return tensor.ndim == 2 and (which == "matrices" or "layers." in name)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", partly_slow(LAYOUTS, ["adamw", "lamb", "muon"]))
 def test_only_the_chosen_weights_decay(tmp_path: Path, data: Path, layout: str) -> None:
     plain = weights(tmp_path, data, layout, 0.0, "matrices")
     assert {"model.position_embedding.weight", "model.embedding.weight", "model.norm.weight"} <= set(plain)

@@ -79,8 +79,8 @@ LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
     "O3, pipeline 2": (2, fp8("O3") | {"parallelism": {"pipeline": 2}}),
 }
 TOGETHER = [layout for layout in LAYOUTS if "process" not in layout]
-LEFT_TO_LAYOUTS = ("O3, tensor 2", "O3, pipeline 2")
-"""``make test`` has FP8 over data ranks, and the other axes in float32."""
+LEFT_TO_LAYOUTS = ("O3, data 2", "O3, tensor 2", "O3, pipeline 2")
+"""``make test`` has every axis in float32."""
 
 
 class Fault(NamedTuple):

@@ -146,8 +146,6 @@ def alone(job: Callable[..., Path]) -> Learned:
 IN_MAKE_TEST = (
     "owners do not broadcast updated weights",
     "a bucket is left out",
-    "gradient shards are not summed over replicas",
-    "slices are averaged",
 )
 
 
