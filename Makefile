@@ -49,7 +49,7 @@ test-python:
 	@echo "test: python and browser"
 	@$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-# They mostly use what the Python tests, many of which wait, leave of the cores.
+# The Python tests often wait; the checks run meanwhile.
 checks-beside:
 	@nice -n 5 $(MAKE) --no-print-directory $(CHECKS)
 

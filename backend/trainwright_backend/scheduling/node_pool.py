@@ -1,7 +1,7 @@
 """The nodes of one round of placement, and which of them each waiting run may get.
 
 A round considers many runs and many nodes, but few kinds of both. So the nodes that could run a run are found once for all runs
-with the same needs, kind by kind. Nodes that a waiting run reserves from now on get no more runs, so the rest of the round skips
+with the same needs, kind by kind. Once a waiting run has reserved nodes, they get no more runs, so the rest of the round skips
 them.
 """
 

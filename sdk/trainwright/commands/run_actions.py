@@ -170,16 +170,22 @@ def delete_runs(
 
 
 def _act(api: TeamClient, action: RunAction, runs: list[str], as_json: bool) -> None:
-    """Apply an action to runs in batches and print each result, so that results are shown even if a later batch fails."""
-    failed = False
-    for some in _batches(list(dict.fromkeys(runs))):
-        results = api.act(action, some)
-        done = [result.run for result in results if result.done]
-        if as_json or action is RunAction.DELETE or not done:
-            failed |= _print_results(results, _freed, as_json)
-            continue
-        shown = {run.id: run.sentence for run in api.runs(ids=done)}
-        failed |= _print_results(results, partial(_sentence, shown), as_json)
+    """Apply an action to runs in batches. Results are printed even if a later batch fails: line by line, or as one JSON array."""
+    failed, collected = False, list[BulkResult]()
+    try:
+        for some in _batches(list(dict.fromkeys(runs))):
+            results = api.act(action, some)
+            done = [result.run for result in results if result.done]
+            failed |= len(done) < len(results)
+            if as_json:
+                collected += results
+            elif action is RunAction.DELETE or not done:
+                _print_results(results, _freed, as_json)
+            else:
+                shown = {run.id: run.sentence for run in api.runs(ids=done)}
+                _print_results(results, partial(_sentence, shown), as_json)
+    finally:
+        print_json(collected, as_json)
     if failed:
         raise typer.Exit(1)
 

@@ -20,6 +20,7 @@ from tests.backend.runs.conftest import ReceivedRequest, Served
 from tests.backend.scripted_agent import Scene, Work
 from tests.selection import partly_slow
 from trainwright.client import Client, TeamClient
+from trainwright.commands import run_actions
 from trainwright.contracts.api.actions import Retention, RunAction, RunLayout
 from trainwright.contracts.api.people import KeyScope, Role, RunsOfRemoved
 from trainwright.contracts.api.queue import Priority
@@ -427,6 +428,14 @@ def test_commands_for_many_runs_send_the_same_request_as_for_one(named: Named) -
         "each action for many runs has its interfaces"
     )
     assert set(ONE_OF_MANY) <= {body["action"] for body in bodies}
+
+
+def test_results_of_several_batches_are_one_json_array(
+    scene: Scene, named: Named, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_actions, "MOST_RUNS_AT_ONCE", 1)
+    shown = served.command(_key_of(scene.site.admin), f"runs cancel {named.run} {named.other} --json")
+    assert [result["run"] for result in json.loads(shown.stdout)] == [named.run, named.other]
 
 
 WRONG: dict[str, dict[str, Any]] = {
