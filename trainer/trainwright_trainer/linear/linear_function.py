@@ -30,6 +30,7 @@ from itertools import islice
 from operator import add
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -161,8 +162,12 @@ def linear(x: Tensor, cast: Cast, layers: Sequence[Matmuls], tokens: Tokens = AL
         cast: x with its tokens in one dim, cast for ``layers``.
         tokens: T' differs from T if tokens are gathered or scattered.
     """
-    leaves = [leaf for layer in layers for leaf in (layer.leaf(), layer.probe)]
-    outs = LinearFunction.apply(tokens, layers, cast, x.flatten(0, -2), *leaves)
+    if torch.is_grad_enabled():
+        leaves = [leaf for layer in layers for leaf in (layer.leaf(), layer.probe)]
+        outs = LinearFunction.apply(tokens, layers, cast, x.flatten(0, -2), *leaves)
+    else:
+        # torch 2.11's compiler would drop ``ctx`` and take ``cast`` for ``layers``.
+        outs = tokens.forward(cast, [layer.output(layer.stored(layer.leaf())) for layer in layers])[1]
     return [y_MN.unflatten(0, (*x.shape[:-2], -1)) for y_MN in outs]
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor, nn
@@ -21,13 +23,25 @@ def initialize(model: nn.Module, spec: ModelSpec, seed: int, shard_specs: ShardS
     """Fill every parameter of ``model`` in place.
 
     Args:
-        shard_specs: what ``model`` has of each weight; by default all of it. One entire weight at a time is
-            in memory.
+        shard_specs: what ``model`` has of each weight; by default all of it. Each thread has one entire weight
+            in memory at a time.
     """
     local = (shard_specs or unsharded_specs(model)).local
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
+
+    def fill(name: str, weight: nn.Parameter) -> None:
+        with torch.no_grad():  # applies to one thread only
             weight.copy_(initial_weight(name, local[name].slice, spec, seed))
+
+    with _threads() as threads:
+        for _ in threads.map(lambda named: fill(*named), model.named_parameters()):
+            pass
+
+
+def initial_weights(slices: Mapping[str, Slice], spec: ModelSpec, seed: int) -> dict[str, Tensor]:
+    """The slices of the named weights, float32, on the CPU."""
+    with _threads() as threads:
+        found = threads.map(lambda name: initial_weight(name, slices[name], spec, seed), slices)
+        return dict(zip(slices, found, strict=True))
 
 
 def initial_weight(name: str, box: Slice, spec: ModelSpec, seed: int) -> Tensor:
@@ -48,3 +62,8 @@ def _deviation(name: str, spec: ModelSpec) -> float:
     if weight is not None and weight.adds_to_residual:
         return spec.initializer_std / math.sqrt(2 * spec.layers)
     return spec.initializer_std
+
+
+def _threads() -> ThreadPoolExecutor:
+    """As many as this process may use: torch draws noise on one thread only."""
+    return ThreadPoolExecutor(torch.get_num_threads(), "initial-weights")

@@ -19,7 +19,7 @@ from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.linear.dense import DenseLinear
 from trainwright_trainer.linear.weight_casts import WeightCasts
 from trainwright_trainer.model.fused_projections import FusedProjections
-from trainwright_trainer.model.init import initial_weight, initialize
+from trainwright_trainer.model.init import initial_weight, initial_weights, initialize
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.optim.replicated_updater import ReplicatedUpdater
 from trainwright_trainer.optim.sharded_updater import ShardedUpdater
@@ -78,10 +78,8 @@ def _materialize_fp8(
     parts: ModelParts, converted: ConvertedModel, spec: RunSpec, mesh: Mesh, fresh: bool
 ) -> Updater:
     """The updater has the memory of the weights. Initial values are made in host memory."""
-    initial = {
-        name: initial_weight(name, parts.shard_specs.local[name].slice, spec.model, spec.seed)
-        for name in (converted.weights if fresh else ())
-    }
+    slices = {name: parts.shard_specs.local[name].slice for name in (converted.weights if fresh else ())}
+    initial = initial_weights(slices, spec.model, spec.seed)
     parts.model.fill_tables()
     parts.model.to(mesh.device)
     return FP8Updater(converted, initial if fresh else None, parts.shard_specs, spec, mesh)

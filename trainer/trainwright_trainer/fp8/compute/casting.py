@@ -21,9 +21,14 @@ from torch import Tensor
 
 from trainwright.contracts.precision_spec import ScalingKind
 from trainwright_trainer.fp8.compute.cast_transpose import cast_and_transpose
-from trainwright_trainer.fp8.compute.formats import amax_of, cast_, finite_or_inf, scale_for
+from trainwright_trainer.fp8.compute.formats import E4M3, E5M2, amax_of, cast_, finite_or_inf, scale_for
 from trainwright_trainer.fp8.compute.matmul import BLOCK, Operand, blocks_of
 from trainwright_trainer.linear.linear_function import Cast
+
+
+def gradient_format(scaling: ScalingKind) -> torch.dtype:
+    """The format of output gradients. GPUs have no products of E5M2 with scales by block."""
+    return E4M3 if scaling is ScalingKind.BLOCK else E5M2
 
 
 def cast_by_rows(x_RC: Tensor, dtype: torch.dtype, scaling: ScalingKind, delayed: Tensor) -> Cast:

@@ -24,6 +24,7 @@ from trainwright_trainer.fp8.compute.bf16_layers import (
     BF16Norm,
     BF16PositionEmbedding,
 )
+from trainwright_trainer.fp8.compute.casting import gradient_format
 from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.fp8.compute.scaling import AmaxHistory, LayerScaling
 from trainwright_trainer.fp8.compute.weight import Weight
@@ -65,7 +66,7 @@ def convert(
     stored = {id(parameters[name]): weight for name, weight in weights.items()}
     layers = _convert_modules(model, stored, fp8_weights(order or parameters, spec), spec, one_input)
     taps = {name: _layer_scaling(layer) for name, layer in layers.items()}
-    return ConvertedModel(weights, AmaxHistory(taps, spec.amax, device))
+    return ConvertedModel(weights, AmaxHistory(taps, spec.amax, device, gradient_format(spec.scaling)))
 
 
 def fp8_weights(names: Iterable[str], spec: FP8Spec) -> set[str]:

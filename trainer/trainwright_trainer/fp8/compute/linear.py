@@ -9,7 +9,8 @@ a wider format). ``linear.linear_function`` says when each is computed.
 
     M tokens   K features in   N features out
 
-E4M3 has finer steps, and E5M2 has the range that gradients need.
+E4M3 has finer steps, and E5M2 has the range that gradients need. With scales by block dy is E4M3 too (DeepSeek-V3,
+arXiv 2412.19437, section 3.3): a block of 128 needs less range, and GPUs have no such products of E5M2.
 
 **Casts.** Tensor cores require the contracted dim to be contiguous, and each matrix is contracted over a different dim
 in each of its two products. With one scale per tensor, its codes are transposed for the second product. Scales by row
@@ -54,6 +55,7 @@ from trainwright_trainer.fp8.compute.casting import (
     cast_per_block,
     cast_per_row,
     cast_with_amax,
+    gradient_format,
     transposed,
 )
 from trainwright_trainer.fp8.compute.formats import E4M3, E5M2, amax_of, cast_, widen
@@ -172,7 +174,8 @@ class FP8Matmuls(NamedTuple):
 
     def cast_output_gradient(self, dy_MN: Tensor, axis: Axis | None) -> Cast:
         if axis is None:
-            return cast_both_ways(dy_MN, E5M2, self.scaling, self.output_gradient_scale)
+            format = gradient_format(self.scaling)
+            return cast_both_ways(dy_MN, format, self.scaling, self.output_gradient_scale)
         # All parts have one scale, and are transposed once they are gathered.
         amax = axis.all_reduce_max(amax_of(dy_MN))
         return Cast(cast_with_amax(dy_MN, E5M2, self.output_gradient_scale, amax), None, amax)

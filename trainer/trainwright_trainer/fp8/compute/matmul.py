@@ -47,7 +47,7 @@ def scaled_matmul(a: Operand, b: Operand, out: torch.dtype, fast_accumulation: b
     """a · bᵀ, accumulated in float32.
 
     Args:
-        a: (M, C); only this operand may be E5M2, a restriction of row-wise kernels.
+        a: (M, C); only this operand may be E5M2, a restriction of row-wise kernels, and not with scales by block.
         b: (N, C).
         out: bfloat16 or float32. On GPUs all results but those with scales by tensor are rounded to bfloat16
             first: not every GPU supports float32 results.
@@ -57,11 +57,13 @@ def scaled_matmul(a: Operand, b: Operand, out: torch.dtype, fast_accumulation: b
         (M, N).
     """
     _check_layout(a.codes, b.codes)
+    by_block = a.scale.ndim == 2 and b.scale.shape != (b.codes.shape[0], 1)
+    assert not (by_block and a.codes.dtype is E5M2), "with scales by block, both operands are E4M3"
     if a.codes.device.type == "cpu":
         return _multiply_exactly(a, b, out)
     if a.scale.ndim == 0:
         return _scaled_mm(a.codes, b.codes, a.scale, b.scale, out, fast_accumulation)
-    if a.scale.shape[1] == 1 and b.scale.shape == (b.codes.shape[0], 1):
+    if not by_block:
         return _scaled_mm(a.codes, b.codes, a.scale, b.scale.t(), torch.bfloat16, fast_accumulation).to(out)
     blocks: Tensor = _multiply_blocks(a.codes, b.codes, a.scale, b.scale)
     return blocks.to(out)

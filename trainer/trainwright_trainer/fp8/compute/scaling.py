@@ -53,10 +53,19 @@ class AmaxHistory:
     """
 
     def __init__(
-        self, taps: Mapping[str, LayerScaling], amax: AmaxKind, device: torch.device | None = None
+        self,
+        taps: Mapping[str, LayerScaling],
+        amax: AmaxKind,
+        device: torch.device | None = None,
+        gradient_format: torch.dtype = E5M2,
     ) -> None:
-        """``device`` is required if there may be no layers: a pipeline stage may have none in FP8."""
+        """
+        Args:
+            device: required if there may be no layers: a pipeline stage may have none in FP8.
+            gradient_format: that of output gradients (``casting.gradient_format``).
+        """
         self.names = list(taps)
+        self._formats = (E4M3, gradient_format)
         self._delayed = amax is AmaxKind.DELAYED
         self._inputs = [tap.input_amax for tap in taps.values()]
         self._scales = [
@@ -90,7 +99,7 @@ class AmaxHistory:
         self._amax_L2.copy_(
             ranks.all_reduce_max(torch.stack((torch.stack(self._inputs), self._gradients_L), dim=1))
         )
-        present_L2 = _scales(self._amax_L2)
+        present_L2 = self._scales_of(self._amax_L2)
         self._in_force_L2.copy_(torch.where(self._scale_L2 > 0, self._scale_L2, present_L2))
         torch._foreach_zero_(self._inputs)
         self._gradients_L.zero_()
@@ -130,7 +139,7 @@ class AmaxHistory:
                 rank.
         """
         _, (amax_L2, in_force_L2) = self._stacked(layers)
-        largest_2 = amax_L2.new_tensor((LARGEST[E4M3], LARGEST[E5M2]))
+        largest_2 = amax_L2.new_tensor([LARGEST[format] for format in self._formats])
         clamped_L2: Tensor = amax_L2 > largest_2 * in_force_L2
         return clamped_L2.float().mean()
 
@@ -157,7 +166,7 @@ class AmaxHistory:
 
     def _set_scales(self) -> None:
         warm_L2 = self._filled_L2 >= HISTORY_STEPS
-        delayed_L2 = _scales(self._history_HL2.amax(0), self._scale_L2)
+        delayed_L2 = self._scales_of(self._history_HL2.amax(0), self._scale_L2)
         self._scale_L2.copy_(torch.where(warm_L2, delayed_L2, 0.0))
         self._update_layers()
 
@@ -168,13 +177,12 @@ class AmaxHistory:
             (self.names, numbers_AL2) if layers is None else (layers.names, layers.all_gather(numbers_AL2, 1))
         )
 
+    def _scales_of(self, amax_L2: Tensor, previous_L2: Tensor | None = None) -> Tensor:
+        previous = (None, None) if previous_L2 is None else previous_L2.unbind(1)
+        sides = zip(amax_L2.unbind(1), self._formats, previous, strict=True)
+        return torch.stack([scale_for(amax_L, format, before_L) for amax_L, format, before_L in sides], dim=1)
+
     def _update_layers(self) -> None:
         if self.names:
             torch._foreach_copy_(self._scales, self._scale_L2.flatten().unbind())
 
-
-def _scales(amax_L2: Tensor, previous_L2: Tensor | None = None) -> Tensor:
-    inputs, gradients = (None, None) if previous_L2 is None else previous_L2.unbind(1)
-    return torch.stack(
-        (scale_for(amax_L2[:, 0], E4M3, inputs), scale_for(amax_L2[:, 1], E5M2, gradients)), dim=1
-    )

@@ -21,6 +21,13 @@ from torch.nn.functional import embedding
 
 from trainwright_trainer.fp8.compute.formats import E4M3, widen
 
+_FLOATS_PER_SCALE = 4
+
+
+def aligned_scales(count: int, device: torch.device) -> Tensor:
+    """Ones, (count,) float32, of which cuBLAS can read each: it refuses a scale that is not aligned to 16 bytes."""
+    return torch.ones(count, _FLOATS_PER_SCALE, device=device)[:, 0]
+
 
 class StoredMatrix(NamedTuple):
     """A weight (N, K) as FP8 products read it: ``codes · scale``."""
@@ -58,8 +65,13 @@ class Weight(nn.Module):
         self.handle = nn.Parameter(torch.zeros((), dtype=gradient_dtype, device=device).expand(shape))
 
     def attach(self, codes: Tensor, scale: Tensor, cast_scale: Tensor) -> None:
-        """Set where the values are; they may change in place afterwards, the tensors may not."""
+        """Set where the values are; they may change in place afterwards, the tensors may not.
+
+        Args:
+            cast_scale: one of ``aligned_scales``.
+        """
         assert codes.shape == self.handle.shape
+        assert cast_scale.storage_offset() % _FLOATS_PER_SCALE == 0, "the scale must be aligned to 16 bytes"
         for name, tensor in (("codes", codes), ("scale", scale), ("cast_scale", cast_scale)):
             # Views share their version counter with all others of the same buffer, and autograd
             # would raise an error when one weight is updated while another waits for its backward

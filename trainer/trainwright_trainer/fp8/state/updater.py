@@ -27,6 +27,7 @@ from trainwright_trainer.distributed.parameter_index import ParameterIndex, is_w
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, full_slice
 from trainwright_trainer.fp8.compute.conversion import ConvertedModel, fp8_weights
 from trainwright_trainer.fp8.compute.formats import E4M3, LARGEST, amax_of, cast, scale_for, widen
+from trainwright_trainer.fp8.compute.weight import aligned_scales
 from trainwright_trainer.fp8.state.gradients import FP8Gradients
 from trainwright_trainer.fp8.state.model_weights import FP8ModelWeights
 from trainwright_trainer.fp8.state.optimizer import (
@@ -101,7 +102,7 @@ class FP8Updater:
         self._layer_index = ParameterIndex(
             [name for name in order if name in in_fp8], self._amax_history.names, shard_specs, mesh.model
         )
-        self._cast_scale = torch.ones(len(self.layout.slots), device=mesh.device)
+        self._cast_scale = aligned_scales(len(self.layout.slots), mesh.device)
         self._model_weights = FP8ModelWeights(self.layout, mesh.data) if sharded else None
         self._first_rows = self.layout.first_rows()
         self._step = 0
