@@ -285,8 +285,6 @@ PARALLEL_BLOCKS: dict[str, Cell] = {
 CELLS: dict[str, Cell] = SINGLE_AXES | COMBINATIONS | LOW_PRECISION | DEEPSPEED | OPTIONS | PARALLEL_BLOCKS
 
 SHORT = (
-    "data 2, clipped",
-    "ZeRO 2 over 2",
     "tensor 2 × zbv 2",
     "bf16: ZeRO 1 × tensor 2",
     "O3: data 2 × tensor 2",

@@ -27,7 +27,7 @@ FP32 = {"kind": "fp32"}
 _layouts = pytest.mark.slow(target="layouts")
 
 LAYOUTS = [
-    pytest.param(4, {}, FP32, id="data 4"),
+    pytest.param(4, {}, FP32, id="data 4", marks=_layouts),
     pytest.param(4, {"tensor": 2}, FP32, id="data 2, tensor 2", marks=_layouts),
     pytest.param(4, {"pipeline": 2}, FP32, id="data 2, pipeline 2", marks=_layouts),
     pytest.param(4, {"zero_stage": 1, "shard": 2}, FP32, id="zero 1, 2 replicas of 2"),

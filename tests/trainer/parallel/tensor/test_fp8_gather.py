@@ -188,7 +188,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", partly_slow(CASES, ["O3, data 2, tensor 2"]))
+@pytest.mark.parametrize("case", partly_slow(CASES, []))
 def test_ranks_learn_what_one_process_does(
     case: str, job: Callable[..., Path], alone: Callable[[str | None], list[float]]
 ) -> None:

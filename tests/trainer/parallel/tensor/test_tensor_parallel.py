@@ -163,7 +163,7 @@ CASES = {
 }
 
 
-IN_MAKE_TEST = ("tensor 2", "tensor 4, chunks")
+IN_MAKE_TEST = ("tensor 4, chunks",)
 
 
 @pytest.mark.parametrize("case", partly_slow(CASES, IN_MAKE_TEST))
