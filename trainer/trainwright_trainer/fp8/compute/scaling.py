@@ -185,4 +185,3 @@ class AmaxHistory:
     def _update_layers(self) -> None:
         if self.names:
             torch._foreach_copy_(self._scales, self._scale_L2.flatten().unbind())
-
