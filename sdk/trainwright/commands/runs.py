@@ -93,7 +93,7 @@ def submit(
             typer.echo(run.id)
         _print_warnings(api.plan_run(whole).warnings)
         if wait:
-            _finish(api.wait(run.id, _show_run))
+            _finish(api.wait(run.id, _RunLine()))
 
 
 def _print_warnings(warnings: Iterable[str]) -> None:
@@ -246,7 +246,7 @@ def show(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_j
 def watch(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Wait until a run ends, and show its progress. Stopping this command does not affect the run."""
     with open_team(server, key, team) as api:
-        _finish(api.wait(run, _show_run))
+        _finish(api.wait(run, _RunLine()))
 
 
 @app.command("events")
@@ -353,12 +353,18 @@ def _finish(run: Run) -> None:
         raise typer.Exit(1)
 
 
-def _show_run(run: Run) -> None:
-    if not sys.stderr.isatty():
-        return
-    loss = format_or_dash(run.summary.values.get("loss"), ".3f")
-    line = (
-        f"{run.state}  step {run.summary.step:,} of {run.spec.schedule.steps:,}  loss {loss}  {run.sentence}"
-    )
-    sys.stderr.write(f"\r\033[K{line[: max(20, err.width - 1)]}")
-    sys.stderr.flush()
+class _RunLine:
+    """Shows how a run goes on: in one line of a terminal, elsewhere with a line for each new state."""
+
+    def __init__(self) -> None:
+        self._state: RunState | None = None
+
+    def __call__(self, run: Run) -> None:
+        loss = format_or_dash(run.summary.values.get("loss"), ".3f")
+        line = f"{run.state}  step {run.summary.step:,} of {run.spec.schedule.steps:,}  loss {loss}  {run.sentence}"
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\033[K{line[: max(20, err.width - 1)]}")
+        elif run.state is not self._state:
+            sys.stderr.write(f"{line}\n")
+        self._state = run.state
+        sys.stderr.flush()

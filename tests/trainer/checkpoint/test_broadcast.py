@@ -1,4 +1,4 @@
-"""When a run resumes, one of the ranks that have a tensor alike reads it and sends it to the others."""
+"""Ranks that have a tensor alike divide the work: each writes some of them, and one reads each and sends it to the others."""
 
 from collections.abc import Callable
 from math import prod
@@ -13,6 +13,7 @@ from torch import Tensor
 from tests.trainer.jobs import resume_from, train_here, write_job
 from tests.trainer.ranks import on_mesh, on_ranks
 from trainwright.contracts.job_spec import output_folder
+from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.checkpoint import load
 from trainwright_trainer.checkpoint.broadcast import fill, fill_on_all
 from trainwright_trainer.distributed.axis import Axis
@@ -95,6 +96,32 @@ def test_ranks_together_read_a_checkpoint_once(
     read = sum(result.read_bytes for result in results)
     assert 0.8 * stored < read < 1.25 * stored
     assert len({loss for result in results for loss in result.losses}) == 1
+
+
+def _written(mesh: Mesh, job_file: Path) -> dict[str, int]:
+    """Bytes of each slice that a rank writes, by name and offset."""
+    output_folder(job_file).mkdir(exist_ok=True)
+    training = build(read_job(job_file), job_file, mesh)
+    state = training.engine.updater.state()
+    return {f"{part.name} {part.box.offset}": part.tensor.nbytes for part in state}
+
+
+@pytest.mark.parametrize(("ranks", "parallelism", "precision"), LAYOUTS)
+def test_ranks_divide_what_they_all_have_and_write_it_once(
+    tmp_path: Path, data: Path, ranks: int, parallelism: dict[str, Any], precision: dict[str, Any]
+) -> None:
+    sections: dict[str, Any] = {"precision": precision, "model": {"tied_embeddings": False}}
+    alone = write_job(tmp_path / "alone", data, **sections)
+    job_file = write_job(tmp_path / "together", data, ranks, parallelism=parallelism, **sections)
+    degrees = read_job(job_file).spec.degrees
+    [whole] = on_mesh(Degrees(), _written, alone)
+    parts: list[dict[str, int]] = on_mesh(degrees, _written, job_file)
+    names = [name for part in parts for name in part]
+    assert len(names) == len(set(names)), "nothing is written twice"
+    assert {name.split()[0] for name in names} == {name.split()[0] for name in whole}
+    shares = [sum(part.values()) for part in parts]
+    assert sum(shares) == sum(whole.values())
+    assert max(shares) < 2 * sum(shares) / len(shares), shares
 
 
 def _fill(mesh: Mesh, error: Exception | None) -> tuple[type, str] | list[float]:
