@@ -309,6 +309,7 @@ def _rates(kind: str, shape: Shape, timing: Timing) -> Figures:
         f"{kind}_tflops": rate / _TERA,
         f"{kind}_causal_tflops": causal / _TERA,
         f"{kind}_peak_gb": timing.peak_bytes / _GB,
+        f"{kind}_planned_gb": timing.planned_bytes / _GB,
     }
     bf16_peak = peak("bf16")
     if bf16_peak is not None:

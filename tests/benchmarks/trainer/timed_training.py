@@ -24,6 +24,7 @@ from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.token_shards import MANIFEST_NAME, Shard, ShardManifest, ShardSplit, TokenType
 from trainwright.contracts.training_spec import BatchSpec
 from trainwright.planner.flops import count_parameters, flops_per_token
+from trainwright.planner.memory import rank_memory
 from trainwright.planner.peak_flops import vendor_peak
 from trainwright_trainer.distributed.mesh import single_rank_mesh
 from trainwright_trainer.observe.memory import device_name
@@ -88,6 +89,9 @@ class Timing:
 
     build_peak_bytes: int
     """The same while the training was built."""
+
+    planned_bytes: int
+    """What the planner expects of ``peak_bytes``."""
 
     last_loss: float
     losses: tuple[float, ...]
@@ -171,7 +175,8 @@ class Events:
 def measure(folder: Path, shape: Shape, warm_up: int, timed: int, **sections: Any) -> Timing:
     """Make ``warm_up`` + ``timed`` steps of a new training; compilation is part of the warm-up."""
     with _tracked_memory() as built:
-        training = build_job(write_job(folder, shape, warm_up + timed, **sections))
+        job_file = write_job(folder, shape, warm_up + timed, **sections)
+        training = build_job(job_file)
     with _tracked_memory() as used:
         steps = learn(training, warm_up + timed)
     seconds = median(step["seconds"] for step in steps[warm_up:])
@@ -181,9 +186,16 @@ def measure(folder: Path, shape: Shape, warm_up: int, timed: int, **sections: An
         tokens_per_second=shape.tokens_per_step / seconds,
         peak_bytes=used[0] or int(steps[-1]["memory_bytes"]),
         build_peak_bytes=built[0],
+        planned_bytes=_planned_bytes(job_file),
         last_loss=losses[-1],
         losses=losses,
     )
+
+
+def _planned_bytes(job_file: Path) -> int:
+    """The planner's estimate for a job of one rank; GPUs compile."""
+    spec = JobSpec.model_validate_json(job_file.read_bytes()).spec
+    return rank_memory(spec, [spec.model.layers], 0, device().type == "cuda").total
 
 
 def learn(training: Training, steps: int) -> list[dict[str, float]]:
