@@ -354,7 +354,7 @@ def _finish(run: Run) -> None:
 
 
 class _RunLine:
-    """Shows how a run goes on: in one line of a terminal, elsewhere with a line for each new state."""
+    """Shows a run's progress: on one line that a terminal rewrites, otherwise as a line for each new state."""
 
     def __init__(self) -> None:
         self._state: RunState | None = None

@@ -1,4 +1,4 @@
-"""`trainwright runs watch` shows how a run goes on, in scripts too."""
+"""`trainwright runs watch` shows a run's progress, also in scripts."""
 
 import threading
 

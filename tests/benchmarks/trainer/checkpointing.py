@@ -133,7 +133,7 @@ def ours_read(request: Request, pacer: Pacer) -> None:
         pacer.begin()
         manifest: CheckpointManifest = read_checkpoint(saved.folder, digest, saved.digest)
         with verifying(saved.folder, manifest, training.mesh):
-            restore(saved.folder, manifest, updater)
+            restore(saved.folder, manifest, updater, training.mesh)
         pacer.step_done()
 
 

@@ -16,6 +16,7 @@ from trainwright.contracts.job_spec import output_folder
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.checkpoint import load
 from trainwright_trainer.checkpoint.broadcast import fill, fill_on_all
+from trainwright_trainer.checkpoint.load import read_checkpoint
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import Slice
@@ -122,6 +123,32 @@ def test_ranks_divide_what_they_all_have_and_write_it_once(
     shares = [sum(part.values()) for part in parts]
     assert sum(shares) == sum(whole.values())
     assert max(shares) < 2 * sum(shares) / len(shares), shares
+
+
+def _refusal(mesh: Mesh, job_file: Path, checkpoint: Path, lost: str) -> str:
+    """What a rank says of a checkpoint without one tensor."""
+    updater = build(read_job(job_file), job_file, mesh).engine.updater
+    manifest = read_checkpoint(checkpoint, None, None)
+    tensors = {name: entry for name, entry in manifest.tensors.items() if name != lost}
+    with pytest.raises(CheckpointInvalidError) as refused:
+        load.restore(checkpoint, manifest.model_copy(update={"tensors": tensors}), updater, mesh)
+    return str(refused.value)
+
+
+def test_all_ranks_refuse_a_checkpoint_before_one_reads_it(tmp_path: Path, data: Path) -> None:
+    sections: dict[str, Any] = {"precision": FP32, "checkpoint": {"every_steps": 2}}
+    trained = write_job(tmp_path / "trained", data, schedule={"steps": 2, "warmup_steps": 1}, **sections)
+    train_here(trained)
+    job_file = write_job(tmp_path / "together", data, 2, **sections)
+    degrees = read_job(job_file).spec.degrees
+    of_last_rank = on_mesh(degrees, _written, job_file)[-1]
+    lost = next(iter(of_last_rank)).split()[0]
+    checkpoint = output_folder(trained) / "checkpoints/step-2"
+    refusals = on_mesh(degrees, _refusal, job_file, checkpoint, lost)
+    assert refusals == [
+        "step-2: another rank found a tensor that does not fit this run",
+        f"step-2: {lost} is missing",
+    ]
 
 
 def _fill(mesh: Mesh, error: Exception | None) -> tuple[type, str] | list[float]:

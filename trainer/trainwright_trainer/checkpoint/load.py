@@ -119,7 +119,7 @@ def verifying(folder: Path, manifest: CheckpointManifest, mesh: Mesh) -> Iterato
         finally:
             fault = next((fault for fault in faults if fault is not None), None)
             if read:
-                _agree(folder, fault, mesh)
+                _agree(folder, fault, mesh, "a file that does not match the manifest")
             elif fault is not None:
                 raise fault
             else:  # the other ranks may be anywhere by now and cannot be asked
@@ -139,17 +139,15 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _agree(folder: Path, fault: CheckpointInvalidError | None, mesh: Mesh) -> None:
-    """If one rank found a fault, raise it on all ranks."""
+def _agree(folder: Path, fault: CheckpointInvalidError | None, mesh: Mesh, kind: str) -> None:
+    """If one rank found a fault of this kind, raise it on all ranks."""
     try:
         faults = mesh.world.all_reduce(torch.tensor(float(fault is not None), device=mesh.device))
     finally:
         if fault is not None:
             raise fault
     if faults > 0:
-        raise CheckpointInvalidError(
-            f"{folder.name}: another rank found a file that does not match the manifest"
-        )
+        raise CheckpointInvalidError(f"{folder.name}: another rank found {kind}")
 
 
 def _verify_sizes(folder: Path, files: Sequence[FileEntry]) -> None:
@@ -169,23 +167,33 @@ def _differs(folder: Path, entry: FileEntry) -> CheckpointInvalidError:
     return CheckpointInvalidError(f"{folder.name}: {entry.name} does not match the manifest")
 
 
-def restore(folder: Path, manifest: CheckpointManifest, updater: Updater) -> None:
+def restore(folder: Path, manifest: CheckpointManifest, updater: Updater, mesh: Mesh) -> None:
     """Restore ``updater`` from a checkpoint that is verified or being verified, with one tensor at a time in
     host memory. All ranks must call it: of ranks that have a tensor alike, one reads it.
 
     Raises:
         CheckpointInvalidError: it is not the state of a run like this one.
     """
-    check_fits(folder, manifest, updater)
+    check_fits(folder, manifest, updater, mesh)
     updater.restore(_Reader(folder, manifest), manifest.state)
 
 
-def check_fits(folder: Path, manifest: CheckpointManifest, updater: Updater) -> None:
-    """Compare names, shapes and number formats with those of this run.
+def check_fits(folder: Path, manifest: CheckpointManifest, updater: Updater, mesh: Mesh) -> None:
+    """Compare names, shapes and number formats with those of this run. All ranks must call it: each looks at the tensors that
+    it would write.
 
     Raises:
-        CheckpointInvalidError: names the first tensor that differs.
+        CheckpointInvalidError: some tensor differs; the rank that would write it names it.
     """
+    fault = None
+    try:
+        _check_fits(folder, manifest, updater)
+    except CheckpointInvalidError as error:
+        fault = error
+    _agree(folder, fault, mesh, "a tensor that does not fit this run")
+
+
+def _check_fits(folder: Path, manifest: CheckpointManifest, updater: Updater) -> None:
     held = updater.state()
     # Another layout's blocks have other scales; they are checked when they are read.
     of_blocks = {block_scale_name(item.scale, *item.box) for item in held if item.scale}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -18,22 +19,32 @@ from trainwright.contracts.block_parts import is_bias, weight_in_block
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, Slice, unsharded_specs
 
+_MOST_THREADS = 8
+"""Each has an entire weight in host memory, on every rank of a node."""
+
 
 def initialize(model: nn.Module, spec: ModelSpec, seed: int, shard_specs: ShardSpecs | None = None) -> None:
     """Fill every parameter of ``model`` in place.
 
     Args:
-        shard_specs: what ``model`` has of each weight; by default all of it. Each thread has one entire weight
-            in memory at a time.
+        shard_specs: what ``model`` has of each weight; by default all of it.
     """
     local = (shard_specs or unsharded_specs(model)).local
+    weights = dict(model.named_parameters())
+    fill_weights(weights, {name: local[name].slice for name in weights}, spec, seed)
 
-    def fill(name: str, weight: nn.Parameter) -> None:
+
+def fill_weights(
+    weights: Mapping[str, Tensor], slices: Mapping[str, Slice], spec: ModelSpec, seed: int
+) -> None:
+    """Set ``weights`` to slices of their initial values. Each thread has one entire weight in memory at a time."""
+
+    def fill(name: str) -> None:
         with torch.no_grad():  # applies to one thread only
-            weight.copy_(initial_weight(name, local[name].slice, spec, seed))
+            weights[name].copy_(initial_weight(name, slices[name], spec, seed))
 
     with _threads() as threads:
-        for _ in threads.map(lambda named: fill(*named), model.named_parameters()):
+        for _ in threads.map(fill, weights):
             pass
 
 
@@ -64,6 +75,15 @@ def _deviation(name: str, spec: ModelSpec) -> float:
     return spec.initializer_std
 
 
-def _threads() -> ThreadPoolExecutor:
-    """As many as this process may use: torch draws noise on one thread only."""
-    return ThreadPoolExecutor(torch.get_num_threads(), "initial-weights")
+@contextmanager
+def _threads() -> Iterator[ThreadPoolExecutor]:
+    """Several, because torch draws noise on one thread only; within each, torch starts no others."""
+    before = torch.get_num_threads()
+    count = min(before, _MOST_THREADS)
+    try:
+        with ThreadPoolExecutor(
+            count, "initial-weights", initializer=torch.set_num_threads, initargs=(1,)
+        ) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(before)  # threads that start later take the number that was set last

@@ -1,8 +1,8 @@
 """The updater of float32 and bfloat16 runs whose data ranks replicate the float32 weights and their optimizer.
 
 Gradients are summed over the data ranks (``parallel.data.gradient_buckets``), clipped by the norm over all
-ranks of the model, and passed to the optimizer. Data ranks have the same bits, so only the first of them
-writes the state.
+ranks of the model, and passed to the optimizer. Data ranks have the same bits, so they divide the writing of
+the state.
 """
 
 from __future__ import annotations

@@ -272,8 +272,8 @@ def _initialize_or_resume(
     with verifying(resume, manifest, mesh):
         updater = materialize(parts, spec, mesh, fresh=False)
         if job.resume.forked:
-            _check_fork_fits(resume, manifest, updater)
-        restore(resume, manifest, updater)
+            _check_fork_fits(resume, manifest, updater, mesh)
+        restore(resume, manifest, updater, mesh)
         skipped_steps.restore(manifest.state)
     data_position = data_position_of(resume, manifest)
     if job.resume.data_from_start:
@@ -283,14 +283,14 @@ def _initialize_or_resume(
     return updater, skipped_steps, data_position
 
 
-def _check_fork_fits(resume: Path, manifest: CheckpointManifest, updater: Updater) -> None:
+def _check_fork_fits(resume: Path, manifest: CheckpointManifest, updater: Updater, mesh: Mesh) -> None:
     """Another run's checkpoint may be valid and still not fit. Then this run's configuration is at fault.
 
     Raises:
-        BadJobError: names the first tensor that differs.
+        BadJobError: some tensor differs; one rank names it.
     """
     try:
-        check_fits(resume, manifest, updater)
+        check_fits(resume, manifest, updater, mesh)
     except CheckpointInvalidError as error:
         raise BadJobError(f"the parent's checkpoint does not fit this run: {error}") from error
 

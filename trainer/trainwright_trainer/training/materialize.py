@@ -19,7 +19,7 @@ from trainwright_trainer.fp8.state.updater import FP8Updater
 from trainwright_trainer.linear.dense import DenseLinear
 from trainwright_trainer.linear.weight_casts import WeightCasts
 from trainwright_trainer.model.fused_projections import FusedProjections
-from trainwright_trainer.model.init import initial_weight, initial_weights, initialize
+from trainwright_trainer.model.init import fill_weights, initial_weights, initialize
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.optim.replicated_updater import ReplicatedUpdater
 from trainwright_trainer.optim.sharded_updater import ShardedUpdater
@@ -41,10 +41,8 @@ def materialize(parts: ModelParts, spec: RunSpec, mesh: Mesh, fresh: bool) -> Up
     native = spec.parallelism.engine is EngineKind.NATIVE
     stage = zero_stage(spec, mesh)
     if stage == 3:
-        initial_weights = partial(initial_weight, spec=spec.model, seed=spec.seed) if fresh else None
-        return ShardedUpdater(
-            allocate_shards(model, shard_specs, mesh, initial_weights), spec.optimizer, mesh
-        )
+        fill = partial(fill_weights, spec=spec.model, seed=spec.seed) if fresh else None
+        return ShardedUpdater(allocate_shards(model, shard_specs, mesh, fill), spec.optimizer, mesh)
     # DeepSpeed places weights itself.
     _allocate(model, mesh.device if native else torch.device("cpu"))
     if fresh:

@@ -58,7 +58,7 @@ from trainwright_trainer.fp8.compute.casting import (
     gradient_format,
     transposed,
 )
-from trainwright_trainer.fp8.compute.formats import E4M3, E5M2, amax_of, cast_, widen
+from trainwright_trainer.fp8.compute.formats import E4M3, amax_of, cast_, widen
 from trainwright_trainer.fp8.compute.matmul import Operand, scaled_matmul
 from trainwright_trainer.fp8.compute.weight import StoredMatrix, Weight
 from trainwright_trainer.linear.deferred_weight_gradients import DeferredWeightGradients
@@ -173,12 +173,12 @@ class FP8Matmuls(NamedTuple):
         return partial(_multiply, weight_NK, fast_accumulation=True)
 
     def cast_output_gradient(self, dy_MN: Tensor, axis: Axis | None) -> Cast:
+        format = gradient_format(self.scaling)
         if axis is None:
-            format = gradient_format(self.scaling)
             return cast_both_ways(dy_MN, format, self.scaling, self.output_gradient_scale)
         # All parts have one scale, and are transposed once they are gathered.
         amax = axis.all_reduce_max(amax_of(dy_MN))
-        return Cast(cast_with_amax(dy_MN, E5M2, self.output_gradient_scale, amax), None, amax)
+        return Cast(cast_with_amax(dy_MN, format, self.output_gradient_scale, amax), None, amax)
 
     def input_gradient(self, stored: Stored) -> RowMatmul:
         """dx from rows of dy."""

@@ -25,7 +25,7 @@ _FLOATS_PER_SCALE = 4
 
 
 def aligned_scales(count: int, device: torch.device) -> Tensor:
-    """Ones, (count,) float32, of which cuBLAS can read each: it refuses a scale that is not aligned to 16 bytes."""
+    """Scales of 1, (count,) float32, 16 bytes apart: cuBLAS refuses a scale that is not aligned to 16 bytes."""
     return torch.ones(count, _FLOATS_PER_SCALE, device=device)[:, 0]
 
 

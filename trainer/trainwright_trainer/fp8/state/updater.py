@@ -185,7 +185,7 @@ class FP8Updater:
 
     def state(self) -> list[StateTensor]:
         """The tensors of the weights that this rank writes; rank 0 adds the vectors for all weights. Data ranks with the same
-        weights each write some of them.
+        weights divide them.
         """
         vectors = self._vectors()  # all ranks of the model axis must call this
         primary = [slot for slot in self.layout.local_slots if self._shard_specs.local[slot.name].is_primary]

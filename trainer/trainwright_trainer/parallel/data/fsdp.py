@@ -43,17 +43,17 @@ from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
 from trainwright_trainer.parallel.data.zero import ModelShard
 
-InitialWeights = Callable[[str, Slice], Tensor]
-"""A slice of a weight's initial values, by name, on the CPU."""
+FillWeights = Callable[[Mapping[str, Tensor], Mapping[str, Slice]], None]
+"""Sets weights, by name, to slices of their initial values."""
 
 
 def allocate_shards(
-    model: Transformer, shard_specs: ShardSpecs, mesh: Mesh, initial: InitialWeights | None
+    model: Transformer, shard_specs: ShardSpecs, mesh: Mesh, fill: FillWeights | None
 ) -> ModelShard:
     """Allocate ``model``, which ``apply_fsdp`` sharded on the meta device, on its device.
 
     Args:
-        initial: initial weights; None if they are read from a checkpoint.
+        fill: None if the weights are read from a checkpoint.
     """
     _allocate(model, mesh.device)
     sharded, specs = {}, {}
@@ -66,8 +66,8 @@ def allocate_shards(
             specs[name] = replace(specs[name], slice=local_rows(specs[name].slice, mesh.shard))
             weights[name] = nn.Parameter(weight.to_local().detach())
         assert weights[name].shape == specs[name].slice.shape, f"the shard of {name} does not match its spec"
-        if initial is not None:
-            weights[name].data.copy_(initial(name, specs[name].slice))
+    if fill is not None:
+        fill(weights, {name: specs[name].slice for name in weights})
     here = {name: weight for name, weight in weights.items() if weight.numel()}
     unsharded = [weight for name, weight in here.items() if name not in sharded]
     return ModelShard(
