@@ -18,7 +18,7 @@ and summed in float32. Embedding and head are sent in float32, because their gra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MethodType
 from typing import Any
