@@ -1,8 +1,8 @@
 """The updater of float32 and bfloat16 runs whose data ranks replicate the float32 weights and their optimizer.
 
 Gradients are summed over the data ranks (``parallel.data.gradient_buckets``), clipped by the norm over all
-ranks of the model, and passed to the optimizer. Data ranks have the same bits, so they divide the writing of
-the state.
+ranks of the model, and passed to the optimizer. Data ranks have the same bits, so only the first of them
+writes the state.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.distributed.shard_spec import ShardSpecs, assign_owners
+from trainwright_trainer.distributed.shard_spec import ShardSpecs
 from trainwright_trainer.linear.dense import clear_sums, summed_weights
 from trainwright_trainer.linear.weight_casts import WeightCasts
 from trainwright_trainer.optim.clip import clip, global_norm, norm_over
@@ -48,8 +48,6 @@ class ReplicatedUpdater:
         self._shard_specs = shard_specs.local
         self._order = shard_specs.forward_order
         self._model_axis, self._world = mesh.model, mesh.world
-        writers = assign_owners({name: self._weights[name].numel() for name in primary}, mesh.data.ranks)
-        self._written = {name for name, writer in writers.items() if writer == mesh.data.rank}
         self._data = mesh.data
         tied_replicas = {self._weights[name] for name in shard_specs.tied_replicas}
         self._buckets = (
@@ -105,11 +103,10 @@ class ReplicatedUpdater:
         return self.optimizer.metrics() if observes(step) else {}
 
     def state(self) -> list[StateTensor]:
-        """The data ranks have the same weights, and each writes some of them."""
         return [
             StateTensor(f"{kind}.{name}", tensor, part=self._shard_specs[name].slice)
             for kind, name, tensor in self._named_state()
-            if name in self._written
+            if self._data.rank == 0 and self._shard_specs[name].is_primary
         ]
 
     def scalars(self) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.distributed.shard_spec import assign_owners
 from trainwright_trainer.linear.weight_casts import WeightCasts
 from trainwright_trainer.optim.clip import clip, global_norm, norm_over
 from trainwright_trainer.optim.non_finite import first_non_finite
@@ -97,15 +96,13 @@ class ShardedUpdater:
         return self.optimizer.metrics() if observes(step) else {}
 
     def state(self) -> list[StateTensor]:
-        """The replicas have the same shards, and each writes some of them."""
-        replicas = self._mesh.replicas
-        sizes = {name: self._shard.updated[name].numel() for name in self._written}
-        writers = assign_owners(sizes, replicas.ranks)
+        if self._mesh.replicas.rank > 0:
+            return []
         weights = [("model", name, weight.detach()) for name, weight in self._shard.updated.items()]
         return [
             StateTensor(f"{kind}.{name}", tensor, part=self._shard.shard_specs[name].slice)
             for kind, name, tensor in weights + self._states()
-            if writers.get(name) == replicas.rank
+            if name in self._written
         ]
 
     def scalars(self) -> dict[str, Any]:

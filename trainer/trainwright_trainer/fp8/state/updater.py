@@ -24,7 +24,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.memory import keeps_weight_operands
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.parameter_index import ParameterIndex, is_writer
-from trainwright_trainer.distributed.shard_spec import ShardSpecs, assign_owners, full_slice
+from trainwright_trainer.distributed.shard_spec import ShardSpecs, full_slice
 from trainwright_trainer.fp8.compute.conversion import ConvertedModel, fp8_weights
 from trainwright_trainer.fp8.compute.formats import E4M3, LARGEST, amax_of, cast, scale_for, widen
 from trainwright_trainer.fp8.compute.weight import aligned_scales
@@ -184,15 +184,14 @@ class FP8Updater:
         return self._rounding_metrics() | dict(self._tensor_metrics())
 
     def state(self) -> list[StateTensor]:
-        """The tensors of the weights that this rank writes; rank 0 adds the vectors for all weights. Data ranks with the same
-        weights divide them.
-        """
+        """The tensors of the weights that this rank writes; rank 0 adds the vectors for all weights."""
         vectors = self._vectors()  # all ranks of the model axis must call this
-        primary = [slot for slot in self.layout.local_slots if self._shard_specs.local[slot.name].is_primary]
-        data = self._mesh.data
-        ranks, rank = (1, 0) if self.layout.sharded else (data.ranks, data.rank)
-        writers = assign_owners({slot.name: slot.rows for slot in primary}, ranks)
-        found = [item for slot in primary if writers[slot.name] == rank for item in self._state_of(slot)]
+        found: list[StateTensor] = []
+        if self.layout.sharded or self._mesh.data.rank == 0:
+            written = [
+                slot for slot in self.layout.local_slots if self._shard_specs.local[slot.name].is_primary
+            ]
+            found += [item for slot in written for item in self._state_of(slot)]
         if self._mesh.rank == 0:
             found += [StateTensor(f"fp8.{name}", tensor) for name, tensor in vectors.items()]
         return found
