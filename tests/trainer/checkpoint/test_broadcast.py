@@ -100,6 +100,7 @@ def test_ranks_together_read_a_checkpoint_once(
 
 def _refusal(mesh: Mesh, job_file: Path, checkpoint: Path, lost: str) -> str:
     """What a rank says of a checkpoint without one tensor."""
+    output_folder(job_file).mkdir(exist_ok=True)
     updater = build(read_job(job_file), job_file, mesh).engine.updater
     manifest = read_checkpoint(checkpoint, None, None)
     tensors = {name: entry for name, entry in manifest.tensors.items() if name != lost}
