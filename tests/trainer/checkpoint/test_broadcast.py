@@ -15,7 +15,6 @@ from tests.trainer.ranks import on_mesh, on_ranks
 from trainwright.contracts.job_spec import output_folder
 from trainwright_trainer.checkpoint import load
 from trainwright_trainer.checkpoint.broadcast import fill, fill_on_all
-from trainwright_trainer.checkpoint.load import read_checkpoint
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import Slice
@@ -96,32 +95,6 @@ def test_ranks_together_read_a_checkpoint_once(
     read = sum(result.read_bytes for result in results)
     assert 0.8 * stored < read < 1.25 * stored
     assert len({loss for result in results for loss in result.losses}) == 1
-
-
-def _refusal(mesh: Mesh, job_file: Path, checkpoint: Path, lost: str) -> str:
-    """What a rank says of a checkpoint without one tensor."""
-    output_folder(job_file).mkdir(exist_ok=True)
-    updater = build(read_job(job_file), job_file, mesh).engine.updater
-    manifest = read_checkpoint(checkpoint, None, None)
-    tensors = {name: entry for name, entry in manifest.tensors.items() if name != lost}
-    with pytest.raises(CheckpointInvalidError) as refused:
-        load.restore(checkpoint, manifest.model_copy(update={"tensors": tensors}), updater, mesh)
-    return str(refused.value)
-
-
-def test_all_ranks_refuse_a_checkpoint_before_one_reads_it(tmp_path: Path, data: Path) -> None:
-    sections: dict[str, Any] = {"precision": FP32, "checkpoint": {"every_steps": 2}}
-    trained = write_job(tmp_path / "trained", data, schedule={"steps": 2, "warmup_steps": 1}, **sections)
-    train_here(trained)
-    job_file = write_job(tmp_path / "together", data, 2, **sections)
-    degrees = read_job(job_file).spec.degrees
-    lost = "model.head.weight"
-    checkpoint = output_folder(trained) / "checkpoints/step-2"
-    refusals = on_mesh(degrees, _refusal, job_file, checkpoint, lost)
-    assert refusals == [
-        f"step-2: {lost} is missing",
-        "step-2: another rank found a tensor that does not fit this run",
-    ]
 
 
 def _fill(mesh: Mesh, error: Exception | None) -> tuple[type, str] | list[float]:
