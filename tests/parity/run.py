@@ -36,7 +36,7 @@ _PATIENCE_SECONDS = 1_800
 class Row(BaseModel):
     """The last measurement of a cell."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: int
     date: str

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode
 
 from trainwright.contracts.api.people import Role
 
@@ -26,8 +26,6 @@ class NewAccounts(StrEnum):
 
 class OidcSettings(BaseSettings):
     """The identity provider, and what its claims give. A validator of `Settings` with the name of one here would replace it."""
-
-    model_config = SettingsConfigDict(use_attribute_docstrings=True)
 
     oidc_issuer: str | None = Field(default=None, max_length=255)
     """Address of an OpenID Connect provider with which people can sign in, exactly as in its discovery document. https, except on

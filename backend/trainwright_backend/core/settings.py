@@ -29,7 +29,6 @@ class Settings(OidcSettings):
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX,
         env_nested_delimiter="__",
-        use_attribute_docstrings=True,
         extra="ignore",
         frozen=True,
     )

@@ -16,15 +16,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from trainwright.contracts.field_docs import Documented
+
 STORABLE_TEXT = ConfigDict(str_min_length=0)
 """Pydantic accepts lone surrogates, which have no UTF-8, in text without constraints; this refuses them in all text."""
 
 
-class Strict(BaseModel):
+class Strict(Documented):
     """A section of a spec: immutable, without unknown keys. The sentence under a field is its documentation."""
 
     model_config = STORABLE_TEXT | ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, validate_default=True
+        extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True
     )
 
     @model_validator(mode="before")
@@ -34,11 +36,11 @@ class Strict(BaseModel):
         return given
 
 
-class Envelope(BaseModel):
+class Envelope(Documented):
     """A message between components that are upgraded separately: unknown keys are ignored."""
 
     model_config = ConfigDict(
-        extra="ignore", frozen=True, use_attribute_docstrings=True, ser_json_inf_nan="constants"
+        extra="ignore", frozen=True, ser_json_inf_nan="constants"
     )
 
 

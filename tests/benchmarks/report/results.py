@@ -23,7 +23,7 @@ class RefusedError(Exception):
 class Result(BaseModel):
     """One row, measured once."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     row: str
     date: str
