@@ -117,7 +117,7 @@ def run_step(training: Training, timer: StepTimer, step: int, should_stop: Shoul
     of_ranks = rank_seconds(training.mesh.world, step, timings)
     values |= of_ranks | _straggler_scores(training, step, of_ranks)
     training.report(Step(time=now(), step=step, values=values))
-    _log(step, metrics, values["tokens_per_second"])
+    _log(step, training.spec.schedule.steps, metrics, values["tokens_per_second"])
     return metrics.stopping
 
 
@@ -183,11 +183,12 @@ def _updates_in_backward(precision: PrecisionSpec) -> bool:
     return precision.fp8 is not None and precision.fp8.optimizer_in_backward
 
 
-def _log(step: int, metrics: StepMetrics, tokens_per_second: float) -> None:
+def _log(step: int, last: int, metrics: StepMetrics, tokens_per_second: float) -> None:
+    aligned = f"{step:{len(str(last))}}"
     if not metrics.finite:
-        print(f"step {step}  skipped: {metrics.problem}", flush=True)
+        print(f"step {aligned}  skipped: {metrics.problem}", flush=True)
     elif step % _LOGGED_EVERY_STEPS == 0 or step == 1:
-        print(f"step {step}  loss {metrics.loss:.4f}  {tokens_per_second:,.0f} tokens/s", flush=True)
+        print(f"step {aligned}  loss {metrics.loss:.4f}  {tokens_per_second:,.0f} tokens/s", flush=True)
 
 
 def validate(training: Training, step: int) -> None:

@@ -59,7 +59,7 @@ export function NodeCard({ node, now }: Props) {
         </Button>
       </div>
       {node.draining && (
-        <p className="mt-1 flex flex-wrap items-center gap-3 text-small text-soft">
+        <div className="mt-1 flex flex-wrap items-center gap-3 text-small text-soft">
           <span id={`${node.id}-drain`}>{drainText(node)}</span>
           {node.runs.length === 0 && <RemoveNode node={node} />}
           {node.runs.length > 0 && !node.move_runs && (
@@ -72,7 +72,7 @@ export function NodeCard({ node, now }: Props) {
               Move runs off<span className="sr-only"> {node.name}</span>
             </Button>
           )}
-        </p>
+        </div>
       )}
       {drain.error !== null && <ErrorNote error={drain.error} />}
       {empty.error !== null && <ErrorNote error={empty.error} />}

@@ -26,7 +26,7 @@ const QUOTA = [
 ];
 
 /** The home page of a team with these runs. */
-async function open(runs: Run[], datasets: object[] = []) {
+async function open(runs: Run[], datasets: object[] = [], checkpoints: object[] = []) {
   cleanup();
   localStorage.clear();
   queryClient.clear();
@@ -40,6 +40,7 @@ async function open(runs: Run[], datasets: object[] = []) {
       const limit = Number(query.get("limit"));
       return HttpResponse.json({ items: all.slice(0, limit), next_cursor: all.length > limit ? "c1" : null });
     }),
+    http.get("*/api/v1/teams/lab/runs/:run/checkpoints", () => HttpResponse.json({ items: checkpoints, next_cursor: null })),
     http.get("*/api/v1/teams/lab/datasets", () => HttpResponse.json({ items: datasets, next_cursor: null })),
     http.get("*/api/v1/teams/lab", () => HttpResponse.json({ quota: QUOTA, storage: { used_bytes: 0, limit_bytes: 1 } })),
     http.all("*/api/v1/*", () => HttpResponse.json(MISSING, { status: 404 })),
@@ -62,6 +63,11 @@ it("shows a recent failure of the oldest run, and that more runs wait than were 
 
 it("shows running runs with their curves, and each other run with its reason and next step", async () => {
   const ended = new Date(Date.now() - HOUR_MS).toISOString();
+  const checkpoints = [
+    { kind: "state", step: 200, valid: true },
+    { kind: "state", step: 250, valid: true },
+    { kind: "export", step: 300, valid: true },
+  ];
   await open([
     aRun({ id: "run_1", name: "live" }),
     aRun({ id: "run_2", name: "next", state: "queued", sentence: "needs 2 slots, 1 free on 1 node; 1st in line" }),
@@ -69,7 +75,7 @@ it("shows running runs with their curves, and each other run with its reason and
     aRun({ id: "run_3", name: "held", state: "paused", sentence: "Paused at step 40 of 100" }),
     aRun({ id: "run_4", name: "good", state: "succeeded", sentence: "loss 2.81, 38.2 % MFU", ended }),
     aRun({ id: "run_5", name: "poor", state: "failed", reason: "diverged", sentence: "The loss is not finite at step 310.", ended }),
-  ]);
+  ], [], checkpoints);
   const running = within(await list("Running now"));
   expect(running.getByRole("img", { name: "Loss of live so far, now 3.124" })).toBeDefined();
   expect(running.getByText("step 1,200 of 5,000")).toBeDefined();
@@ -83,6 +89,7 @@ it("shows running runs with their curves, and each other run with its reason and
   expect(failed.getByText("The loss is not finite at step 310.")).toBeDefined();
   expect(failed.getByRole("link", { name: "View logs" }).getAttribute("href")).toBe("/lab/runs/run_5/logs");
   expect(failed.getByRole("link", { name: "Clone run" })).toBeDefined();
+  expect(await failed.findByRole("link", { name: "Continue from step 250" }, patient)).toBeDefined();
 });
 
 it("guides through the first steps until a run has finished, and shows no quota of devices that no node has", async () => {

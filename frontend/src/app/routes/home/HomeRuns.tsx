@@ -3,10 +3,9 @@ import { Link, useParams, useRouteContext } from "@tanstack/react-router";
 import { useState, type ReactNode } from "react";
 import type { Run, RunState } from "@/api/types";
 import { FirstSteps } from "@/app/routes/home/FirstSteps";
+import { HomeRunLinks } from "@/app/routes/home/HomeRunLinks";
 import { HomeSection } from "@/app/routes/home/HomeSection";
 import { Button } from "@/components/Button";
-import { BannerLinks } from "@/features/runs/detail/BannerLinks";
-import { bannerOf } from "@/features/runs/detail/runBannerContent";
 import { ACTIVE_STATES, FAILED_STATES, homeRunsQuery, PAUSED_STATES, SUCCEEDED_STATES, WAITING_STATES } from "@/features/runs/list/homeQueries";
 import { lastSeen, markSeen, newlyFailed } from "@/features/runs/list/lastSeen";
 import { RunCard } from "@/features/runs/list/RunCard";
@@ -34,10 +33,7 @@ export function HomeRuns() {
   const newFailures = newlyFailed(failed?.items ?? [], lastSeenAt);
   // The latest failures come first, so if all of them are new there may be more.
   const failuresCapped = hasMore(failed) && newFailures.length === failed?.items.length;
-  const actions = (run: Run) => {
-    const links = bannerOf(run, now)?.links ?? [];
-    return links.length === 0 ? null : <BannerLinks team={team} run={run} links={links} canSeeNodes={me.site_admin} />;
-  };
+  const actions = (run: Run) => <HomeRunLinks team={team} run={run} now={now} canSeeNodes={me.site_admin} />;
   const renderLines = (label: string, runs: readonly Run[], max: number, state: readonly RunState[], more: boolean) =>
     runs.length > 0 && (
       <>

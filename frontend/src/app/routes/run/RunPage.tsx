@@ -9,6 +9,7 @@ import { isRunTab, type RunTab } from "@/app/routes/run/tabNames";
 import { Boundary } from "@/components/Boundary";
 import { ErrorNote } from "@/components/ErrorNote";
 import { ForEditors } from "@/components/ForEditors";
+import { newestState } from "@/features/checkpoints/newestState";
 import { checkpointsQuery } from "@/features/checkpoints/queries";
 import { LivePill } from "@/features/metrics/live/LivePill";
 import { useLiveMetrics } from "@/features/metrics/live/useLiveMetrics";
@@ -42,10 +43,7 @@ function LiveRunPage() {
     () => (checkpoints ?? []).filter(({ kind }) => kind === "state").map(({ step }) => step),
     [checkpoints],
   );
-  const newestState = useMemo(() => {
-    const steps = (checkpoints ?? []).filter(({ kind, valid }) => kind === "state" && valid).map(({ step }) => step);
-    return steps.length === 0 ? undefined : Math.max(...steps);
-  }, [checkpoints]);
+  const newestStep = useMemo(() => newestState(checkpoints), [checkpoints]);
   const newest = metrics === undefined ? 0 : lastStep(metrics.columns);
   const run = useMemo(() => withNewestStep(polledRun, newest), [polledRun, newest]);
   // Steps arrive several times a second and do not change these.
@@ -70,10 +68,10 @@ function LiveRunPage() {
             <ErrorNote error={actionError} />
           </div>
         )}
-        <RunBanner team={team} run={polledRun} canSeeNodes={canSeeNodes} newestState={newestState} />
+        <RunBanner team={team} run={polledRun} canSeeNodes={canSeeNodes} newestState={newestStep} />
       </>
     ),
-    [team, polledRun, actionError, canSeeNodes, newestState],
+    [team, polledRun, actionError, canSeeNodes, newestStep],
   );
   const { kind } = polledRun.spec.precision;
   const prompts = polledRun.spec.validation.prompts.length;
