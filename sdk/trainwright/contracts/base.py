@@ -39,9 +39,7 @@ class Strict(Documented):
 class Envelope(Documented):
     """A message between components that are upgraded separately: unknown keys are ignored."""
 
-    model_config = ConfigDict(
-        extra="ignore", frozen=True, ser_json_inf_nan="constants"
-    )
+    model_config = ConfigDict(extra="ignore", frozen=True, ser_json_inf_nan="constants")
 
 
 class Report(Envelope):

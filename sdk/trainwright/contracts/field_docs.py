@@ -20,7 +20,9 @@ class Documented(BaseModel):
     """A model in whose JSON schema the string below a field is the field's description."""
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         schema = handler(core_schema)
         properties: dict[str, dict[str, Any]] = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in field_docs(cls).items():

@@ -113,7 +113,7 @@ def test_compiled_blocks_add_to_a_bucket_while_others_wait_for_their_backward_pa
     assert_equal(plain, summing)
 
 
-def test_reused_casts_equal_autocast_and_are_not_used_without_gradients() -> None:
+def test_reused_casts_equal_autocast_with_and_without_gradients() -> None:
     plain, summing = blocks()
     layers = [module for module in summing.modules() if isinstance(module, DenseLinear)]
     casts = WeightCasts(layers, torch.bfloat16)
@@ -125,13 +125,17 @@ def test_reused_casts_equal_autocast_and_are_not_used_without_gradients() -> Non
         for block in (plain, summing):
             for weight in block.parameters():
                 weight.add_(0.1)
+        casts.refresh()
         x = torch.randn(2, LENGTH, SPEC.width)
-        assert torch.equal(plain(x, TABLES), summing(x, TABLES))
+        assert torch.equal(plain(x, TABLES), summing(x, TABLES)), "float32 products read the weights"
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(plain(x, TABLES), summing(x, TABLES))
 
 
 def state_after_steps(
     folder: Path, data: Path, plant: Callable[[Any], None] = lambda training: None
 ) -> Tensor:
+    """The losses of the validations after each of three steps, and the state."""
     job_file = write_job(
         folder,
         data,
@@ -141,10 +145,12 @@ def state_after_steps(
     )
     training = build_here(job_file)
     plant(training)
+    losses = []
     for step in (1, 2, 3):
         training.engine.step(training.loader.micro_batches(step), 1e-2, StepTimer(CPU))
-        training.engine.mean_loss(training.loader.micro_batches(step))
-    return torch.cat([state.tensor.flatten() for state in training.engine.updater.state()])
+        losses.append(training.engine.mean_loss(training.loader.micro_batches(step)))
+    state = [state.tensor.flatten() for state in training.engine.updater.state()]
+    return torch.cat([torch.tensor(losses), *state])
 
 
 def test_a_training_equals_one_by_autograd_bit_for_bit(

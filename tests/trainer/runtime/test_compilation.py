@@ -54,7 +54,9 @@ def test_the_total_length_of_a_run_decides_even_if_it_is_resumed(
 ) -> None:
     """10⁷ steps of 256 tokens at 6·26,000 FLOPs: 4·10¹⁴ on one thread."""
     seen = []
-    monkeypatch.setattr("trainwright_trainer.training.model_passes.compile_blocks", seen.append)
+    monkeypatch.setattr(
+        "trainwright_trainer.training.model_passes.compile_blocks", lambda *given: seen.append(given)
+    )
     monkeypatch.setattr("trainwright_trainer.runtime.compilation.missing_toolchain", lambda device: None)
     build_here(write_job(tmp_path, data, precision={"kind": "bf16"}, schedule={"steps": steps}))
     assert bool(seen) is compiled_expected

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.linear.add_weight_gradient import add_weight_gradient
@@ -91,22 +92,25 @@ class DenseLinear(nn.Linear):
         self.deferred = deferred
         self.sums_gradient = sums_gradient
         self.weight_cast: Tensor | None = None
-        """The weight in the dtype of the products, if it is kept for all micro batches of a step (``weight_casts``)."""
+        """The weight in the dtype of the products, if it is kept between updates (``weight_casts``). Data ranks may have
+        nothing else of a weight that another rank updates."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not torch.is_grad_enabled():
-            return super().forward(x)
+            cast = self._cast_in(matmul_dtype(x))
+            return functional.linear(x, self.weight if cast is None else cast)
         x = x.to(matmul_dtype(x))
         (y,) = linear(x, Cast((x.detach().flatten(0, -2),)), [self.matmuls(x.dtype)])
         return y
 
     def matmuls(self, dtype: torch.dtype) -> DenseMatmuls:
-        """The products in ``dtype``. Without gradients they read the weight itself, because its stored cast is that of
-        the last step."""
-        cast = self.weight_cast if torch.is_grad_enabled() else None
-        kept = cast is not None and cast.dtype == dtype
+        """The products in ``dtype``."""
         total = self.weight.grad if self.sums_gradient else None
-        return DenseMatmuls(self.weight, dtype, self.deferred, cast if kept else None, total)
+        return DenseMatmuls(self.weight, dtype, self.deferred, self._cast_in(dtype), total)
+
+    def _cast_in(self, dtype: torch.dtype) -> Tensor | None:
+        """The stored cast, if products in ``dtype`` can read it."""
+        return self.weight_cast if self.weight_cast is not None and self.weight_cast.dtype == dtype else None
 
 
 def summed_weights(model: nn.Module) -> set[Tensor]:

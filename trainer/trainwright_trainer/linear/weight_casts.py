@@ -1,4 +1,4 @@
-"""Casts of float32 weights to the dtype of their products, made once per step for all of its micro batches.
+"""Casts of float32 weights to the dtype of their products, made once per update for all micro batches of the next step.
 
 Autocast casts a weight in each forward pass and keeps the cast until the backward pass, for each micro batch in flight. So
 sharing one cast does not raise the peak memory of a step, unless activations are recomputed: then autocast keeps no casts.
@@ -8,8 +8,10 @@ sharing one cast does not raise the peak memory of a step, unless activations ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 import torch
+from torch import nn
 
 from trainwright_trainer.linear.dense import DenseLinear
 from trainwright_trainer.linear.fused_linear import HasFusedLayers
@@ -27,13 +29,18 @@ class WeightCasts:
         for layer in layers:
             if layer.weight_cast is None:
                 layer.weight_cast = torch.empty_like(layer.weight, dtype=dtype, requires_grad=False)
-        self._weights = [layer.weight.detach() for layer in layers]
-        self._casts = [layer.weight_cast for layer in layers if layer.weight_cast is not None]
+        self._layers = layers
 
-    def refresh(self) -> None:
-        """Cast the weights again, before the first micro batch of a step."""
-        if self._casts:
-            torch._foreach_copy_(self._casts, self._weights)
+    def refresh(self, updated: AbstractSet[nn.Parameter] | None = None) -> None:
+        """Cast the weights again, after they changed; only those in ``updated``, if given."""
+        pairs = [
+            (layer.weight_cast, layer.weight.detach())
+            for layer in self._layers
+            if layer.weight_cast is not None and (updated is None or layer.weight in updated)
+        ]
+        if pairs:
+            casts, weights = zip(*pairs, strict=True)
+            torch._foreach_copy_(casts, weights)
 
 
 def _allocate_jointly(module: HasFusedLayers, dtype: torch.dtype) -> None:

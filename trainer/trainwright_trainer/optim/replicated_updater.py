@@ -54,13 +54,13 @@ class ReplicatedUpdater:
             GradientBuckets(self._parameters, mesh.data, tied_replicas) if mesh.data.ranks > 1 else None
         )
         self.casts = casts
+        if casts:
+            casts.refresh()
         self._summed = summed_weights(model)
         self._updates = 0
 
     def begin_step(self, learning_rate: float) -> None:
         set_learning_rate(self.optimizer, learning_rate)
-        if self.casts:
-            self.casts.refresh()
         if self._buckets:
             self._buckets.clear()
         else:
@@ -91,6 +91,8 @@ class ReplicatedUpdater:
     def update(self, norm: Tensor) -> None:
         clip(self._parameters, norm, self._clip_norm)
         self.optimizer.step()
+        if self.casts:
+            self.casts.refresh()
         self._updates += 1
 
     def skip(self) -> None:
@@ -119,6 +121,8 @@ class ReplicatedUpdater:
             read.into(tensor, f"{kind}.{name}", self._shard_specs[name].slice, self._data)
         self._updates = scalars["updates"]
         set_updates(self.optimizer, self._updates)
+        if self.casts:
+            self.casts.refresh()
 
     def _named_state(self) -> list[tuple[str, str, Tensor]]:
         """Kind, weight and tensor."""

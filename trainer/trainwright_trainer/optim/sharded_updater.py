@@ -33,6 +33,8 @@ class ShardedUpdater:
     ) -> None:
         self._shard = shard
         self.casts = casts
+        if casts:
+            casts.refresh()
         self._updated = list(shard.updated.values())
         self._written = [
             name for name in shard.updated if name in shard.written and shard.shard_specs[name].is_primary
@@ -53,8 +55,6 @@ class ShardedUpdater:
 
     def begin_step(self, learning_rate: float) -> None:
         set_learning_rate(self.optimizer, learning_rate)
-        if self.casts:
-            self.casts.refresh()
         self._shard.gradients.clear()
 
     def end_micro_batch(self) -> None:
@@ -83,6 +83,8 @@ class ShardedUpdater:
     def update(self, norm: Tensor) -> None:
         clip(self._updated, norm, self._clip_norm)
         self.optimizer.step()
+        if self.casts:
+            self.casts.refresh(frozenset(self._updated))
         self._shard.broadcast_params()
         self._updates += 1
 
@@ -121,6 +123,8 @@ class ShardedUpdater:
             read.into(tensor, f"{kind}.{name}", slices[name].slice, replicas)
         self._updates = scalars["updates"]
         set_updates(self.optimizer, self._updates)
+        if self.casts:
+            self.casts.refresh()
 
     def _states(self) -> list[tuple[str, str, Tensor]]:
         """Kind, weight and tensor of the states on this rank."""

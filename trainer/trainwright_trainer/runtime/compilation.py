@@ -21,7 +21,6 @@ from typing import ParamSpec, TypeVar
 import torch
 import torch._functorch.config
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
 
 from trainwright.contracts.precision_spec import CompileKind
 from trainwright_trainer.runtime.errors import BadJobError
@@ -46,13 +45,17 @@ def can_compile(kind: CompileKind, device: torch.device) -> bool:
     return False
 
 
-def compile_blocks(blocks: Iterable[nn.Module]) -> None:
-    """Compile each block at its first call. Parameter names do not change."""
+def compile_blocks(blocks: Iterable[nn.Module], have_hooks: bool = False) -> None:
+    """Compile each block at its first call. Parameter names do not change.
+
+    Args:
+        have_hooks: the blocks have hooks, which gather their weights or wait for them. They stay outside the graph.
+    """
     # Tensor ranks give their FP8 layers gathered codes and remove them before the block ends. The compiler asks whether
     # a checkpoint's recomputation may skip these side effects. It may: the graph contains the codes.
     torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint = True
     for block in blocks:
-        if isinstance(block, FSDPModule):  # its hooks, which gather its weights, stay outside the graph
+        if have_hooks:
             block.forward = torch.compile(block.forward, fullgraph=True, dynamic=False)
         else:
             block.compile(fullgraph=True, dynamic=False)

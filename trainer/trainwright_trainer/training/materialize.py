@@ -54,9 +54,9 @@ def materialize(parts: ModelParts, spec: RunSpec, mesh: Mesh, fresh: bool) -> Up
     model.to(mesh.device)  # the rotary tables; the weights are there
     if not stage:
         return ReplicatedUpdater(model, shard_specs, spec.optimizer, mesh, _weight_casts(model, spec))
+    casts = _weight_casts(model, spec)  # owners send these
     shard_model = shard_states if stage == 1 else shard_gradients
-    shard = shard_model(model, shard_specs, mesh)
-    return ShardedUpdater(shard, spec.optimizer, mesh, _weight_casts(model, spec))
+    return ShardedUpdater(shard_model(model, shard_specs, mesh), spec.optimizer, mesh, casts)
 
 
 def _weight_casts(model: Transformer, spec: RunSpec) -> WeightCasts | None:

@@ -104,7 +104,8 @@ def passes(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> Iterator[Pass]:
         if uses_flex_attention(spec):
             yield Pass("compute masked attention by FlexAttention", _use_flex_attention)
     if compiled:
-        yield Pass("compile blocks", _compile)
+        have_hooks = spec.precision.fp8 is None and zero_stage(spec, mesh) > 0
+        yield Pass("compile blocks", partial(_compile, have_hooks=have_hooks))
 
 
 def build_parts(spec: RunSpec, mesh: Mesh, stages: Stages | None, end_of_text: int) -> ModelParts:
@@ -181,8 +182,8 @@ def _use_flex_attention(parts: ModelParts) -> None:
     use_flex_attention(parts.model)
 
 
-def _compile(parts: ModelParts) -> None:
+def _compile(parts: ModelParts, have_hooks: bool) -> None:
     if parts.fp8 is not None:
         recompute_operands()
-    compile_blocks(parts.model.layers.values())
+    compile_blocks(parts.model.layers.values(), have_hooks)
     parts.compiled = True

@@ -79,14 +79,21 @@ def test_sharded_ranks_learn_what_one_process_does(
     assert not complaints(results, wanted)
 
 
+STAGE_1 = ["stage 1 over 2", "stage 1 over 4", "stage 1, 2 replicas of 2"]
+IN_BFLOAT16 = (STAGE_1[0], "bf16")
+
+
 @pytest.mark.parametrize(
-    "case", partly_slow(["stage 1 over 2", "stage 1 over 4", "stage 1, 2 replicas of 2"], ["stage 1 over 2"])
+    ("case", "precision"),
+    partly_slow([(case, kind) for case in STAGE_1 for kind in ("fp32", "bf16")], [IN_BFLOAT16]),
 )
 def test_sharding_moments_changes_no_bit(
-    case: str, job: Callable[..., Path], stage_0: Callable[..., list[Learned]]
+    case: str, precision: str, job: Callable[..., Path], stage_0: Callable[..., list[Learned]]
 ) -> None:
+    """In bf16 runs owners send the casts of their weights, and validation reads them too."""
     ranks, parallelism = CASES[case]
-    results, wanted = run(job(ranks, parallelism=parallelism)), stage_0(ranks)
+    results = run(job(ranks, parallelism=parallelism, precision={"kind": precision}))
+    wanted = stage_0(ranks, precision)
     assert [(result.losses, result.norms, result.validation) for result in results] == [
         (item.losses, item.norms, item.validation) for item in wanted
     ]

@@ -13,7 +13,7 @@ from tests.selection import partly_slow
 from tests.trainer.zero_trainings import CASES, STEPS, Learned, complaints, job_writer, run
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.optim import sharded_updater
-from trainwright_trainer.parallel.data import fsdp, zero
+from trainwright_trainer.parallel.data import fsdp, owned_parameters, zero
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
 from trainwright_trainer.parallel.data.owned_parameters import OwnedParameters
 from trainwright_trainer.parallel.data.sharded_gradients import ShardedGradients
@@ -30,13 +30,8 @@ def _no_owner_broadcasts() -> None:
 
 
 def _one_owner_does_not_broadcast() -> None:
-    right = OwnedParameters.__init__
-
-    def wrong(self: Any, *given: Any) -> None:
-        right(self, *given)
-        self._buffers = [(owner, buffer) for owner, buffer in self._buffers if owner != 1]
-
-    OwnedParameters.__init__ = wrong
+    right = owned_parameters._broadcasts
+    owned_parameters._broadcasts = lambda *given: [sent for sent in right(*given) if sent.owner != 1]
 
 
 def _a_bucket_is_not_reduced() -> None:

@@ -25,6 +25,7 @@ from tests.trainer.zero_trainings import (
     start,
     tensor_shards,
     uneven_losses,
+    validation_loss,
 )
 from trainwright.contracts.checkpoint import CheckpointManifest
 from trainwright.contracts.job_spec import output_folder
@@ -46,6 +47,8 @@ def _with_a_nan(mesh: Mesh, job_file: Path, where: str) -> tuple[bool, list[Any]
     """Whether the second of three steps, in which one rank computes NaN, leaves the state unchanged."""
     training = start(mesh, job_file)
     one_step(training, 1)
+    if training.spec.parallelism.zero_stage < 3:
+        validation_loss(training)  # updated weights arrive during the next forward pass
     before = _all_held(training)
 
     def spoil(_: Any, __: Any, features: Tensor) -> Tensor:

@@ -144,21 +144,23 @@ def _differing(results: Tensors, wanted: Tensors) -> list[str]:
 
 
 def pass_without_gradients(mesh: Mesh) -> list[list[Tensor]]:
-    """Results of a layer whose weight has changed since its cast was made, and of one that reuses no cast."""
+    """Results of a layer whose cast was made again after its weight changed, and of one that reuses no cast."""
     layers = DenseLinear(nn.Linear(K, N, bias=False)), nn.Linear(K, N, bias=False)
-    WeightCasts(layers[:1], torch.bfloat16).refresh()
+    casts = WeightCasts(layers[:1], torch.bfloat16)
+    casts.refresh()
     x, chunking = _whole_numbers(B, T, K, seed=91), Chunking(mesh.tensor, 2)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         for layer in layers:
             layer.weight.copy_(_whole_numbers(N, K, seed=90))
+        casts.refresh()
         return [
             [*all_gather_matmul(x, [layer], chunking), matmul_reduce_scatter(x, layer, chunking)]
             for layer in layers
         ]
 
 
-def test_without_gradients_the_current_weights_are_multiplied() -> None:
-    """A validation follows an update, so the casts of weights are those of the previous step."""
+def test_without_gradients_casts_are_multiplied_as_autocast_does() -> None:
+    """A validation follows an update, after which casts are made again."""
     for kept, plain in on_mesh(Degrees(tensor=2), pass_without_gradients):
         assert [torch.equal(one, other) for one, other in zip(kept, plain, strict=True)] == [True, True]
 

@@ -18,6 +18,7 @@ from torch import nn
 
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpec, ShardSpecs, Slice
+from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
 from trainwright_trainer.parallel.data.owned_parameters import OwnedParameters
 from trainwright_trainer.parallel.data.sharded_gradients import ShardedGradients
@@ -73,31 +74,35 @@ class ModelShard:
     """Whether only the weights in ``updated`` have gradient sums here."""
 
     broadcast_params: Callable[[], None]
-    """Called after weights are updated: all ranks that use them receive them."""
+    """Called after weights and their casts are updated: all ranks that use them receive them, some while the next
+    forward pass runs."""
 
 
-def shard_states(model: nn.Module, shard_specs: ShardSpecs, mesh: Mesh) -> ModelShard:
+def shard_states(model: Transformer, shard_specs: ShardSpecs, mesh: Mesh) -> ModelShard:
     """Shard the moments over the shard axis (stage 1)."""
     weights = dict(model.named_parameters())
-    owned = _owned(weights, shard_specs, mesh)
+    owned = _owned(model, shard_specs, mesh)
     gradients = GradientBuckets(
         list(weights.values()), mesh.data, {weights[name] for name in shard_specs.tied_replicas}
     )
     return _by_owner(weights, owned, shard_specs, gradients, mesh, gradients_sharded=False)
 
 
-def shard_gradients(model: nn.Module, shard_specs: ShardSpecs, mesh: Mesh) -> ModelShard:
+def shard_gradients(model: Transformer, shard_specs: ShardSpecs, mesh: Mesh) -> ModelShard:
     """Shard moments and gradients over the shard axis (stage 2)."""
     weights = dict(model.named_parameters())
-    owned = _owned(weights, shard_specs, mesh)
+    owned = _owned(model, shard_specs, mesh)
     every_micro_batch = mesh.pipeline.ranks == 1
     gradients = ShardedGradients(weights, owned.owners, mesh, every_micro_batch, shard_specs.tied_replicas)
     return _by_owner(weights, owned, shard_specs, gradients, mesh, gradients_sharded=True)
 
 
-def _owned(weights: Mapping[str, nn.Parameter], shard_specs: ShardSpecs, mesh: Mesh) -> OwnedParameters:
-    sizes = {name: _largest_part(shard_specs.local[name].slice, mesh.tensor.ranks) for name in weights}
-    return OwnedParameters(weights, mesh.shard, sizes, shard_specs.tied_replicas)
+def _owned(model: Transformer, shard_specs: ShardSpecs, mesh: Mesh) -> OwnedParameters:
+    sizes = {
+        name: _largest_part(shard_specs.local[name].slice, mesh.tensor.ranks)
+        for name, _ in model.named_parameters()
+    }
+    return OwnedParameters(model, mesh.shard, sizes, shard_specs.tied_replicas)
 
 
 def _largest_part(part: Slice, tensor_ranks: int) -> int:
