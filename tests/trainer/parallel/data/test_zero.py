@@ -101,6 +101,17 @@ def test_sharding_moments_changes_no_bit(
     assert all(torch.equal(last[name], expected[name]) for name in expected)
 
 
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_compiled_blocks_wait_for_their_weights_too(recompute: str, job: Callable[..., Path]) -> None:
+    """The hooks that wait stay outside the graph."""
+    sections = {"precision": {"kind": "bf16", "compile": "on"}, "memory": {"recompute": recompute}}
+    results, wanted = run(job(2, parallelism={"zero_stage": 1}, **sections)), run(job(2, **sections))
+    assert (results[0].losses, results[0].validation) == (wanted[0].losses, wanted[0].validation)
+    last, expected = assembled([result.last for result in results]), assembled([item.last for item in wanted])
+    assert all(torch.equal(last[name], expected[name]) for name in expected)
+
+
 @pytest.mark.parametrize(
     ("stage", "tied"),
     partly_slow([(2, True), (3, True), (2, False), (3, False)], [(3, False)]),
