@@ -68,16 +68,16 @@ def _collectives(mesh: Mesh, folder: Path) -> None:
     file = folder / f"rank-{mesh.rank}"
     mesh = make_mesh(mesh.rank, mesh.degrees, mesh.device, progress=publish_progress(file))
     data, tensor, part = mesh.data, mesh.tensor, torch.ones(2)
-    works = [
-        data.all_reduce_async(torch.ones(2)),
-        data.broadcast_async(torch.ones(2), 0),
-        data.reduce_async(torch.ones(2), 0),
-    ]
+    works = [data.all_reduce_async(torch.ones(2))]
+    pending = data.broadcast_all_async([(0, torch.ones(2)), (1, torch.ones(3))])
+    works.append(data.reduce_async(torch.ones(2), 0))
     started = read_progress(file.read_bytes())
     assert started is not None
     assert (started.on(AxisName.DATA).entered, started.on(AxisName.DATA).left) == (3, 0)
     for work in works:
         data.wait(work)
+    data.wait_all(pending)
+    data.wait_all(data.broadcast_all_async([]))
     tensor.all_reduce(part)
     tensor.all_reduce_max(part)
     tensor.all_gather(part)

@@ -44,6 +44,12 @@ class PendingTensor(NamedTuple):
     work: dist.Work
 
 
+class PendingTensors(NamedTuple):
+    """Tensors that are still being received."""
+
+    works: Sequence[dist.Work]
+
+
 class RankLostError(RuntimeError):
     """A collective failed: another rank has left or cannot be reached."""
 
@@ -205,15 +211,27 @@ class Axis:
                 )
                 self._leave()
 
-    def broadcast_async(self, tensor: Tensor, source: int) -> dist.Work:
-        """Start to replace ``tensor`` by that of the axis's rank ``source``; it may be used after ``wait``."""
+    def broadcast_all_async(self, tensors: Sequence[tuple[int, Tensor]]) -> PendingTensors | None:
+        """Start to replace each tensor by that of the axis's rank with its number; they may be used after ``wait_all``.
+
+        In the progress they are one collective; without tensors there is none.
+        """
+        if not tensors:
+            return None
         with detect_lost_ranks():
             self._enter(Operation.BROADCAST)
-            work: dist.Work | None = dist.broadcast(
-                tensor, self.global_ranks[source], group=self.group, async_op=True
-            )
-        assert work is not None
-        return work
+            works = [
+                dist.broadcast(tensor, self.global_ranks[source], group=self.group, async_op=True)
+                for source, tensor in tensors
+            ]
+        return PendingTensors([work for work in works if work is not None])
+
+    def wait_all(self, pending: PendingTensors | None) -> None:
+        if pending is not None:
+            with detect_lost_ranks():
+                for work in pending.works:
+                    work.wait()
+                self._leave()
 
     def reduce_async(self, tensor: Tensor, target: int) -> dist.Work:
         """Start to sum ``tensor`` on the axis's rank ``target``; afterwards the other ranks' tensors are

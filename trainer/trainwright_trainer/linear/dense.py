@@ -77,7 +77,7 @@ class DenseMatmuls(NamedTuple):
 
 
 class DenseLinear(nn.Linear):
-    """x (…, K) → (…, N). Without gradients it is the layer that it replaces."""
+    """x (…, K) → (…, N). Without gradients it computes what the layer that it replaces does."""
 
     def __init__(
         self, layer: nn.Linear, deferred: DeferredWeightGradients | None = None, sums_gradient: bool = False
@@ -92,8 +92,8 @@ class DenseLinear(nn.Linear):
         self.deferred = deferred
         self.sums_gradient = sums_gradient
         self.weight_cast: Tensor | None = None
-        """The weight in the dtype of the products, if it is kept between updates (``weight_casts``). Data ranks may have
-        nothing else of a weight that another rank updates."""
+        """The weight in the dtype of the products, if it is kept between updates (``weight_casts``). On data ranks that
+        do not update the weight, only this is up to date."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not torch.is_grad_enabled():

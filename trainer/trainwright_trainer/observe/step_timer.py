@@ -43,9 +43,12 @@ class StepTimer:
         self._progress.count_section()
 
     def seconds(self) -> dict[Timing, float]:
-        """Time of each section since ``start``; waits for the device."""
-        if self._on_gpu:
-            torch.cuda.synchronize()
+        """Time of each section since ``start``. It waits for the sections on a GPU, but not for collectives that end during
+        the next step.
+        """
+        last = self._marks[-1][1]
+        if isinstance(last, torch.cuda.Event):
+            last.synchronize()
         spent = dict.fromkeys(Timing, 0.0)
         for (_, before), (timing, after) in zip(self._marks, self._marks[1:], strict=False):
             assert timing is not None

@@ -58,9 +58,13 @@ class ReplicatedUpdater:
             casts.refresh()
         self._summed = summed_weights(model)
         self._updates = 0
+        self._casts_are_current = True
 
     def begin_step(self, learning_rate: float) -> None:
         set_learning_rate(self.optimizer, learning_rate)
+        if self.casts and not self._casts_are_current:
+            self.casts.refresh()  # one of them may be why the last step was not finite
+        self._casts_are_current = False
         if self._buckets:
             self._buckets.clear()
         else:
@@ -93,6 +97,7 @@ class ReplicatedUpdater:
         self.optimizer.step()
         if self.casts:
             self.casts.refresh()
+        self._casts_are_current = True
         self._updates += 1
 
     def skip(self) -> None:

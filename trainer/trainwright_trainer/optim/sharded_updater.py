@@ -52,9 +52,13 @@ class ShardedUpdater:
         self._clip_norm = spec.clip_norm
         self._mesh = mesh
         self._updates = 0
+        self._is_up_to_date = True
 
     def begin_step(self, learning_rate: float) -> None:
         set_learning_rate(self.optimizer, learning_rate)
+        if not self._is_up_to_date:
+            self._send_weights()  # one of them may be why the last step was not finite
+        self._is_up_to_date = False
         self._shard.gradients.clear()
 
     def end_micro_batch(self) -> None:
@@ -83,9 +87,8 @@ class ShardedUpdater:
     def update(self, norm: Tensor) -> None:
         clip(self._updated, norm, self._clip_norm)
         self.optimizer.step()
-        if self.casts:
-            self.casts.refresh(frozenset(self._updated))
-        self._shard.broadcast_params()
+        self._send_weights()
+        self._is_up_to_date = True
         self._updates += 1
 
     def skip(self) -> None:
@@ -125,6 +128,12 @@ class ShardedUpdater:
         set_updates(self.optimizer, self._updates)
         if self.casts:
             self.casts.refresh()
+
+    def _send_weights(self) -> None:
+        """Cast the weights that this rank updates, and exchange weights with the ranks that update the others."""
+        if self.casts:
+            self.casts.refresh(frozenset(self._updated))
+        self._shard.broadcast_params()
 
     def _states(self) -> list[tuple[str, str, Tensor]]:
         """Kind, weight and tensor of the states on this rank."""

@@ -1,5 +1,6 @@
 """Gradients are reduced while earlier layers still compute, and weights arrive while earlier blocks compute."""
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -34,8 +35,9 @@ def _record_events(mesh: Mesh, job_file: Path) -> list[list[str]]:
         (Axis, "all_reduce_async", SENT),
         (Axis, "reduce_async", SENT),
         (SideStream, "submit", SENT),
-        (Axis, "broadcast_async", BROADCAST),
+        (Axis, "broadcast_all_async", BROADCAST),
         (Axis, "wait", WAITED),
+        (Axis, "wait_all", WAITED),
     ):
         _listen(owner, method, partial(events.append, word))
     for block in training.engine.model.layers.values():
@@ -50,13 +52,13 @@ def _record_events(mesh: Mesh, job_file: Path) -> list[list[str]]:
 def _bytes_sent(mesh: Mesh, job_file: Path) -> tuple[int, int]:
     """Bytes that owners broadcast after an update, and the elements of the matrices of blocks."""
     training = start(mesh, job_file)
-    send, sent = Axis.broadcast_async, []
+    send, sent = Axis.broadcast_all_async, []
 
-    def heard(axis: Axis, tensor: Tensor, source: int) -> Any:
-        sent.append(tensor.nbytes)
-        return send(axis, tensor, source)
+    def heard(axis: Axis, tensors: Sequence[tuple[int, Tensor]]) -> Any:
+        sent.extend(tensor.nbytes for _, tensor in tensors)
+        return send(axis, tensors)
 
-    Axis.broadcast_async = heard  # type: ignore[method-assign]
+    Axis.broadcast_all_async = heard  # type: ignore[method-assign]
     one_step(training, 1)
     weights = training.engine.model.layers.parameters()
     return sum(sent), sum(weight.numel() for weight in weights if weight.ndim > 1)

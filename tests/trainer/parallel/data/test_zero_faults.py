@@ -30,8 +30,8 @@ def _no_owner_broadcasts() -> None:
 
 
 def _one_owner_does_not_broadcast() -> None:
-    right = owned_parameters._broadcasts
-    owned_parameters._broadcasts = lambda *given: [sent for sent in right(*given) if sent.owner != 1]
+    right = owned_parameters._tensors
+    owned_parameters._tensors = lambda *given: [sent for sent in right(*given) if sent[0] != 1]
 
 
 def _a_bucket_is_not_reduced() -> None:

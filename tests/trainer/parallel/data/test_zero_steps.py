@@ -33,6 +33,7 @@ from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.checkpoint.load import read_tensor
 from trainwright_trainer.distributed.axis import RankLostError
 from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.linear.dense import DenseLinear
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.training.build import Training
 from trainwright_trainer.training.loop import train
@@ -94,6 +95,62 @@ def test_a_non_finite_step_changes_no_state_on_any_rank(
     assert name == "norm.weight:gradient" if where == "loss" else name.endswith(":gradient")
     assert next_loss == next_loss, "the step after it is finite"
     assert all(rest == results[0][1] for _, rest in results)
+
+
+def _layers_with_casts(training: Training) -> dict[str, DenseLinear]:
+    """By the names of their weights."""
+    layers = {f"{name}.weight": module for name, module in training.engine.model.named_modules()}
+    return {
+        name: layer
+        for name, layer in layers.items()
+        if isinstance(layer, DenseLinear) and layer.weight_cast is not None
+    }
+
+
+def _learn_without_foreign_weights(mesh: Mesh, job_file: Path, spoils: bool) -> list[float]:
+    """Losses of three steps and of a validation, with NaN in the weights that another rank updates and whose casts it
+    sends, if ``spoils``."""
+    training = start(mesh, job_file)
+    own = {name.removeprefix("model.") for name in tensor_shards(training)}
+    foreign = [layer for name, layer in _layers_with_casts(training).items() if name not in own]
+    assert foreign
+    for layer in foreign if spoils else ():
+        layer.weight.detach().fill_(torch.nan)
+    losses = [one_step(training, step).loss for step in (1, 2, 3)]
+    assert not spoils or all(bool(layer.weight.isnan().all()) for layer in foreign)
+    return [*losses, validation_loss(training)]
+
+
+def test_nothing_computes_with_weights_whose_casts_are_sent(job: Callable[..., Path]) -> None:
+    path = job(2, parallelism={"zero_stage": 1}, precision={"kind": "bf16"})
+    wanted, found = (
+        on_mesh(Degrees(shard=2), _learn_without_foreign_weights, path, spoils) for spoils in (False, True)
+    )
+    assert found == wanted
+
+
+def _repeat_with_a_wrong_cast(mesh: Mesh, job_file: Path, spoils: bool) -> list[float]:
+    """Losses of the second step, computed again after the first rank had an infinite cast if ``spoils``, and of the third."""
+    training = start(mesh, job_file)
+    one_step(training, 1)
+    validation_loss(training)  # updated weights arrive during the next forward pass
+    if spoils:
+        if mesh.rank == 0:
+            for layer in _layers_with_casts(training).values():
+                assert layer.weight_cast is not None
+                layer.weight_cast.fill_(torch.inf)
+        assert not one_step(training, 2).finite
+    return [one_step(training, step).loss for step in (2, 3)]
+
+
+@pytest.mark.parametrize("ranks", partly_slow([1, 2], [2]))
+def test_a_wrong_cast_does_not_outlive_its_step(ranks: int, job: Callable[..., Path]) -> None:
+    path = job(ranks, parallelism={"zero_stage": 1}, precision={"kind": "bf16"})
+    wanted, found = (
+        on_mesh(read_job(path).spec.degrees, _repeat_with_a_wrong_cast, path, spoils)
+        for spoils in (False, True)
+    )
+    assert found == wanted
 
 
 def _lose_the_other_rank(mesh: Mesh, job_file: Path) -> str:

@@ -4,7 +4,7 @@ Only the owner of a weight has its moments, updates it and broadcasts it. Owners
 FP8-LM (section 3.3). So an update needs nothing from other ranks, and one rank computes a tensor's scale or norm. The
 load is slightly uneven, because a model has many tensors per rank.
 
-    owns   each rank the moments of its tensors; all have all weights, or their casts to bfloat16
+    owns   each rank the moments of its tensors; all have all weights, some of them up to date only as casts to bfloat16
     moves  every weight, once per update, from its owner to the ranks of its shard axis: in bfloat16 where the products
            read a stored cast (``linear.weight_casts``). The matrices of a block arrive while earlier blocks compute.
 """
@@ -12,13 +12,11 @@ load is slightly uneven, because a model has many tensors per rank.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainwright_trainer.distributed.axis import Axis
+from trainwright_trainer.distributed.axis import Axis, PendingTensors
 from trainwright_trainer.distributed.shard_spec import assign_owners
 from trainwright_trainer.linear.dense import DenseLinear
 from trainwright_trainer.model.transformer import Transformer
@@ -29,15 +27,8 @@ _ALIGNED_ELEMENTS = 128
 choose a slower kernel for these weights, or one that rounds differently."""
 
 
-class Broadcast(NamedTuple):
-    """A tensor that its owner sends to the other ranks."""
-
-    owner: int
-    tensor: Tensor
-
-
 class OwnedParameters:
-    """Weights with one owner each. A block waits in its forward pass until its own have arrived."""
+    """Weights with one owner each. A module waits in its forward pass until the weights that it needs have arrived."""
 
     def __init__(
         self,
@@ -56,39 +47,42 @@ class OwnedParameters:
         """
         self.owners = assign_owners(sizes, shard.ranks, first=tied_replicas)
         self._shard = shard
-        self._pending: dict[nn.Module, list[dist.Work]] = {}
+        self._pending: dict[nn.Module, PendingTensors | None] = {}
         weights = dict(model.named_parameters())
         owner_of = {weights[name]: owner for name, owner in self.owners.items()}
-        in_blocks = {
-            block: [weight for weight in block.parameters() if weight.ndim > 1]
-            for block in model.layers.values()
-        }
-        of_blocks = {weight for matrices in in_blocks.values() for weight in matrices}
-        others = [weight for weight in weights.values() if weight not in of_blocks]
         casts = _stored_casts(model.layers)
-        self._first = _broadcasts(others, owner_of, casts)
-        self._by_block = {block: _broadcasts(own, owner_of, casts) for block, own in in_blocks.items()}
-        for block in in_blocks:
-            block.register_forward_pre_hook(self._before_forward)
+        awaited = _weights_by_module(model, weights)
+        late = {weight for matrices in awaited.values() for weight in matrices}
+        self._first = _tensors([weight for weight in weights.values() if weight not in late], owner_of, casts)
+        self._by_module = {module: _tensors(own, owner_of, casts) for module, own in awaited.items()}
+        for module in awaited:
+            module.register_forward_pre_hook(self._before_forward)
 
     def broadcast_params(self) -> None:
-        """Start to send what each rank has updated. Vectors and the weights outside blocks have arrived on return."""
-        for block in self._by_block:
-            self._wait_for(block)  # no forward pass has read them
-        first = self._start(self._first)
-        self._pending = {block: self._start(sent) for block, sent in self._by_block.items()}
-        for work in first:
-            self._shard.wait(work)
+        """Start to send what each rank has updated. Weights that no module waits for have arrived on return."""
+        assert not self._pending, "a forward pass has waited for the weights of the last update"
+        first = self._shard.broadcast_all_async(self._first)
+        self._pending = {
+            module: self._shard.broadcast_all_async(tensors) for module, tensors in self._by_module.items()
+        }
+        self._shard.wait_all(first)
 
-    def _start(self, sent: Sequence[Broadcast]) -> list[dist.Work]:
-        return [self._shard.broadcast_async(tensor, owner) for owner, tensor in sent]
+    def _before_forward(self, module: nn.Module, _: object) -> None:
+        self._shard.wait_all(self._pending.pop(module, None))
 
-    def _before_forward(self, block: nn.Module, _: object) -> None:
-        self._wait_for(block)
 
-    def _wait_for(self, block: nn.Module) -> None:
-        for work in self._pending.pop(block, ()):
-            self._shard.wait(work)
+def _weights_by_module(
+    model: Transformer, weights: Mapping[str, nn.Parameter]
+) -> dict[nn.Module, list[nn.Parameter]]:
+    """The matrices that a module waits for, in the order of the forward pass. The embedding is needed immediately, and
+    vectors are small. The norm before an untied head waits for the head, whose weight losses read directly."""
+    by_module: dict[nn.Module, list[nn.Parameter]] = {
+        block: [weight for weight in block.parameters() if weight.ndim > 1] for block in model.layers.values()
+    }
+    head = weights.get("head.weight")
+    if head is not None:
+        by_module[model.norm] = [head]
+    return by_module
 
 
 def _stored_casts(layers: nn.Module) -> dict[Tensor, Tensor]:
@@ -99,16 +93,14 @@ def _stored_casts(layers: nn.Module) -> dict[Tensor, Tensor]:
     }
 
 
-def _broadcasts(
-    weights: Sequence[nn.Parameter],
-    owner_of: Mapping[nn.Parameter, int],
-    casts: Mapping[Tensor, Tensor],
-) -> list[Broadcast]:
-    """Casts one by one, because fused layers share theirs; other weights in flat buffers, by owner."""
-    sent = [Broadcast(owner_of[weight], casts[weight]) for weight in weights if weight in casts]
+def _tensors(
+    weights: Sequence[nn.Parameter], owner_of: Mapping[nn.Parameter, int], casts: Mapping[Tensor, Tensor]
+) -> list[tuple[int, Tensor]]:
+    """Owners and what they send: casts one by one, because fused layers share theirs; other weights in flat buffers."""
+    sent = [(owner_of[weight], casts[weight]) for weight in weights if weight in casts]
     for owner in sorted(set(owner_of.values())):
         members = [weight for weight in weights if weight not in casts and owner_of[weight] == owner]
-        sent.extend(Broadcast(owner, _flatten(bucket)) for bucket in split_into_buckets(members))
+        sent.extend((owner, _flatten(bucket)) for bucket in split_into_buckets(members))
     return sent
 
 
