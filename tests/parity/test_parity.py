@@ -22,6 +22,7 @@ from trainwright.contracts.parallelism_spec import Degrees
 from trainwright.contracts.run_spec import RunSpec
 
 STEPS = 5
+PATIENCE_SECONDS = 1_800
 IN_SHORT = {CELLS[name].precision for name in SHORT}
 
 in_make_parity = pytest.mark.slow(target="parity")
@@ -43,7 +44,7 @@ FAULTS_OF_EACH_AXIS = (
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("names", GROUPS)
 def test_layouts_learn_what_one_process_does(tmp_path: Path, prepared: Path, names: Sequence[str]) -> None:
-    matrix = Matrix(tmp_path, prepared, STEPS)
+    matrix = Matrix(tmp_path, prepared, STEPS, PATIENCE_SECONDS)
     found = {verdict.name: verdict.wrong for verdict in matrix.verdicts(names)}
     assert set(found) == {name for name in names if CELLS[name].not_built is None}
     assert not {name: wrong for name, wrong in found.items() if wrong}
