@@ -283,7 +283,7 @@ def judged(table: Table, pair: Pair) -> Found:
     return Found(max(apart), max(drift), allowed, rounded, wrong)
 
 
-def tour(folder: Path, data: Path, table: Table, patience_seconds: int = 100) -> list[Pair]:
+def tour(folder: Path, data: Path, table: Table, patience_seconds: int = 280) -> list[Pair]:
     """All pairs of ``table``, trained on ranks of this machine."""
     degrees = Degrees(replicas=table.ranks)
     pairs: list[Pair] = on_mesh(degrees, _pairs, folder, data, table, patience_seconds=patience_seconds)[0]
