@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN = .venv/bin
 NODE = infra/with-node.sh
 # Many tests wait, so there is one worker more than cores. With two more, tests with short timeouts begin to fail.
-# They also write thousands of small databases. In memory no test waits for the disk, if there is room.
+# Tests also write thousands of small databases. These are in memory if there is room, so that no test waits for the disk.
 TEST_DIR = $(shell [ "$$(df --output=avail --block-size=G /dev/shm 2>/dev/null | tr -dc '0-9')" -ge 8 ] 2>/dev/null && echo /dev/shm)
 PYTEST = $(if $(TEST_DIR),TMPDIR=$(TEST_DIR)) $(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 CHECKS = check-python check-frontend
