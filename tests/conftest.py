@@ -30,7 +30,7 @@ LONG_FILE_SECONDS = 5.0
 CPU_BUDGETS: dict[str, float] = {
     "tests/agent": 200,
     "tests/architecture": 100,
-    "tests/backend": 1_100,
+    "tests/backend": 950,
     "tests/benchmarks": 40,
     "tests/e2e": 190,
     "tests/integration": 190,
@@ -38,7 +38,7 @@ CPU_BUDGETS: dict[str, float] = {
     "tests/planner": 15,
     "tests/prepare": 180,
     "tests/sdk": 15,
-    "tests/trainer": 1_050,
+    "tests/trainer": 750,
 }
 """CPU seconds of ``make test`` by folder. A folder that uses more than 1.5 times its budget fails the session.
 

@@ -83,6 +83,7 @@ def test_without_a_gpu_the_reason_and_its_remedy_are_reported(
     assert all(words in missing for words in NO_GPU[met])
 
 
+@pytest.mark.slow(target="bench-dry")
 def test_without_a_gpu_it_fails_unless_a_dry_run_is_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

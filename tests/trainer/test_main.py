@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.selection import partly_slow
 from tests.trainer.jobs import TINY
 from trainwright_trainer.main import main
 from trainwright_trainer.process import device_measurement
@@ -92,7 +93,7 @@ def test_gpus_are_numbered_by_bus_before_cuda_is_queried(monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("cuda")
-@pytest.mark.parametrize(("visible", "indices"), [("0", [0]), ("", [])])
+@pytest.mark.parametrize(("visible", "indices"), partly_slow([("0", [0]), ("", [])], [("0", [0])]))
 def test_the_selftest_lists_what_is_visible(visible: str, indices: list[int]) -> None:
     command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", "0"]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": visible}

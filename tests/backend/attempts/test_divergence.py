@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.backend.scripted_agent import Scene, Work
 from trainwright.contracts.job_spec import ResumePoint
 
@@ -24,7 +22,6 @@ def _diverged_at_8(scene: Scene) -> Work:
     return scene.again(work.run_id)
 
 
-@pytest.mark.both_databases
 def test_a_run_that_diverged_continues_after_its_last_batch(scene: Scene) -> None:
     work = _diverged_at_8(scene)
     assert (_resume(work).step, _resume(work).sequences_read) == (5, 64)

@@ -107,7 +107,6 @@ def test_no_inventory_causes_a_server_error(scene: Scene) -> None:
     scene.agent.heartbeat(inventory=inventory())
 
 
-@pytest.mark.both_databases
 def test_the_end_of_an_attempt_needs_a_possible_step_and_possible_sizes(scene: Scene) -> None:
     work = scene.running()
     claim = {"claim_id": work.claim.claim_id, "fence": work.claim.fence}

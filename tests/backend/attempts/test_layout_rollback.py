@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.backend.scripted_agent import Scene, Work
 
 TENSOR = {
@@ -76,6 +78,7 @@ def test_a_layout_that_made_a_step_is_never_rolled_back(scene: Scene) -> None:
             assert again.ended("bad_job") == "failed"
 
 
+@pytest.mark.slow(target="databases")
 def test_errors_of_node_disk_or_network_do_not_roll_back_a_layout(scene: Scene) -> None:
     for code in ("fetch_failed", "disk_full", "node_rebooted", "self_fenced", "stopped"):
         work = tried(scene)

@@ -154,7 +154,6 @@ def test_a_run_is_unknown_to_nodes_that_never_claimed_it(scene: Scene) -> None:
     assert scene.site.admin.get("/api/v1/agent/runs/x/offsets?attempt=1").status_code == 401
 
 
-@pytest.mark.both_databases
 def test_the_first_go_answers_a_renewal_and_phases_advance_the_state(scene: Scene) -> None:
     work = scene.start()
     assert scene.state(work.run_id) == "starting"
@@ -252,7 +251,6 @@ def test_an_end_applies_to_its_own_claim(scene: Scene) -> None:
     assert scene.state(new.run_id) == "starting"
 
 
-@pytest.mark.both_databases
 def test_a_run_is_suspect_before_its_lease_expires(scene: Scene) -> None:
     work = scene.running()
 
@@ -367,7 +365,6 @@ def wait_after_crash(scene: Scene, work: Work) -> float:
     return waited.total_seconds()
 
 
-@pytest.mark.both_databases
 def test_max_attempts_ends_the_run(scene: Scene) -> None:
     work = scene.start(resources={"device": "cpu", "max_attempts": 1})
     assert work.ended("lease_expired") == "failed"
@@ -432,7 +429,6 @@ def test_runs_are_placed_with_all_slots_in_order_and_show_why_they_wait(scene: S
     assert [(placed["run_id"], placed["slots"]) for placed in scene.agent.heartbeat()] == [(large, [0, 1])]
 
 
-@pytest.mark.both_databases
 def test_a_failed_preparation_fails_the_run(scene: Scene) -> None:
     spec = scene.spec(
         data={"dataset": scene.dataset, "tokenizer": {"kind": "bytes"}, "validation_fraction": 0.2}
@@ -462,7 +458,6 @@ def test_data_that_turns_out_shorter_than_one_sequence_fails_the_run(scene: Scen
     assert scene.used() == 0 and scene.agent.heartbeat() == []
 
 
-@pytest.mark.both_databases
 def test_only_ended_runs_can_be_deleted_with_their_data(scene: Scene) -> None:
     work = scene.running()
     work.save(3)

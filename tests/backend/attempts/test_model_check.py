@@ -89,6 +89,7 @@ def check(machines: Machines, start: int, disturbances: int, *asks: str) -> Expl
     return explore(machines, world, MOST_STATES)
 
 
+@pytest.mark.slow(target="databases")
 def test_every_rule_holds_when_a_run_on_one_node_is_disturbed(
     platform: Callable[..., Platform], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,7 +77,6 @@ def test_an_approved_program_gets_a_key_of_the_person_once(site: Site) -> None:
     assert asked["device_code"] not in str(found)
 
 
-@pytest.mark.both_databases
 def test_a_refused_program_and_an_expired_code_get_nothing(site: Site) -> None:
     program, person = site.anonymous(), site.admin
     refused, expired = ask(program), ask(program)
@@ -109,7 +108,6 @@ def test_a_program_that_polls_too_fast_must_slow_down(site: Site) -> None:
     assert poll(program, code) == (400, "authorization_pending")
 
 
-@pytest.mark.both_databases
 def test_codes_cannot_be_guessed(site: Site) -> None:
     asked = ask(site.anonymous())
     person = site.member("viewer")

@@ -53,7 +53,6 @@ def test_an_unreadable_name_is_refused(site: Site, name: object) -> None:
     assert site.admin.get("/api/v1/me").json()["name"] == "Ada"
 
 
-@pytest.mark.both_databases
 def test_a_new_password_signs_other_browsers_out_and_keeps_this_one_and_keys(site: Site) -> None:
     here, elsewhere = signed_in(site), signed_in(site)
     stranger = site.other_team("globex")

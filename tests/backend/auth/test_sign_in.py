@@ -73,7 +73,6 @@ def test_an_unknown_address_costs_a_hash_too(site: Site, monkeypatch: pytest.Mon
     assert settings == {"$argon2id$v=19$m=19456,t=2,p=1"}
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize("email", [EMAIL, "nobody@acme.example"])
 def test_the_21st_attempt_is_not_evaluated_until_the_wait_ends(site: Site, email: str) -> None:
     make_attempts(site.app, email, passwords.MAX_ATTEMPTS - 1)
@@ -88,7 +87,6 @@ def test_the_21st_attempt_is_not_evaluated_until_the_wait_ends(site: Site, email
     assert sign_in(browser, PASSWORD, email) == (200 if email == EMAIL else 401)
 
 
-@pytest.mark.both_databases
 def test_a_successful_sign_in_neither_counts_nor_resets_attempts(site: Site) -> None:
     make_attempts(site.app, EMAIL, passwords.MAX_ATTEMPTS - 1)
     assert [sign_in(site.anonymous()) for _ in range(3)] == [200, 200, 200]

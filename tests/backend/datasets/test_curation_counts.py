@@ -126,7 +126,6 @@ def test_deleting_a_version_while_its_documents_are_read_is_reported(
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize("look", ["count", "documents"])
 def test_missing_objects_that_were_not_deleted_are_a_server_error(editor: DatasetEditor, look: str) -> None:
     made = editor.make(**{"a.jsonl": letters()})
@@ -141,7 +140,6 @@ def test_missing_objects_that_were_not_deleted_are_a_server_error(editor: Datase
     assert answer.status_code == 500
 
 
-@pytest.mark.both_databases
 def test_a_field_that_was_detected_equals_one_that_was_named(editor: DatasetEditor) -> None:
     made = editor.make(**{"a.jsonl": letters()})
     curation = {"read": {"field": "text"}}

@@ -182,7 +182,6 @@ def test_data_that_does_not_exist_is_named(editor: DatasetEditor, change: Json, 
     assert [problem.field for problem in refused.value.errors] == [field]
 
 
-@pytest.mark.both_databases
 def test_a_killed_worker_costs_only_its_chunk(
     editor: DatasetEditor, sent: list[list[str]], small_chunks: None
 ) -> None:
@@ -207,7 +206,6 @@ def test_a_killed_worker_costs_only_its_chunk(
     assert only(site).shards_done == 10
 
 
-@pytest.mark.both_databases
 def test_lost_messages_are_sent_again(editor: DatasetEditor, sent: list[list[str]]) -> None:
     """One message of each kind, in order."""
     editor.make(ready=False, **{"letters.jsonl": letters()})
@@ -227,7 +225,6 @@ def test_lost_messages_are_sent_again(editor: DatasetEditor, sent: list[list[str
     assert only(editor.site).state == PreparationState.READY
 
 
-@pytest.mark.both_databases
 def test_a_chunk_that_kills_its_workers_fails_the_preparation_until_it_is_requested_again(
     editor: DatasetEditor, sent: list[list[str]]
 ) -> None:
@@ -250,7 +247,6 @@ def full(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.both_databases
 def test_a_job_is_tried_three_times_after_errors(
     editor: DatasetEditor, sent: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,7 +264,6 @@ def test_a_job_is_tried_three_times_after_errors(
     assert only(editor.site).state == PreparationState.READY
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize(
     ("kind", "verb"), [(JobKind.PARSE, "Reading"), (JobKind.CURATE, "Applying the curation")]
 )
@@ -407,7 +402,6 @@ def test_a_lease_is_renewed_while_its_job_runs(
             pass
 
 
-@pytest.mark.both_databases
 def test_cancelling_stops_the_current_job_and_a_later_request_continues(
     editor: DatasetEditor, small_chunks: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,7 +61,6 @@ def state_of(editor: DatasetEditor, dataset: Json) -> str:
     return str(version["preparations"][0]["state"] if version["preparations"] else version["state"])
 
 
-@pytest.mark.both_databases
 def test_teams_take_turns_however_much_one_has_queued(editor: DatasetEditor, other: DatasetEditor) -> None:
     for number in range(6):
         editor.make(f"many-{number}", ready=False, **{"a.jsonl": letters(3, first=10 * number)})

@@ -80,7 +80,6 @@ def test_a_larger_vocabulary_than_the_file_s_is_allowed_and_a_smaller_refused(ed
     assert larger["id"] != exact["id"]
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize(
     ("tokenizer", "message"),
     [

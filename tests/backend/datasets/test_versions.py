@@ -312,7 +312,6 @@ def test_another_team_s_dataset_cannot_be_mixed(editor: DatasetEditor) -> None:
     assert editor.problem(answer)[0] == "curation.mix.0.dataset"
 
 
-@pytest.mark.both_databases
 def test_lists_are_paged_newest_first(editor: DatasetEditor) -> None:
     for number in range(5):
         editor.make(f"set {number}", ready=False, **{"a.jsonl": GOOD})

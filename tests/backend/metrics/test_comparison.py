@@ -44,7 +44,6 @@ def test_each_run_has_the_same_curves_as_alone(scene: Scene) -> None:
     assert len(short["steps"]) <= 20 and short["steps"][-1] == 300
 
 
-@pytest.mark.both_databases
 def test_runs_of_other_teams_are_left_out(scene: Scene) -> None:
     work = scene.running(last_step=3)
     unknown = [public_id("run", new_id()), "run_none", "nonsense"]

@@ -180,6 +180,7 @@ def test_any_sequence_leaves_the_points_of_the_final_attempts(scene: Scene) -> N
     check_any_sequence(scene)
 
 
+@pytest.mark.slow(target="databases")
 def test_a_rewind_that_skips_short_chunks_is_detected(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     real = writing.rewind
 

@@ -32,7 +32,6 @@ def steps_of(page: Any) -> list[int]:
     return [item["step"] for item in page["items"]]
 
 
-@pytest.mark.both_databases
 def test_samples_are_listed_newest_first_in_pages(scene: Scene) -> None:
     work = scene.running(steps=100)
     write(work, 10, 20, 30)
@@ -50,7 +49,6 @@ def test_samples_do_not_appear_among_the_events(scene: Scene) -> None:
     assert "samples" not in {event["type"] for event in events}
 
 
-@pytest.mark.both_databases
 def test_a_later_attempt_removes_samples_after_its_resume_point(scene: Scene) -> None:
     work = scene.running(last_step=20, steps=100)
     write(work, 10, 20)

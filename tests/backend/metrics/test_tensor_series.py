@@ -95,7 +95,6 @@ def test_streams_send_them_only_on_request(scene: Scene) -> None:
     assert follow(cursor) == {"fp8_saturated": [20]}
 
 
-@pytest.mark.both_databases
 def test_an_interrupted_stream_continues_though_some_series_lack_steps(scene: Scene) -> None:
     """A non-finite value is dropped for its tensor only; a reader that disconnects gets each point once."""
     work = scene.running(last_step=3, steps=100)

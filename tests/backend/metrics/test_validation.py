@@ -24,7 +24,6 @@ def of_team(scene: Scene, **asked: Any) -> Any:
     return scene.site.admin.get(f"{scene.site.path}/checkpoints", params=asked)
 
 
-@pytest.mark.both_databases
 def test_the_last_validation_at_or_before_a_step_counts(scene: Scene) -> None:
     work = scene.running(checkpoint=KEPT, steps=100)
     work.step(4, 20)

@@ -59,7 +59,6 @@ def test_a_short_token_is_refused_and_an_empty_one_is_none() -> None:
     assert Settings(secret_key=SECRET, metrics_token="").metrics_token is None  # as Compose sets it
 
 
-@pytest.mark.both_databases
 def test_the_state_of_the_platform_is_shown(scene: Scene, scrape: Scrape) -> None:
     work = scene.running()
     work.send(
@@ -113,7 +112,6 @@ def test_the_state_of_the_platform_is_shown(scene: Scene, scrape: Scrape) -> Non
     assert scrape().labelled("queue_runs")["cpu", "crashed", "retry_wait"] == 1
 
 
-@pytest.mark.both_databases
 def test_jobs_of_datasets_are_shown_with_the_age_of_the_oldest(scene: Scene, scrape: Scrape) -> None:
     assert scrape().labelled("dataset_jobs") == {}
     scene.submit(data={"dataset": scene.dataset, "tokenizer": {"kind": "bpe", "vocabulary": 300}})

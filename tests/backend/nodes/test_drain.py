@@ -83,7 +83,6 @@ def edit(scene: Scene, name: str, change: dict[str, Any]) -> Response:
     return scene.site.admin.patch(f"/api/v1/nodes/{nodes(scene)[name]['id']}", json=change)
 
 
-@pytest.mark.both_databases
 def test_runs_of_an_emptied_node_save_leave_and_resume_elsewhere(scene: Scene) -> None:
     works = [scene.running(name=name) for name in ("one", "two")]
     other = Agent.join(scene.site, "node-b")

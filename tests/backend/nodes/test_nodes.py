@@ -110,7 +110,6 @@ def node_of(scene: Scene) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.both_databases
 def test_a_node_gets_more_slots_only_if_a_site_admin_allows(scene: Scene) -> None:
     """A stolen node token could otherwise attract other teams' runs."""
     shown = report(scene, cpu_slots=64, cores=64, **_gpus(0, 1))
@@ -186,7 +185,6 @@ def test_only_the_site_admin_sees_nodes_and_agents_are_not_users(scene: Scene) -
     assert scene.site.anonymous().post("/api/v1/agent/heartbeat", json={}).status_code == 401
 
 
-@pytest.mark.both_databases
 def test_a_silent_node_is_offline_and_gets_nothing(scene: Scene) -> None:
     with scene.database.write() as session:
         session.execute(update(Node).values(last_heartbeat=now() - timedelta(hours=1)))

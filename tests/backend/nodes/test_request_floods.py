@@ -64,6 +64,7 @@ def read_me(scene: Scene) -> int:
     return scene.site.anonymous().get("/api/v1/me", headers=headers).status_code
 
 
+@pytest.mark.slow(target="databases")
 def test_many_concurrent_requests_are_all_answered(scene: Scene) -> None:
     """Requests that hold a connection while they wait for a thread would exhaust both, and wait for each other."""
 

@@ -140,7 +140,6 @@ def test_the_layout_of_a_run_being_cancelled_cannot_be_changed(scene: Scene) -> 
     assert (answer.status_code, answer.json()["code"]) == (409, "run_is_stopping")
 
 
-@pytest.mark.both_databases
 def test_the_layout_can_be_changed_only_if_an_attempt_is_left(scene: Scene) -> None:
     run_id = scene.submit(2, **TENSOR)
     layouts = [PIPELINE, {"parallelism": {"tensor": 2}}]

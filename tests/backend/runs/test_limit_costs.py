@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
 from sqlalchemy import delete, insert, inspect
 
 from tests.backend.runs.test_limits import limit, limit_me, used_for
@@ -38,7 +37,6 @@ def writes(statements: list[str]) -> list[str]:
     ]
 
 
-@pytest.mark.both_databases
 def test_a_round_sends_as_many_statements_for_200_waiting_runs_as_for_2(scene: Scene) -> None:
     """With room for none of them, and with room for all and no free node."""
     limit(scene, storage_bytes=0, cpu_hours_per_month=100)
@@ -64,7 +62,6 @@ def test_a_round_sends_as_many_statements_for_200_waiting_runs_as_for_2(scene: S
     assert few == many
 
 
-@pytest.mark.both_databases
 def test_a_round_without_due_notices_or_pauses_writes_nothing(scene: Scene) -> None:
     limit(scene, storage_bytes=2**50, cpu_hours_per_month=100)
     limit_me(scene, cpu_hours_per_month=50)

@@ -68,7 +68,6 @@ def in_the_middle_of_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("trainwright_backend.runs.limit_usage.month_start", lambda day: date(2000, 1, 1))
 
 
-@pytest.mark.both_databases
 def test_used_up_hours_pause_a_run_that_can_resume_after_the_limit_is_raised(scene: Scene) -> None:
     work = scene.running(2)
     used_for(scene, work.run_id, 1)
@@ -91,7 +90,6 @@ def test_used_up_hours_pause_a_run_that_can_resume_after_the_limit_is_raised(sce
     assert again.claim.job.resume is not None and again.claim.job.resume.step == 3
 
 
-@pytest.mark.both_databases
 def test_a_member_s_hours_block_only_their_own_runs(scene: Scene) -> None:
     work = scene.running(1)
     used_for(scene, work.run_id, 1)
@@ -116,7 +114,6 @@ def test_hours_that_are_used_up_keep_runs_waiting_until_the_limit_is_raised(scen
     scene.agent.claim(run_id)
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize(("below", "paused"), [(0, False), (1, True)])
 @pytest.mark.parametrize("whose", ["team", "member"])
 def test_a_run_without_storage_for_its_next_checkpoint_saves_and_is_paused(

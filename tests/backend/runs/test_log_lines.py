@@ -180,7 +180,6 @@ def test_events_after_an_impossible_number_are_empty(scene: Scene) -> None:
     assert (stream.status_code, stream_events(stream.text)) == (200, [])
 
 
-@pytest.mark.both_databases
 def test_the_logs_of_a_run_have_a_limit_and_end_with_a_notice(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

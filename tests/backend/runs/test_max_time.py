@@ -2,8 +2,6 @@
 
 from datetime import timedelta
 
-import pytest
-
 from tests.backend.scripted_agent import Scene
 from trainwright_backend.core.db import now
 from trainwright_backend.core.ids import parse_id
@@ -16,7 +14,6 @@ def on_nodes_for(scene: Scene, run_id: str, hours: float) -> None:
         session.get_one(Run, parse_id("run", run_id)).metered_until = now() - timedelta(hours=hours)
 
 
-@pytest.mark.both_databases
 def test_a_run_is_paused_at_its_maximum_and_resuming_allows_the_same_time_again(scene: Scene) -> None:
     work = scene.running(resources={"device": "cpu", "max_hours": 2})
     on_nodes_for(scene, work.run_id, 1.9)

@@ -36,7 +36,6 @@ def queue(scene: Scene) -> list[str]:
     return [run["name"] for run in found]
 
 
-@pytest.mark.both_databases
 def test_runs_start_by_priority_then_submission_and_the_queue_shows_why_they_wait(scene: Scene) -> None:
     for name, priority in (("low", "low"), ("first", "normal"), ("second", "normal"), ("high", "high")):
         submit(scene, name, priority)
@@ -60,7 +59,6 @@ def test_runs_start_by_priority_then_submission_and_the_queue_shows_why_they_wai
     assert (page["items"] + rest["items"], rest["next_cursor"]) == (found, None)
 
 
-@pytest.mark.both_databases
 def test_people_reorder_only_their_own_runs(scene: Scene) -> None:
     editor, order = scene.site.member("editor"), f"{scene.site.path}/queue/order"
     mine = [submit(scene, f"mine {number}", by=editor) for number in range(2)]

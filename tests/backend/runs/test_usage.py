@@ -51,7 +51,6 @@ def about(seconds: float) -> Any:
     return pytest.approx(seconds, abs=SLACK_SECONDS)
 
 
-@pytest.mark.both_databases
 def test_a_waiting_run_uses_nothing(scene: Scene) -> None:
     run_id = scene.submit(2)
     scene.control.sweep()
@@ -209,7 +208,6 @@ def test_usage_is_visible_to_its_own_team_only(scene: Scene) -> None:
         assert scene.site.admin.get(f"{scene.site.path}/usage", params={"days": days}).status_code == 422
 
 
-@pytest.mark.both_databases
 def test_the_command_prints_days_and_runs(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     work = scene.running(2)
     set_mark(scene, work.run_id, 1)

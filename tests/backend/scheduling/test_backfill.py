@@ -3,7 +3,6 @@
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from sqlalchemy import select
 
 from tests.backend.scripted_agent import Scene, Work
@@ -22,7 +21,6 @@ def late(scene: Scene, work: Work) -> None:
         run.backfill_until = now() - timedelta(minutes=1)
 
 
-@pytest.mark.both_databases
 def test_a_run_is_placed_ahead_of_its_turn_only_if_it_ends_before_the_head_is_expected(scene: Scene) -> None:
     first = scene.running(resources=HOURS | {"max_hours": 3})
     head = scene.submit(slots=2)
@@ -42,7 +40,6 @@ def test_a_run_is_placed_ahead_of_its_turn_only_if_it_ends_before_the_head_is_ex
     assert first.order("running") == "go"
 
 
-@pytest.mark.both_databases
 def test_a_run_that_takes_longer_than_expected_leaves_for_the_head(scene: Scene) -> None:
     first = scene.running(resources=HOURS | {"max_hours": 3})
     head = scene.submit(slots=2)

@@ -36,7 +36,6 @@ def measured(scene: Scene, rates: list[float] = RATES, **sections: Any) -> Work:
     return work
 
 
-@pytest.mark.both_databases
 def test_figures_follow_from_the_spec(scene: Scene) -> None:
     found = ask(scene)
     spec = RunSpec.model_validate(scene.spec())
@@ -206,7 +205,6 @@ def test_a_measurement_counts_while_a_node_of_its_kind_is_joined(scene: Scene) -
     assert ask(scene)["measured"] is None, "more threads a rank"
 
 
-@pytest.mark.both_databases
 def test_nodes_with_too_few_slots_are_ignored(scene: Scene) -> None:
     work = measured(scene, slots=2)
     assert work.ended("crashed") == "retry_wait"

@@ -26,7 +26,6 @@ def events(scene: Scene, work: Work) -> list[str]:
     return [event["message"] for event in found]
 
 
-@pytest.mark.both_databases
 def test_a_borrowing_run_saves_leaves_and_resumes_at_its_place(scene: Scene) -> None:
     older, younger = scene.running(), scene.running()
     other = OtherTeam(scene, share=1)
@@ -61,7 +60,6 @@ def test_a_borrowing_run_saves_leaves_and_resumes_at_its_place(scene: Scene) -> 
     assert again.finish(10) == "succeeded"
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize("lower", [0, 1])
 def test_a_run_of_lower_priority_leaves_first_and_then_the_youngest(scene: Scene, lower: int) -> None:
     works = [scene.running(), scene.running()]

@@ -98,7 +98,6 @@ def test_of_two_deletions_of_a_team_one_finds_it_deleted(scene: Scene) -> None:
         assert sorted(answers) == [204, 404]
 
 
-@pytest.mark.both_databases
 def test_an_account_is_deleted_with_its_keys_but_not_its_runs(scene: Scene) -> None:
     editor = scene.site.member("editor")
     run_id = editor.post(scene.runs, json=scene.spec()).json()["id"]
@@ -125,7 +124,6 @@ def test_the_last_owner_and_the_last_site_admin_cannot_be_deleted(site: Site) ->
     ]
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize(("runs", "state"), [("keep", "queued"), ("cancel", "cancelled")])
 def test_an_owner_chooses_what_happens_to_the_runs_of_a_removed_person(
     scene: Scene, runs: str, state: str

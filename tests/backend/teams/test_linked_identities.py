@@ -94,7 +94,6 @@ def begin_link(browser: TestClient) -> str:
     return str(answer.json()["url"])
 
 
-@pytest.mark.both_databases
 def test_an_identity_is_linked_to_the_person_who_began_and_to_one_account(
     site: Site, provider: ForgingProvider
 ) -> None:
@@ -123,7 +122,6 @@ def test_an_identity_is_linked_to_the_person_who_began_and_to_one_account(
     assert bob.get("/api/v1/me/oidc").json() == []
 
 
-@pytest.mark.both_databases
 def test_groups_give_roles_that_follow_them_and_leave_those_of_owners_alone(
     site: Site, provider: ForgingProvider
 ) -> None:

@@ -65,7 +65,6 @@ def test_a_new_role_counts_from_the_next_request_on(site: Site) -> None:
     assert set_role(site.admin, site, member, "boss") == (422, "invalid")
 
 
-@pytest.mark.both_databases
 def test_keys_of_a_removed_person_stop_working_for_the_team_and_their_runs_continue(
     site: Site, upload: Upload
 ) -> None:
@@ -150,7 +149,6 @@ def test_two_owners_who_leave_concurrently_leave_one_owner(
     assert list(roles(left[0], site).values()).count("owner") == 1
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize("end", ["demote", "remove", "leave"])
 def test_links_of_a_former_owner_are_revoked(site: Site, end: str) -> None:
     owner = site.member("owner")

@@ -125,7 +125,6 @@ def test_a_pause_by_a_person_is_no_news(scene: Scene) -> None:
     assert notices(scene.site.admin)["items"] == []
 
 
-@pytest.mark.both_databases
 def test_a_mail_is_plain_text_with_a_link_and_is_sent_once(scene: Scene, smtp: SmtpServer) -> None:
     choose(scene.site.admin, NoticeKind.RUN_FAILED)
     run_id = fail_a_run(scene)
@@ -153,7 +152,6 @@ def test_a_kind_can_be_mailed_without_being_listed(scene: Scene, smtp: SmtpServe
     assert mail_all(scene) == 0 and len(smtp.mails) == 1
 
 
-@pytest.mark.both_databases
 def test_a_refused_mail_is_tried_again_with_back_off_and_then_given_up(
     scene: Scene, smtp: SmtpServer
 ) -> None:
@@ -193,7 +191,6 @@ def test_an_unreachable_server_costs_no_mail(
     assert mail_all(scene) == 1 and len(smtp.mails) == 1
 
 
-@pytest.mark.both_databases
 def test_a_mail_that_may_have_arrived_is_not_sent_again(scene: Scene, smtp: SmtpServer) -> None:
     choose(scene.site.admin, NoticeKind.RUN_FAILED)
     fail_a_run(scene)
@@ -271,7 +268,6 @@ def test_an_unknown_recipient_is_given_up_at_once(scene: Scene, smtp: SmtpServer
     assert row(scene).next_mail is None and "no such person" in row(scene).mail_error
 
 
-@pytest.mark.both_databases
 def test_who_left_the_team_sees_and_gets_nothing_of_it(scene: Scene, smtp: SmtpServer) -> None:
     owner = scene.site.member("owner")  # so that the first owner can leave
     choose(scene.site.admin, NoticeKind.RUN_FAILED)
@@ -309,7 +305,6 @@ def test_a_member_s_limit_concerns_that_member(scene: Scene) -> None:
     assert len(notices(editor)["items"]) == 2 and notices(owner)["items"] == []
 
 
-@pytest.mark.both_databases
 def test_site_admins_and_teams_on_a_quarantined_node_are_told_once(scene: Scene) -> None:
     viewer, stranger = scene.site.member("viewer"), scene.site.other_team("globex")
     for person in (scene.site.admin, viewer, stranger):
@@ -324,7 +319,6 @@ def test_site_admins_and_teams_on_a_quarantined_node_are_told_once(scene: Scene)
     assert notices(stranger)["items"] == []
 
 
-@pytest.mark.both_databases
 def test_notices_are_marked_as_read_by_their_owner_only(scene: Scene) -> None:
     other = scene.site.member("editor")
     for _ in range(3):
@@ -351,7 +345,6 @@ def add_many(scene: Scene, count: int) -> None:
             notify_members(session, NoticeKind.RUN_FAILED, team_id, sentence, "runs", only=user_id)
 
 
-@pytest.mark.both_databases
 def test_the_newest_notices_of_a_person_are_kept(scene: Scene) -> None:
     add_many(scene, MOST_NOTICES + 5)
     delete_old(scene.database)

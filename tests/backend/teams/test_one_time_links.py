@@ -108,7 +108,6 @@ def test_a_slug_is_unique(site: Site) -> None:
     assert (answer.status_code, answer.json()["code"]) == (409, "slug_taken")
 
 
-@pytest.mark.both_databases
 def test_an_invitation_brings_a_newcomer_into_the_team_with_its_role(site: Site) -> None:
     token = invite(site, "Bob@acme.example", "editor")
     browser = site.anonymous()
@@ -160,7 +159,6 @@ def test_viewing_an_invitation_does_not_reveal_whether_its_address_has_an_accoun
     assert answers("bob@acme.example") == answers("nobody@acme.example")
 
 
-@pytest.mark.both_databases
 def test_an_owner_lists_pending_invitations_without_links_and_revokes_one(site: Site) -> None:
     bob, eve = invite(site, "bob@acme.example"), invite(site, "eve@acme.example", "owner")
     path = f"{site.path}/invitations"
@@ -191,7 +189,6 @@ def pending(site: Site) -> list[tuple[str, str]]:
     return [(item["email"], item["role"]) for item in site.admin.get(f"{site.path}/invitations").json()]
 
 
-@pytest.mark.both_databases
 def test_a_new_invitation_replaces_an_earlier_one_of_the_same_person(site: Site) -> None:
     others = invite(site, "eve@acme.example")
     first = invite(site, "bob@acme.example", "owner")

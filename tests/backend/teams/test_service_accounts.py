@@ -48,7 +48,6 @@ def members(scene: Scene) -> dict[str, dict[str, Any]]:
     return {member["id"]: member for member in answer.json()["items"]}
 
 
-@pytest.mark.both_databases
 def test_a_service_account_runs_under_its_own_name(scene: Scene) -> None:
     account = create(scene)
     nightly = program(scene, account)
@@ -138,7 +137,6 @@ def test_it_cannot_sign_in(scene: Scene) -> None:
         assert browser.post("/api/v1/auth/sign-in", json=guess).status_code == 401
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize(("runs", "state"), [("keep", "queued"), ("cancel", "cancelled")])
 def test_a_deleted_service_account_leaves_its_runs_as_the_owner_chooses(
     scene: Scene, runs: str, state: str

@@ -56,7 +56,6 @@ def is_verified(client: TestClient) -> bool:
     return bool(answer.json()["email_verified"])
 
 
-@pytest.mark.both_databases
 def test_an_account_that_someone_else_created_cannot_join_another_team(site: Site, mailbox: Mailbox) -> None:
     thief = account_of_bob(site)
     key = site.with_key(thief)

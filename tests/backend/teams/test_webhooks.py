@@ -108,7 +108,6 @@ def make_due(scene: Scene) -> None:
         session.execute(update(WebhookDelivery).where(pending).values(next_attempt=now()))
 
 
-@pytest.mark.both_databases
 def test_a_standard_receiver_verifies_messages_of_runs_and_nodes(scene: Scene, receiver: Receiver) -> None:
     hook = create(scene, receiver.url)
     failed = scene.running()
@@ -161,7 +160,6 @@ def test_only_subscribed_events_are_sent_and_a_person_s_pause_is_not_one(
     assert deliver(scene) == 0
 
 
-@pytest.mark.both_databases
 def test_failures_are_retried_with_back_off_under_the_same_id_and_then_abandoned(
     scene: Scene, receiver: Receiver
 ) -> None:

@@ -158,7 +158,6 @@ def test_unusable_uploads_are_named_with_the_reason(site: Site, tus: Tus, team_i
     assert site.app.state.store.read(file.object_key) == CONTENT
 
 
-@pytest.mark.both_databases
 def test_uploads_expire_and_free_their_storage(site: Site, tus: Tus, team_id: UUID, exact: Exact) -> None:
     kept = tus.begin(50)
     half = tus.begin(100)

@@ -59,6 +59,7 @@ def test_tensor_cores_learn_what_the_cpu_learns(
     assert sum(differences) / len(differences) < 0.03
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("scaling", ["row", "tensor"])
 def test_scalings_train_on_tensor_cores(tmp_path: Path, data: Path, scaling: str) -> None:
     shorter = {"steps": 8, "warmup_steps": 2}
@@ -76,6 +77,7 @@ def test_all_gpus_train_in_fp8(tmp_path: Path, data: Path) -> None:
     assert any("fp8_underflow" in event["values"] for event in events(job_file, "step"))
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_resumed_run_continues(tmp_path: Path, data: Path) -> None:
     sections: dict[str, Any] = {
         "precision": fp8(level="O2"),

@@ -350,6 +350,7 @@ def test_the_fp8_panels_metrics_are_written_every_few_steps(tmp_path: Path, data
     assert all(event["values"]["skipped_steps"] == 0 for event in events(job_file, "step"))
 
 
+@pytest.mark.slow(target="layouts")
 def test_updates_in_the_backward_pass_equal_those_after_it(tmp_path: Path, data: Path) -> None:
     sections: dict[str, Any] = {
         "batch": {"sequence_tokens": 32, "micro_sequences": 8, "global_sequences": 8},

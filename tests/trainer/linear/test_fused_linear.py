@@ -131,6 +131,7 @@ def test_a_variant_that_changes_its_input_is_not_converted(monkeypatch: pytest.M
     assert isinstance(block.feed_forward, FusedProjections)
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_compiled_blocks_join_products_too(at_once: int) -> None:
     _, fused = blocks()

@@ -182,6 +182,7 @@ def leave_out_sums() -> None:
     parallelize.all_reduce_gradient = lambda weight, axis: weight
 
 
+@pytest.mark.slow(target="layouts")
 def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Bit for bit, except for the order in which squares are summed to a norm."""
     one = learned(tmp_path, data, MODEL, FP8)

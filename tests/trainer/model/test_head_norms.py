@@ -97,6 +97,7 @@ def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) ->
     assert apart != pytest.approx(one, rel=bound), "a gradient that is not summed must be detected"
 
 
+@pytest.mark.slow(target="layouts")
 def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Bit for bit, except for the order in which squares are summed to a norm."""
     one = learned(tmp_path, data, MODEL, FP8)

@@ -142,12 +142,14 @@ def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) ->
     assert apart != pytest.approx(one, rel=bound), "a sum that is left out must be detected"
 
 
+@pytest.mark.slow(target="layouts")
 def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Bit for bit, except for the order in which squares are summed to a norm."""
     one = learned(tmp_path, data, MODEL, FP8)
     assert learned(tmp_path, data, MODEL, FP8, pipeline=2) == pytest.approx(one, rel=256 * 2.0**-24)
 
 
+@pytest.mark.slow(target="layouts")
 def test_tensor_ranks_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Equal within two roundings: partial sums are rounded to bfloat16, three times per layer, in each direction."""
     wide = MODEL | {"width": 128}

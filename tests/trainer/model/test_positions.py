@@ -164,6 +164,7 @@ def first_part() -> None:
     parallelize.own_part = lambda full_BT, axis: full_BT.flatten().chunk(axis.ranks)[0].view(len(full_BT), -1)
 
 
+@pytest.mark.slow(target="layouts")
 def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Bit for bit, except for the order in which squares are summed to a norm."""
     one = learned(tmp_path, data, MODEL, FP8, batch=MASKED)

@@ -12,6 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tests.selection import partly_slow
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import FP8Spec, ScalingKind
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
@@ -99,6 +100,7 @@ def _watched(kind: RecomputeKind) -> tuple[int, Counter[str], Counter[str]]:
     return held, forward.calls, backward.calls
 
 
+@pytest.mark.slow(target="layouts")
 def test_less_is_saved_and_only_that_is_recomputed() -> None:
     none, _, without = _watched(RecomputeKind.NONE)
     selective, _, cheap = _watched(RecomputeKind.SELECTIVE)
@@ -164,7 +166,7 @@ def test_products_of_blocks_are_saved_like_other_products() -> None:
     assert calls[RecomputeKind.FULL] == 3 * matrices
 
 
-@pytest.mark.parametrize("kind", list(RecomputeKind))
+@pytest.mark.parametrize("kind", partly_slow(RecomputeKind, [RecomputeKind.SELECTIVE]))
 def test_reference_cycles_of_a_step_hold_no_tensor_and_are_collected_after_it(kind: RecomputeKind) -> None:
     model = _model(kind)
 

@@ -115,6 +115,7 @@ def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) ->
     assert learned(tmp_path / "plain", data, plain, FP32) != pytest.approx(one, rel=bound)
 
 
+@pytest.mark.slow(target="layouts")
 def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Bit for bit, except for the order in which squares are summed to a norm."""
     one = learned(tmp_path, data, MODEL, FP8)

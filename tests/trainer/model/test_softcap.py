@@ -114,6 +114,7 @@ CAPS = {"attn_logit_softcapping": 0.5, "final_logit_softcapping": 1.0}
 MODEL = {"layers": 2, "tied_embeddings": False, "initializer_std": 0.2} | CAPS
 
 
+@pytest.mark.slow(target="layouts")
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Other layouts are cells of ``tests.parity``."""
     one = learned(tmp_path, data, MODEL, FP32)
@@ -129,6 +130,7 @@ def leave_out_caps() -> None:
     attention.DenseMasks.attend = lambda self, q, k, v, mask, softcap=None: honest(self, q, k, v, mask)  # type: ignore[method-assign]
 
 
+@pytest.mark.slow(target="layouts")
 def test_stages_in_fp8_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Bit for bit, except for the order in which squares are summed to a norm."""
     one = learned(tmp_path, data, MODEL, FP8)

@@ -191,6 +191,7 @@ def test_a_killed_rank_is_named_with_its_signal(
     assert not _marked(marker)
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_killed_reader_ends_the_run_with_an_error_that_names_it(
     endless: tuple[Path, subprocess.Popen[bytes], dict[int, int]], marker: str
 ) -> None:
@@ -207,6 +208,7 @@ def test_a_killed_reader_ends_the_run_with_an_error_that_names_it(
     assert not _marked(marker)
 
 
+@pytest.mark.slow(target="layouts")
 def test_sigterm_ends_all_ranks_immediately_and_saves_nothing(
     endless: tuple[Path, subprocess.Popen[bytes], dict[int, int]], marker: str
 ) -> None:
@@ -253,6 +255,7 @@ def test_killing_the_parent_of_the_launcher_leaves_no_process(
     _wait_until(lambda: not _marked(marker), seconds=5)
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_failure_reports_the_last_completed_step(tmp_path: Path, data: Path) -> None:
     job_file = write_job(tmp_path, data, ranks=2, checkpoint={"every_steps": 20})
     (tmp_path / "out").mkdir()

@@ -49,6 +49,7 @@ def two_nodes(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path
     return train_on_two_nodes(tmp_path_factory.mktemp("two"), data)
 
 
+@pytest.mark.slow(target="layouts")
 def test_two_nodes_compute_what_one_does(one_node: Path, two_nodes: list[Path]) -> None:
     assert losses(two_nodes[0]) == losses(one_node)
     assert losses(two_nodes[1]) == losses(one_node), "each node's agent can follow its training"

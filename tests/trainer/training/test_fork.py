@@ -69,6 +69,7 @@ def test_a_fork_with_another_learning_rate_has_other_losses(tmp_path: Path, data
     assert went[1] != parents[1]
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_fork_resumes_from_its_own_checkpoint_with_its_own_steps(
     tmp_path: Path, data: Path, parent: Path
 ) -> None:

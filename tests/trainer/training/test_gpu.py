@@ -75,6 +75,7 @@ def test_weights_are_initialized_on_the_gpu_with_the_values_of_the_cpu(
     assert all(torch.equal(made[name].cpu(), weight) for name, weight in on_cpu.named_parameters())
 
 
+@pytest.mark.slow(target="layouts")
 def test_phases_sum_to_the_step_and_mfu_is_reported(tmp_path: Path, data: Path) -> None:
     peak = {"flops_per_second": 1e15, "dtype": "bf16", "device": "a GPU", "measured": False}
     job_file = write_job(tmp_path, data, job=ON_GPU | {"peak": peak}, precision={"kind": "bf16"})

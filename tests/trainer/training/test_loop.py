@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.optim import AdamW
 
+from tests.selection import partly_slow
 from tests.trainer.jobs import build_here, events, losses, resume_from, train_here, write_job
 from trainwright.contracts.events import Step
 from trainwright.contracts.series import FP8_SERIES, HARDWARE_SERIES, STORED_SERIES
@@ -66,7 +67,7 @@ def test_the_loss_falls(tmp_path: Path, data: Path) -> None:
     assert seen[-1] < 3.5
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", partly_slow(["fp32", "bf16"], ["bf16"]))
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     tmp_path: Path, data: Path, precision: str
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
         assert torch.equal(weight, second.engine.model.get_parameter(name)), name
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_wrong_moment_in_the_checkpoint_is_detected(tmp_path: Path, data: Path) -> None:
     """Negative control of the test above: losing the optimizer state changes the losses."""
     straight = write_job(tmp_path / "straight", data)
@@ -94,7 +96,7 @@ def test_a_wrong_moment_in_the_checkpoint_is_detected(tmp_path: Path, data: Path
     assert losses(resumed) != losses(straight)[10:]
 
 
-@pytest.mark.parametrize("off", [1, -8])
+@pytest.mark.parametrize("off", partly_slow([1, -8], [1]))
 def test_a_wrong_data_position_is_detected(tmp_path: Path, data: Path, off: int) -> None:
     """Off by a sequence, or by a step of 8."""
     straight = write_job(tmp_path / "straight", data)
@@ -110,6 +112,7 @@ def test_a_wrong_data_position_is_detected(tmp_path: Path, data: Path, off: int)
     assert losses(resumed)[0] != losses(straight)[10]
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_wrong_number_of_updates_in_the_checkpoint_is_detected(tmp_path: Path, data: Path) -> None:
     """AdamW corrects its moments by 1 - beta ** updates: a count that is off by one changes the losses."""
     straight = write_job(tmp_path / "straight", data)

@@ -193,7 +193,7 @@ def _live_bytes() -> int:
     return storages.bytes
 
 
-@pytest.mark.parametrize("layout", partly_slow(HELD, ["one rank", "zero 3", "O3"]))
+@pytest.mark.parametrize("layout", partly_slow(HELD, ["one rank", "O3"]))
 def test_a_rank_holds_the_planned_bytes(tmp_path: Path, data: Path, layout: str) -> None:
     job_file = job_of(tmp_path / "job", data, layout)
     output_folder(job_file).mkdir()

@@ -136,6 +136,7 @@ def test_an_injected_fault_changes_the_losses(
         assert_close(job_file, whole(**(sections or {"precision": {"kind": "fp32"}}))[0])
 
 
+@pytest.mark.slow(target="layouts")
 def test_hooks_miss_weights_under_a_zero_bubble_schedule(tmp_path: Path, data: Path) -> None:
     """Negative control: autograd reports only norms and embeddings,
     and the step ends without the other gradients."""

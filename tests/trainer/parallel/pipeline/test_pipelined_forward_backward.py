@@ -156,6 +156,7 @@ def test_compiled_blocks_learn_the_same_in_stages_as_in_one_process(
     assert_equal(job_file, run(two, [job_file])[0][1], like, learned)
 
 
+@pytest.mark.slow(target="layouts")
 def test_phases_sum_to_the_step_and_separate_waiting_from_work(tmp_path: Path, data: Path) -> None:
     two = Degrees(pipeline=2)
     job_file = staged(tmp_path, data, two, ZBV)
@@ -190,6 +191,7 @@ def _most_buffers(mesh: Mesh, job_file: Path) -> list[int]:
     return [max(rooms), held(stage)]
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_stage_has_input_buffers_only_for_micro_batches_in_flight(tmp_path: Path, data: Path) -> None:
     """Under 1F1B, stage i of p has p - i in flight, regardless of the number of micro batches."""
     four = Degrees(pipeline=4)

@@ -310,6 +310,7 @@ def learn_with_faults(mesh: Mesh, job_file: Path) -> dict[str, Learned]:
     return results | {"none": learn(mesh, job_file, 1)}
 
 
+@pytest.mark.slow(target="layouts")
 def test_each_collective_that_is_left_out_is_detected(
     job: Callable[..., Path], alone: Callable[..., Learned]
 ) -> None:
