@@ -235,3 +235,20 @@ def test_no_refusal_uses_the_words_of_the_validation_library(wrong: Any) -> None
                     )
                     assert "than This number" not in found.message
     assert seen > 20
+
+
+@pytest.mark.parametrize(
+    ("precision", "chosen", "exported"),
+    [
+        ("fp32", "auto", "fp32"),
+        ("bf16", "auto", "bf16"),
+        ("fp8", "auto", "bf16"),
+        ("bf16", "fp32", "fp32"),
+        ("fp32", "bf16", "bf16"),
+    ],
+)
+def test_an_export_has_the_format_of_the_run_unless_another_is_chosen(
+    precision: str, chosen: str, exported: str
+) -> None:
+    sections = {"precision": {"kind": precision}, "checkpoint": {"export_dtype": chosen}}
+    assert RunSpec.model_validate(spec(**sections)).export_format == exported

@@ -87,7 +87,7 @@ def test_a_run_goes_from_upload_to_a_checkpoint_that_transformers_loads(
     assert set(series(live.team, run.id, "validation_loss")) == {10, 20, 30}
 
     folder = live.team.download(run.id, tmp_path / "export")
-    theirs = AutoModelForCausalLM.from_pretrained(folder)
+    theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     ids = AutoTokenizer.from_pretrained(folder)("Letter 3: the ship", return_tensors="pt").input_ids
     ours, tokenizer = load_export(folder)
     assert tokenizer.encode("Letter 3: the ship").ids == ids[0].tolist()

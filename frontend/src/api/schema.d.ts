@@ -2968,11 +2968,11 @@ export interface components {
             every_steps: number;
             /**
              * Export Dtype
-             * @description Number format of the exported weights.
-             * @default fp32
+             * @description Number format of the exported weights. `auto`: `fp32` for a run in `fp32`, otherwise `bf16`.
+             * @default auto
              * @enum {string}
              */
-            export_dtype: "fp32" | "bf16";
+            export_dtype: "auto" | "fp32" | "bf16";
             /**
              * Keep
              * @description How many of the newest checkpoints to keep. Older ones are deleted when a newer one is committed.
@@ -7029,7 +7029,7 @@ export interface components {
              * @description How often the state is saved.
              * @default {
              *       "every_steps": 200,
-             *       "export_dtype": "fp32",
+             *       "export_dtype": "auto",
              *       "keep": 2
              *     }
              */

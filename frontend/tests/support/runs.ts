@@ -59,7 +59,7 @@ const SPEC: Run["spec"] = {
     engine: "native",
     offload: "none",
   },
-  checkpoint: { every_steps: 200, keep: 2, export_dtype: "fp32" },
+  checkpoint: { every_steps: 200, keep: 2, export_dtype: "auto" },
   resources: { device: "auto", nodes: 1, slots_per_node: 1, max_attempts: null },
 };
 

@@ -21,7 +21,7 @@ from trainwright.contracts.layout_rules import check_layout, fits_nodes
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.optimizer_spec import OptimizerSpec
 from trainwright.contracts.parallelism_spec import Degrees, ParallelismSpec, ResourcesSpec, resolve_degrees
-from trainwright.contracts.precision_spec import FP8Spec, PrecisionSpec, ScalingKind
+from trainwright.contracts.precision_spec import FP8Spec, PrecisionKind, PrecisionSpec, ScalingKind
 from trainwright.contracts.refused_combination import Sections
 from trainwright.contracts.spec_upgrade import SCHEMA_VERSION, upgrade_spec
 from trainwright.contracts.training_spec import (
@@ -127,6 +127,13 @@ class RunSpec(Strict):
     def accumulation_steps(self) -> int:
         """Micro batches of one rank in one optimizer step."""
         return self.batch.global_sequences // (self.batch.micro_sequences * self.degrees.data)
+
+    @property
+    def export_format(self) -> Literal["fp32", "bf16"]:
+        """Number format of the exported weights, once `precision.kind` is no longer `auto`."""
+        if self.checkpoint.export_dtype != "auto":
+            return self.checkpoint.export_dtype
+        return "fp32" if self.precision.kind is PrecisionKind.FP32 else "bf16"
 
     @property
     def degrees(self) -> Degrees:

@@ -156,5 +156,5 @@ class CheckpointSpec(Strict):
     keep: int = Field(default=2, ge=2, le=1_000)
     """How many of the newest checkpoints to keep. Older ones are deleted when a newer one is committed."""
 
-    export_dtype: Literal["fp32", "bf16"] = "fp32"
-    """Number format of the exported weights."""
+    export_dtype: Literal["auto", "fp32", "bf16"] = "auto"
+    """Number format of the exported weights. `auto`: `fp32` for a run in `fp32`, otherwise `bf16`."""

@@ -6,7 +6,7 @@ A checkpoint has each parameter and its two moments once, in any layout. In byte
     FP8 O2, O3            2 + 1 + 2          float16 masters, moments in E4M3 and float16
     with moments: block   2 + 1 + 1 + 1/16   both moments in E4M3, with a float32 scale per 128 elements
 
-An export has each parameter in its ``export_dtype``. Everything that does not grow with the model is not counted: manifest,
+An export has each parameter in its ``export_format``. Everything that does not grow with the model is not counted: manifest,
 scales per tensor, tokenizer.
 """
 
@@ -34,7 +34,7 @@ def state_bytes(spec: RunSpec) -> int:
 def export_bytes(spec: RunSpec) -> int:
     """Size of the export."""
     parameters = count_parameters(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens).total
-    return parameters * _EXPORTED[spec.checkpoint.export_dtype]
+    return parameters * _EXPORTED[spec.export_format]
 
 
 def stored_bytes(spec: RunSpec, begin_step: int = 0) -> int:

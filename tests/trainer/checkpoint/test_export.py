@@ -269,8 +269,15 @@ def test_the_model_file_of_an_export_refuses_what_it_does_not_compute(
         plain_model.Model(known | scalars | option, 8, 8)
 
 
-def test_an_export_in_bf16_is_the_trained_weights_rounded_once(tmp_path: Path, data: Path) -> None:
-    job_file = write_job(tmp_path, data, schedule={"steps": 5}, checkpoint={"export_dtype": "bf16"})
+@pytest.mark.parametrize(
+    "sections",
+    [{"checkpoint": {"export_dtype": "bf16"}}, {"precision": {"kind": "bf16"}}],
+    ids=["bf16", "auto"],
+)
+def test_an_export_in_bf16_is_the_trained_weights_rounded_once(
+    tmp_path: Path, data: Path, sections: dict[str, Any]
+) -> None:
+    job_file = write_job(tmp_path, data, schedule={"steps": 5}, **sections)
     training = train_here(job_file)
     assert main(["export", str(job_file)]) == 0
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out/export", dtype="auto")
@@ -286,7 +293,7 @@ def test_an_export_in_bf16_is_the_trained_weights_rounded_once(tmp_path: Path, d
 def test_quantized_weights_are_exported_as_real_numbers(tmp_path: Path, data: Path) -> None:
     """The last checkpoint is rewritten with float16 codes and a scale,
     whose product float32 represents exactly."""
-    job_file = write_job(tmp_path, data, schedule={"steps": 5})
+    job_file = write_job(tmp_path, data, schedule={"steps": 5}, checkpoint={"export_dtype": "fp32"})
     training = train_here(job_file)
     weights = dict(training.engine.model.named_parameters())
     pieces = [piece for name, weight in weights.items() for piece in _quantized(f"model.{name}", weight)]

@@ -141,7 +141,7 @@ def _write_weights(
     """Write one weight after the other, so that only the largest must fit into memory; several files get an index."""
     with torch.device("meta"):
         model = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
-    dtype = DTYPES[spec.checkpoint.export_dtype]
+    dtype = DTYPES[spec.export_format]
     theirs = architecture_of(spec.model)
     ours = weight_shapes(model)
     stored = stored_tensors(theirs, spec.model, ours)
@@ -222,7 +222,7 @@ def _plain_config(spec: RunSpec) -> dict[str, Any]:
 
 
 def _dtype_name(spec: RunSpec) -> str:
-    return str(DTYPES[spec.checkpoint.export_dtype]).removeprefix("torch.")
+    return str(DTYPES[spec.export_format]).removeprefix("torch.")
 
 
 def _config(spec: RunSpec, theirs: HuggingFaceArchitecture) -> dict[str, Any]:
