@@ -114,6 +114,14 @@ def _gemma_2(model: ModelSpec) -> dict[str, Any]:
     }
 
 
+def _gemma_3(model: ModelSpec) -> dict[str, Any]:
+    scaling = {} if model.rope_scaling is None else model.rope_scaling.parameters
+    rotary = {"rope_theta": model.rope_theta, "rope_type": "default"} | scaling
+    # It can rotate differently in layers with a window. Ours are all the same.
+    positions = dict.fromkeys(("full_attention", "sliding_attention"), rotary)
+    return _gemma_2(model) | {"rope_parameters": positions}
+
+
 _COMMON = {SHARED_KEYS, OWN_HEAD_SIZE, GEGLU, SCALED}
 _GEMMA_2 = frozenset({SHARED_KEYS, OWN_HEAD_SIZE, SCALED, WINDOWS, SOME_WINDOWS})
 _GPT = frozenset({LAYER_NORM, GELU, ALL_BIASES})
@@ -175,6 +183,14 @@ CLASSES: tuple[HuggingFaceArchitecture, ...] = (
         norm_offset=1.0,
     ),
     HuggingFaceArchitecture(
+        "Gemma3ForCausalLM",
+        "gemma3_text",
+        _GEMMA_2,
+        frozenset({GEGLU, ROOT_OF_WIDTH, POST_NORMS, HEAD_NORMS}),
+        _gemma_3,
+        norm_offset=1.0,
+    ),
+    HuggingFaceArchitecture(
         "GraniteForCausalLM",
         "granite",
         frozenset({*_COMMON, ALL_BIASES, ROOT_OF_WIDTH, MULTIPLIERS}),
@@ -206,6 +222,13 @@ CLASSES: tuple[HuggingFaceArchitecture, ...] = (
             "use_qkv_bias": m.biases == "query_key_value",
             "use_parallel_residual": m.block == "parallel",
         },
+    ),
+    HuggingFaceArchitecture(
+        "CohereForCausalLM",
+        "cohere",
+        frozenset(_COMMON),
+        frozenset({LAYER_NORM_WITHOUT_BIAS, PARALLEL}),
+        lambda m: {"layer_norm_eps": m.norm_epsilon, "logit_scale": 1.0},
     ),
     HuggingFaceArchitecture(
         "Starcoder2ForCausalLM",
@@ -250,6 +273,8 @@ CLASSES: tuple[HuggingFaceArchitecture, ...] = (
 )
 """A model is exported as the first class that computes it."""
 
+_SUPPORTED = [each.can_have | each.always_has for each in CLASSES]
+
 
 def class_of(model: ModelSpec) -> HuggingFaceArchitecture | str:
     """The class that computes ``model``, if its attention is full; or why there is none."""
@@ -261,9 +286,10 @@ def _reason(options: Options) -> str:
     """The fewest options that no class has together, or what the nearest class has besides."""
     for count in range(1, len(options) + 1):
         for some in combinations(sorted(options), count):
-            if not any(each.can_have | each.always_has >= set(some) for each in CLASSES):
+            wanted = frozenset(some)
+            if not any(wanted <= supported for supported in _SUPPORTED):
                 return f"no class has {_together(some)}"
-    near = [each for each in CLASSES if each.can_have | each.always_has >= options]
+    near = [each for each, supported in zip(CLASSES, _SUPPORTED, strict=True) if options <= supported]
     lacking = min((sorted(each.always_has - options) for each in near), key=len)
     return f"a class with {_together(sorted(options))} also has {_together(lacking)}"
 

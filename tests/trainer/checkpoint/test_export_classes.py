@@ -29,7 +29,7 @@ LLAMA3 = {"factor": 4.0, "original_max_position_embeddings": 8}
 YARN = LLAMA3 | {"rope_type": "yarn"}
 VALUES: dict[str, list[dict[str, Any]]] = {
     "activation": [{}, {"activation": "geglu"}, {"activation": "gelu"}],
-    "norm": [{}, {"norm": "layer"}],
+    "norm": [{}, {"norm": "layer"}, {"norm": "layer_without_bias"}],
     "biases": [{}, {"biases": "query_key_value"}, {"biases": "all"}],
     "block": [{}, {"block": "parallel"}, {"post_norms": True}],
     "head norms": [{}, {"qk_norm": True}],
@@ -167,11 +167,21 @@ def test_a_wrong_layout_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert apart(parallel) > 1e-2
 
 
+def test_wrong_pairs_of_rotated_features_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    cohere = _BASE.model_copy(update={"norm": "layer_without_bias", "block": "parallel"})
+    assert architecture_of(cohere).architecture == "CohereForCausalLM" and apart(cohere) <= 1e-4
+    monkeypatch.setattr(export_layout, "_bring_pairs_together", lambda parts, heads: parts[0])
+    assert apart(cohere) > 1e-2
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ({"activation": "gelu"}, "a class with GELU without a gate also has LayerNorm with a bias"),
-        ({"norm": "layer_without_bias"}, "no class has LayerNorm without a bias"),
+        (
+            {"norm": "layer_without_bias"},
+            "a class with LayerNorm without a bias also has parallel blocks",
+        ),
         (
             {"positions": "learned", "norm": "layer", "activation": "gelu"},
             "a class with GELU without a gate, LayerNorm with a bias together with learned positions also has all biases",

@@ -6,6 +6,7 @@ Most classes have Llama's layout, in which each of our weights has another name.
     GPT-NeoX    query, key and value are one matrix, head by head; a parallel block has the weights of its one norm twice
     GPT-NeoX,   a parallel block has a bias for each of its parts: ours is that of attention, and the other is zero
     Phi         the head of Phi has a bias, which is zero
+    Cohere      rotary positions rotate neighboring features of a head; ours are half a head apart
 
 Every stored tensor can be split into our weights again, so our own code loads exports of any class.
 """
@@ -78,6 +79,7 @@ class _Layout:
 
     is_transposed: bool = False
     fuses_by_head: bool = False
+    rotates_neighbors: bool = False
     second_norm: str | None = None
     """The norm of a parallel block that repeats the first one."""
 
@@ -100,7 +102,16 @@ class _Layout:
 _OUTER = {"embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
 _QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 
+_ROTATED = ("self_attn.q_proj.weight", "self_attn.k_proj.weight")
+
 _LLAMA = _Layout()
+_WITH_POST_NORMS = _Layout(
+    inner={
+        "post_attention_layernorm": "pre_feedforward_layernorm",
+        "post_self_attn_layernorm": "post_attention_layernorm",
+        "post_mlp_layernorm": "post_feedforward_layernorm",
+    }
+)
 _LAYOUTS = {
     "starcoder2": _Layout(inner={"mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"}),
     "phi": _Layout(
@@ -147,13 +158,9 @@ _LAYOUTS = {
         is_transposed=True,
     ),
     "vaultgemma": _Layout(inner={"post_attention_layernorm": "pre_feedforward_layernorm"}),
-    "gemma2": _Layout(
-        inner={
-            "post_attention_layernorm": "pre_feedforward_layernorm",
-            "post_self_attn_layernorm": "post_attention_layernorm",
-            "post_mlp_layernorm": "post_feedforward_layernorm",
-        }
-    ),
+    "cohere": _Layout(rotates_neighbors=True),
+    "gemma2": _WITH_POST_NORMS,
+    "gemma3_text": _WITH_POST_NORMS,
 }
 
 
@@ -176,6 +183,15 @@ def _stored(
             lambda parts: torch.cat(list(parts)).t().contiguous(),
             lambda whole: whole.t().split(rows),
         )
+    weight = weight_in_block(sources[0])
+    if layout.rotates_neighbors and weight is not None and weight.exported_as in _ROTATED:
+        heads = shape[0] // model.features_per_head
+        return StoredTensor(
+            tuple(sources),
+            shape,
+            partial(_bring_pairs_together, heads=heads),
+            partial(_take_pairs_apart, heads=heads),
+        )
     return StoredTensor(tuple(sources), shape, _join_rows, lambda whole: whole.split(rows))
 
 
@@ -190,6 +206,16 @@ def _join_heads(parts: Sequence[Tensor], heads: int) -> Tensor:
 
 def _split_heads(whole: Tensor, heads: int) -> Sequence[Tensor]:
     return [part.flatten(0, 1) for part in whole.unflatten(0, (heads, 3, -1)).unbind(1)]
+
+
+def _bring_pairs_together(parts: Sequence[Tensor], heads: int) -> Tensor:
+    """Feature i of each head is followed by the one that it is rotated with, half a head away."""
+    halves: Tensor = parts[0].unflatten(0, (heads, 2, -1))
+    return halves.transpose(1, 2).flatten(0, 2)
+
+
+def _take_pairs_apart(whole: Tensor, heads: int) -> Sequence[Tensor]:
+    return [whole.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)]
 
 
 def _of_parallel_blocks(
