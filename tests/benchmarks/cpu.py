@@ -28,15 +28,17 @@ from tests.benchmarks.platform.run_start import START_ROWS
 from tests.benchmarks.platform.transfers import TRANSFER_ROWS
 from tests.benchmarks.report.entries import Entry, merge
 from tests.benchmarks.report.results import RefusedError
-from tests.benchmarks.trainer import fp8_parity
+from tests.benchmarks.trainer import fp8_parity, model_variants
 from tests.benchmarks.trainer.cpu_rows import TRAINER_ROWS, Entries, Row
+from tests.benchmarks.trainer.paired_differences import POWER, Difference, seeds_needed
+from tests.benchmarks.trainer.paired_runs import Losses, Plan, prepare_sources
 from trainwright.contracts.presets import PRESETS
 
 
 def run_parity(given: argparse.Namespace) -> Entries:
     """Final validation loss of O1, O2 and O3 against bfloat16's."""
-    data = fp8_parity.prepare_sources(given.folder, 2_048)
-    plan = fp8_parity.Plan(
+    data = prepare_sources(given.folder, 2_048)
+    plan = Plan(
         data,
         PRESETS[given.model].model_dump(),
         steps=given.steps,
@@ -46,7 +48,18 @@ def run_parity(given: argparse.Namespace) -> Entries:
     return judge_parity(fp8_parity.losses(plan, given.processes, given.minutes))
 
 
-def judge_parity(losses: fp8_parity.Losses) -> Entries:
+def run_variants(given: argparse.Namespace) -> Entries:
+    """Final validation loss of options and optimizers against a plain model with AdamW."""
+    plan = Plan(
+        prepare_sources(given.folder, 2_048),
+        PRESETS[given.model].model_dump(mode="json"),
+        steps=given.steps,
+        seeds=tuple(range(1, given.seeds + 1)),
+    )
+    return model_variants.entries(model_variants.losses(plan, given.processes, given.minutes))
+
+
+def judge_parity(losses: Losses) -> Entries:
     """Print the differences next to the control's, and return one entry per level."""
     found = fp8_parity.differences(losses)
     control = found.pop("reversed")
@@ -55,10 +68,10 @@ def judge_parity(losses: fp8_parity.Losses) -> Entries:
     entries = {}
     for level, difference in found.items():
         verdict = fp8_parity.judge(difference, bound)
-        needed = fp8_parity.seeds_needed(difference.deviation, bound)
+        needed = seeds_needed(difference.deviation, bound)
         print(
             f"{level:<20} {difference}   {verdict}; power {difference.power(bound):.2f}, "
-            f"{fp8_parity.POWER} needs {needed or 'more than 1,000'} seeds"
+            f"{POWER} needs {needed or 'more than 1,000'} seeds"
         )
         entries[f"parity-{level}"] = Entry(
             ours=mean(losses[level]),
@@ -72,7 +85,7 @@ def judge_parity(losses: fp8_parity.Losses) -> Entries:
     return entries
 
 
-def _reached(verdict: fp8_parity.Verdict, difference: fp8_parity.Difference) -> str:
+def _reached(verdict: fp8_parity.Verdict, difference: Difference) -> str:
     if verdict is fp8_parity.Verdict.PASSED:
         return "goal" if difference.upper <= fp8_parity.GOAL_PERCENT else "pass"
     return "no" if verdict is fp8_parity.Verdict.FAILED else verdict
@@ -89,6 +102,7 @@ ROWS: dict[str, Row] = {
     **UI_ROWS,
     "gpu-program": lambda given: gpu_program(given.toy, given.folder, given.sizes, given.precisions),
     "parity": run_parity,
+    "variants": run_variants,
 }
 """Each module has the rows of the part that it measures."""
 
@@ -125,14 +139,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("only", nargs="?", choices=ROWS, help="one row (default: all)")
     parser.add_argument("--json", type=Path, default=Path("bench.json"), help="where entries are written")
     parser.add_argument("--toy", action="store_true", help="toy size: only checks that the row runs")
-    parser.add_argument("--steps", type=int, default=300, help="parity: steps of each training")
-    parser.add_argument("--seeds", type=int, default=8, help="parity: seeds; at least two")
+    parser.add_argument("--steps", type=int, default=300, help="parity, variants: steps of each training")
+    parser.add_argument("--seeds", type=int, default=8, help="parity, variants: seeds; at least two")
     parser.add_argument("--rate", type=float, default=1e-3, help="parity: learning rate")
     parser.add_argument(
-        "--minutes", type=float, default=240.0, help="parity: minutes until the last seed starts"
+        "--minutes", type=float, default=240.0, help="parity, variants: minutes until the last seed starts"
     )
-    parser.add_argument("--model", choices=PRESETS, default="nano", help="parity: preset of the model")
-    parser.add_argument("--processes", type=int, default=2, help="parity: trainings at the same time")
+    parser.add_argument(
+        "--model", choices=PRESETS, default="nano", help="parity, variants: preset of the model"
+    )
+    parser.add_argument(
+        "--processes", type=int, default=2, help="parity, variants: trainings at the same time"
+    )
     parser.add_argument(
         "--sizes", nargs="+", choices=SIZES, default=SIZES, help="gpu-program: models (default: all)"
     )

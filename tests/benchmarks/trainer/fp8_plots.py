@@ -21,8 +21,8 @@ from torch import Tensor
 
 from tests.benchmarks.report.results import DOCS
 from tests.benchmarks.report.svg import Axis, Points, bars, lines
-from tests.benchmarks.trainer import fp8_parity
-from tests.benchmarks.trainer.timed_training import learn
+from tests.benchmarks.trainer.paired_runs import Plan, prepare_sources, write_job
+from tests.benchmarks.trainer.timed_training import build_job, learn
 from tests.trainer.fp8.adamw_formats import BLOCK, PAPER
 from tests.trainer.fp8.state.test_gradients import draw_gradients, signal_to_noise
 from tests.trainer.fp8.state.test_optimizer import (
@@ -187,8 +187,8 @@ def losses(steps: int = 250) -> str:
     }
     series = {}
     with tempfile.TemporaryDirectory() as folder:
-        data = fp8_parity.prepare_sources(Path(folder), 2_048)
-        plan = fp8_parity.Plan(data, PRESETS["nano"].model_dump(), sequences=8, steps=steps)
+        data = prepare_sources(Path(folder), 2_048)
+        plan = Plan(data, PRESETS["nano"].model_dump(), sequences=8, steps=steps)
         for name, formats in kinds.items():
             series[name] = _smoothed(_train(plan, formats, Path(folder) / str(len(series))))
     _print_rows("mean of the last 20 losses", [(name, points[-1][1]) for name, points in series.items()])
@@ -200,10 +200,7 @@ def losses(steps: int = 250) -> str:
     )
 
 
-_RATE = 1e-3
-
-
-def _train(plan: fp8_parity.Plan, formats: StateFormats, folder: Path) -> list[float]:
+def _train(plan: Plan, formats: StateFormats, folder: Path) -> list[float]:
     """Losses of a training whose optimizer stores its state in ``formats``."""
 
     def updater(*arguments: Any) -> FP8Updater:
@@ -211,7 +208,7 @@ def _train(plan: fp8_parity.Plan, formats: StateFormats, folder: Path) -> list[f
 
     folder.mkdir()
     with patch.object(materialize, "FP8Updater", updater):
-        training = fp8_parity.build_job(fp8_parity.write_job(folder, plan, 1, _RATE, {"kind": "fp8"}))
+        training = build_job(write_job(folder, plan, 1, precision={"kind": "fp8"}))
     made = training.engine.updater
     assert isinstance(made, FP8Updater) and made.optimizer.formats is formats, (
         "the updater was made elsewhere"

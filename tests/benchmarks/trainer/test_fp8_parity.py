@@ -7,13 +7,15 @@ import pytest
 
 from tests.benchmarks import cpu
 from tests.benchmarks.trainer import fp8_parity
-from tests.benchmarks.trainer.fp8_parity import Difference, Verdict, bound_for, judge
+from tests.benchmarks.trainer.fp8_parity import Verdict, bound_for, judge
+from tests.benchmarks.trainer.paired_differences import POWER, Difference, power, seeds_needed, students_t
+from tests.benchmarks.trainer.paired_runs import Plan
 from tests.parity.learning import prepare
 
 
 @pytest.mark.slow(target="bench-dry")
 def test_pairs_are_trained_and_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = fp8_parity.Plan(
+    plan = Plan(
         prepare(tmp_path),
         {"layers": 1, "width": 32, "heads": 2},
         sequence_tokens=32,
@@ -92,28 +94,26 @@ def test_an_interval_uses_students_t() -> None:
     ("freedom", "quantile"), [(1, 12.7062), (2, 4.30265), (5, 2.57058), (15, 2.13145), (30, 2.04227)]
 )
 def test_quantiles_equal_published_tables(freedom: int, quantile: float) -> None:
-    assert fp8_parity.students_t(freedom) == pytest.approx(quantile, rel=2e-4)
+    assert students_t(freedom) == pytest.approx(quantile, rel=2e-4)
 
 
 @pytest.mark.parametrize(("deviation", "seeds"), [(0.42, 6), (0.42, 12), (0.85, 12), (0.2, 3)])
 def test_power_is_how_often_equal_trainings_pass(deviation: float, seeds: int) -> None:
     draw, count = random.Random(0), 4_000
     samples = [Difference.of([draw.gauss(0, deviation) for _ in range(seeds)]) for _ in range(count)]
-    quantile = fp8_parity.students_t(seeds - 1)
+    quantile = students_t(seeds - 1)
     ends = [found.mean + quantile * found.deviation / seeds**0.5 for found in samples]
     # The fraction of n samples has a deviation of at most 1 / √(4 n) = 0.008.
-    assert fp8_parity.power(deviation, seeds, 0.5) == pytest.approx(
-        sum(end <= 0.5 for end in ends) / count, abs=0.025
-    )
+    assert power(deviation, seeds, 0.5) == pytest.approx(sum(end <= 0.5 for end in ends) / count, abs=0.025)
 
 
 @pytest.mark.parametrize("deviation", [0.2, 0.42, 0.85])
 def test_the_seeds_needed_are_the_fewest_with_the_required_power(deviation: float) -> None:
-    needed = fp8_parity.seeds_needed(deviation, 0.5)
+    needed = seeds_needed(deviation, 0.5)
     assert needed is not None
-    enough, too_few = (fp8_parity.power(deviation, seeds, 0.5) for seeds in (needed, needed - 1))
-    assert enough >= fp8_parity.POWER > too_few
-    assert fp8_parity.seeds_needed(100.0, 0.5) is None
+    enough, too_few = (power(deviation, seeds, 0.5) for seeds in (needed, needed - 1))
+    assert enough >= POWER > too_few
+    assert seeds_needed(100.0, 0.5) is None
 
 
 def test_pairs_have_the_same_seed() -> None:
