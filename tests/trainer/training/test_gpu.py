@@ -1,6 +1,6 @@
 """What differs on a GPU: the fused optimizer's state, timing by CUDA events, memory, and device numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,14 @@ from tests.trainer.jobs import (
     write_job,
 )
 from trainwright.contracts.checkpoint import CheckpointManifest
+from trainwright_trainer.checkpoint import host_memory
 from trainwright_trainer.checkpoint.load import read_stored
+from trainwright_trainer.checkpoint.snapshot import Snapshot, take_snapshot
 from trainwright_trainer.data.loader import Batch
 from trainwright_trainer.distributed.mesh import join_mesh
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.process.job_file import read_job
+from trainwright_trainer.training import loop
 
 pytestmark = pytest.mark.usefixtures("cuda")
 
@@ -61,6 +64,29 @@ def test_a_resumed_run_has_its_full_state_on_the_gpu_and_continues(tmp_path: Pat
 
     train_here(resumed, GPU)
     assert losses(resumed) == pytest.approx(losses(straight)[10:], abs=3e-5)
+
+
+def test_the_memory_of_snapshots_is_pinned_before_the_first_one(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned: list[int] = []
+    reserved: list[list[int]] = []
+    pin = host_memory.pin_memory
+
+    def counted(block: torch.Tensor) -> Callable[[], None]:
+        pinned.append(block.nbytes)
+        return pin(block)
+
+    def take(*arguments: Any) -> Snapshot:
+        reserved.append(list(pinned))
+        return take_snapshot(*arguments)
+
+    monkeypatch.setattr(host_memory, "pin_memory", counted)
+    monkeypatch.setattr(loop, "take_snapshot", take)
+    train_here(write_job(tmp_path, data, job=ON_GPU), GPU)
+    assert len(reserved) > 1
+    assert len(pinned) == 1, "later snapshots need no more memory"
+    assert reserved[0] == pinned
 
 
 def test_weights_are_initialized_on_the_gpu_with_the_values_of_the_cpu(

@@ -1,7 +1,7 @@
 """The memory that snapshots are copied to: one block of the size of this rank's state, reused by all of them.
 
 New memory costs more than the copy, because the kernel creates each page on first write. So only the first snapshot
-pays for the block. On a CPU, a training uses additional memory of its state's size from the first checkpoint on. A GPU
+pays for the block; a GPU's is reserved before, while the first steps compile. On a CPU, a training uses additional memory of its state's size from the first checkpoint on. A GPU
 copies at full speed only to pinned memory, and torch's own pinned allocator rounds each tensor up to a power of two: 34
 GB of state become 45 to 50. So the block is ordinary memory, pinned in one piece for copies from a device, and tensors
 are next to each other in it.
@@ -24,7 +24,7 @@ class HostMemory:
 
     def __init__(self, pin: Callable[[Tensor], Callable[[], None]] | None = None) -> None:
         """``pin`` pins a tensor's memory and returns a function that unpins it; CUDA's by default."""
-        self._pin = pin or _pin
+        self._pin = pin or pin_memory
         self._block = torch.empty(0, dtype=torch.uint8)
         self._unpin: Callable[[], object] = lambda: None
 
@@ -63,7 +63,8 @@ class HostMemory:
         unpin.atexit = False
 
 
-def _pin(block: Tensor) -> Callable[[], None]:
+def pin_memory(block: Tensor) -> Callable[[], None]:
+    """Pin a block for copies by CUDA; returns a function that unpins it."""
     cuda, address = torch.cuda.cudart(), block.data_ptr()
     _check(cuda.cudaHostRegister(address, block.nbytes, 0))
     return lambda: _check(cuda.cudaHostUnregister(address))

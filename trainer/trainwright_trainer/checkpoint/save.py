@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +34,7 @@ from threading import Thread
 from uuid import uuid4
 
 import torch
+from torch import Tensor
 
 from trainwright.contracts.checkpoint import CheckpointKind, CheckpointManifest, digest_of
 from trainwright.contracts.token_shards import MANIFEST_NAME
@@ -105,7 +106,11 @@ class Saver:
         self._when_saved = on_saved
         self.memory = HostMemory()
         """Where snapshots are copied to; nobody reads the previous one when ``save`` takes the next."""
-        self._writing: Future[None] | None = None
+        self._working: Future[None] | None = None
+
+    def reserve(self, state: Sequence[Tensor]) -> None:
+        """Start to allocate and pin the memory of the first snapshot of ``state``, which is on a GPU."""
+        self._start(lambda: self.memory.allocate(state, pinned=True))
 
     def save(self, take: Callable[[], Snapshot]) -> None:
         """Take a snapshot and start writing it; first waits for the previous one, so that two never share the memory.
@@ -113,28 +118,36 @@ class Saver:
         Raises the error that the previous one failed with.
         """
         self.wait()
-        self._writing = Future()
-        Thread(target=self._write, args=(take(), self._writing), name="checkpoint", daemon=True).start()
+        snapshot = take()
+        self._start(lambda: self._write(snapshot))
 
     def check(self) -> None:
         """Raise the error of a write that has failed."""
-        if self._writing is not None and self._writing.done():
+        if self._working is not None and self._working.done():
             self.wait()
 
     def wait(self) -> None:
         """Return when nothing is being written."""
-        if self._writing is not None:
-            self._writing.result()
-            self._writing = None
+        if self._working is not None:
+            self._working.result()
+            self._working = None
 
-    def _write(self, snapshot: Snapshot, ended: Future[None]) -> None:
-        try:
-            saved = save_checkpoint(self._folder, snapshot, self._origin, self._writer)
-            if saved is not None:
-                self._when_saved(saved)
-            ended.set_result(None)
-        except BaseException as error:  # raised by ``wait`` in the training's thread
-            ended.set_exception(error)
+    def _start(self, work: Callable[[], object]) -> None:
+        self._working = Future()
+        Thread(target=_run, args=(work, self._working), name="checkpoint", daemon=True).start()
+
+    def _write(self, snapshot: Snapshot) -> None:
+        saved = save_checkpoint(self._folder, snapshot, self._origin, self._writer)
+        if saved is not None:
+            self._when_saved(saved)
+
+
+def _run(work: Callable[[], object], ended: Future[None]) -> None:
+    try:
+        work()
+        ended.set_result(None)
+    except BaseException as error:  # raised by ``wait`` in the training's thread
+        ended.set_exception(error)
 
 
 def save_checkpoint(

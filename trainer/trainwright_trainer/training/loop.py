@@ -14,6 +14,7 @@ import torch
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.events import Finished, Note, Samples, Step, Validation
 from trainwright.contracts.job_spec import Outcome
+from trainwright.contracts.parallelism_spec import EngineKind
 from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
 from trainwright.contracts.rank_progress import RankActivity
 from trainwright.contracts.series import STRAGGLER_SERIES
@@ -59,6 +60,9 @@ def train(training: Training, should_stop: ShouldStop = never_stop) -> Outcome:
             )
         )
     stopping = _stop_requested_before_start(training, should_stop)
+    if training.mesh.device.type == "cuda" and spec.parallelism.engine is EngineKind.NATIVE and not stopping:
+        # Pinning takes seconds. It runs while the first steps compile, so that the first checkpoint does not wait for it.
+        training.saver.reserve([stored.tensor for stored in training.engine.updater.state()])
     try:
         with synchronized_collection():
             for step in range(training.step + 1, last + 1):
