@@ -1,6 +1,7 @@
-"""When a run resumes, one of the ranks that have a tensor alike reads it and sends it to the others."""
+"""Ranks that have a tensor alike divide the work: those of a node write some each, and one reads each and sends it to the others."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,8 +14,10 @@ from torch import Tensor
 from tests.trainer.jobs import resume_from, train_here, write_job
 from tests.trainer.ranks import on_mesh, on_ranks
 from trainwright.contracts.job_spec import output_folder
+from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.checkpoint import load
 from trainwright_trainer.checkpoint.broadcast import fill, fill_on_all
+from trainwright_trainer.checkpoint.load import read_checkpoint
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import Slice
@@ -95,6 +98,70 @@ def test_ranks_together_read_a_checkpoint_once(
     read = sum(result.read_bytes for result in results)
     assert 0.8 * stored < read < 1.25 * stored
     assert len({loss for result in results for loss in result.losses}) == 1
+
+
+def _written(mesh: Mesh, job_file: Path) -> dict[str, int]:
+    """Bytes of each slice that a rank writes, by name and offset."""
+    output_folder(job_file).mkdir(exist_ok=True)
+    training = build(read_job(job_file), job_file, mesh)
+    state = training.engine.updater.state()
+    return {f"{part.name} {part.box.offset}": part.tensor.nbytes for part in state}
+
+
+@pytest.mark.parametrize(("ranks", "parallelism", "precision"), LAYOUTS)
+def test_ranks_divide_what_they_all_have_and_write_it_once(
+    tmp_path: Path, data: Path, ranks: int, parallelism: dict[str, Any], precision: dict[str, Any]
+) -> None:
+    sections: dict[str, Any] = {"precision": precision, "model": {"tied_embeddings": False}}
+    alone = write_job(tmp_path / "alone", data, **sections)
+    job_file = write_job(tmp_path / "together", data, ranks, parallelism=parallelism, **sections)
+    degrees = read_job(job_file).spec.degrees
+    [whole] = on_mesh(Degrees(), _written, alone)
+    parts: list[dict[str, int]] = on_mesh(degrees, _written, job_file)
+    names = [name for part in parts for name in part]
+    assert len(names) == len(set(names)), "nothing is written twice"
+    assert {name.split()[0] for name in names} == {name.split()[0] for name in whole}
+    shares = [sum(part.values()) for part in parts]
+    assert sum(shares) == sum(whole.values())
+    assert max(shares) < 2 * sum(shares) / len(shares), shares
+
+
+def _written_on_two_nodes(mesh: Mesh, job_file: Path) -> dict[str, int]:
+    node = range(2) if mesh.rank < 2 else range(2, 4)
+    return _written(replace(mesh, on_node=node), job_file)
+
+
+def test_only_the_node_of_the_first_rank_writes_what_several_have(tmp_path: Path, data: Path) -> None:
+    job_file = write_job(tmp_path, data, 4, precision=FP32)
+    first, second, *others = on_mesh(read_job(job_file).spec.degrees, _written_on_two_nodes, job_file)
+    assert first and second and not first.keys() & second.keys()
+    assert others == [{}, {}]
+
+
+def _refusal(mesh: Mesh, job_file: Path, checkpoint: Path, lost: str) -> str:
+    """What a rank says of a checkpoint without one tensor."""
+    updater = build(read_job(job_file), job_file, mesh).engine.updater
+    manifest = read_checkpoint(checkpoint, None, None)
+    tensors = {name: entry for name, entry in manifest.tensors.items() if name != lost}
+    with pytest.raises(CheckpointInvalidError) as refused:
+        load.restore(checkpoint, manifest.model_copy(update={"tensors": tensors}), updater, mesh)
+    return str(refused.value)
+
+
+def test_all_ranks_refuse_a_checkpoint_before_one_reads_it(tmp_path: Path, data: Path) -> None:
+    sections: dict[str, Any] = {"precision": FP32, "checkpoint": {"every_steps": 2}}
+    trained = write_job(tmp_path / "trained", data, schedule={"steps": 2, "warmup_steps": 1}, **sections)
+    train_here(trained)
+    job_file = write_job(tmp_path / "together", data, 2, **sections)
+    degrees = read_job(job_file).spec.degrees
+    of_last_rank = on_mesh(degrees, _written, job_file)[-1]
+    lost = next(iter(of_last_rank)).split()[0]
+    checkpoint = output_folder(trained) / "checkpoints/step-2"
+    refusals = on_mesh(degrees, _refusal, job_file, checkpoint, lost)
+    assert refusals == [
+        "step-2: another rank found a tensor that does not fit this run",
+        f"step-2: {lost} is missing",
+    ]
 
 
 def _fill(mesh: Mesh, error: Exception | None) -> tuple[type, str] | list[float]:

@@ -8,6 +8,7 @@ over ranks gets one axis and uses no other.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,6 +21,7 @@ from trainwright.contracts.rank_progress import AxisName, lines_along
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.process_group import init_process_group
 from trainwright_trainer.distributed.progress_counters import ProgressCounters
+from trainwright_trainer.distributed.shard_spec import assign_owners
 from trainwright_trainer.runtime.devices import order_gpus_by_pci_bus
 
 
@@ -111,6 +113,21 @@ class Mesh:
         with self.world.groups.creating():
             for axis in (*axes, self.stage_beside_passes) if beside_passes else axes:
                 _ = axis.group
+
+    def share_of_writing(self, sizes: Mapping[str, int], axis: Axis) -> set[str]:
+        """Of weights that all ranks of ``axis`` have, those that this rank writes to checkpoints.
+
+        The ranks on the node of the first one divide them. If other nodes wrote too, a checkpoint would be lost with any of
+        them that fails before its part is shipped.
+
+        Args:
+            sizes: of the weights.
+        """
+        if axis.global_ranks[0] not in self.on_node:
+            return set()
+        writers = [rank for rank in axis.global_ranks if rank in self.on_node]
+        owners = assign_owners(sizes, len(writers))
+        return {name for name, owner in owners.items() if writers[owner] == self.rank}
 
     def destroy(self) -> None:
         if self.ranks > 1:

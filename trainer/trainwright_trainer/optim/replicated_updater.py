@@ -1,8 +1,8 @@
 """The updater of float32 and bfloat16 runs whose data ranks replicate the float32 weights and their optimizer.
 
 Gradients are summed over the data ranks (``parallel.data.gradient_buckets``), clipped by the norm over all
-ranks of the model, and passed to the optimizer. Data ranks have the same bits, so only the first of them
-writes the state.
+ranks of the model, and passed to the optimizer. Data ranks have the same bits, so those of a node divide the
+writing of the state.
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ class ReplicatedUpdater:
         self._shard_specs = shard_specs.local
         self._order = shard_specs.forward_order
         self._model_axis, self._world = mesh.model, mesh.world
+        self._written = mesh.share_of_writing(
+            {name: self._weights[name].numel() for name in primary}, mesh.data
+        )
         self._data = mesh.data
         tied_replicas = {self._weights[name] for name in shard_specs.tied_replicas}
         self._buckets = (
@@ -110,10 +113,11 @@ class ReplicatedUpdater:
         return self.optimizer.metrics() if observes(step) else {}
 
     def state(self) -> list[StateTensor]:
+        """The data ranks have the same weights, and each of a node writes some of them."""
         return [
             StateTensor(f"{kind}.{name}", tensor, part=self._shard_specs[name].slice)
             for kind, name, tensor in self._named_state()
-            if self._data.rank == 0 and self._shard_specs[name].is_primary
+            if name in self._written
         ]
 
     def scalars(self) -> dict[str, Any]:

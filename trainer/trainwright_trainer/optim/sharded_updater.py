@@ -101,13 +101,14 @@ class ShardedUpdater:
         return self.optimizer.metrics() if observes(step) else {}
 
     def state(self) -> list[StateTensor]:
-        if self._mesh.replicas.rank > 0:
-            return []
+        """The replicas have the same shards, and each writes some of them."""
+        sizes = {name: self._shard.updated[name].numel() for name in self._written}
+        written = self._mesh.share_of_writing(sizes, self._mesh.replicas)
         weights = [("model", name, weight.detach()) for name, weight in self._shard.updated.items()]
         return [
             StateTensor(f"{kind}.{name}", tensor, part=self._shard.shard_specs[name].slice)
             for kind, name, tensor in weights + self._states()
-            if name in self._written
+            if name in written
         ]
 
     def scalars(self) -> dict[str, Any]:

@@ -184,14 +184,15 @@ class FP8Updater:
         return self._rounding_metrics() | dict(self._tensor_metrics())
 
     def state(self) -> list[StateTensor]:
-        """The tensors of the weights that this rank writes; rank 0 adds the vectors for all weights."""
+        """The tensors of the weights that this rank writes; rank 0 adds the vectors for all weights. Data ranks with the same
+        weights divide them.
+        """
         vectors = self._vectors()  # all ranks of the model axis must call this
-        found: list[StateTensor] = []
-        if self.layout.sharded or self._mesh.data.rank == 0:
-            written = [
-                slot for slot in self.layout.local_slots if self._shard_specs.local[slot.name].is_primary
-            ]
-            found += [item for slot in written for item in self._state_of(slot)]
+        primary = [slot for slot in self.layout.local_slots if self._shard_specs.local[slot.name].is_primary]
+        if not self.layout.sharded:
+            written = self._mesh.share_of_writing({slot.name: slot.rows for slot in primary}, self._mesh.data)
+            primary = [slot for slot in primary if slot.name in written]
+        found = [item for slot in primary for item in self._state_of(slot)]
         if self._mesh.rank == 0:
             found += [StateTensor(f"fp8.{name}", tensor) for name, tensor in vectors.items()]
         return found
