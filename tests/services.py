@@ -21,6 +21,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.trace_collector import Collector, running_collector
+from trainwright.tracing import ENDPOINT_VARIABLE
 from trainwright_backend.core.broker import die_with_parent, start_broker
 
 START_TIMEOUT_SECONDS = 30.0
@@ -36,6 +38,15 @@ def valkey_url() -> Iterator[str]:
         broker = start_broker(folder)
         yield broker.url
         broker.stop()
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    """A collector of traces, to which processes send theirs that start during the test."""
+    with running_collector() as (found, address):
+        monkeypatch.setenv(ENDPOINT_VARIABLE, address)
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")  # milliseconds until spans are sent
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 
 from trainwright.contracts.api.envelopes import ErrorBody
 from trainwright.contracts.api.metrics import MetricPoints
+from trainwright.tracing import start_tracing
 from trainwright_backend.api import monitoring, site
 from trainwright_backend.api.routes import api_router
 from trainwright_backend.auth.identity_provider import IdentityProvider
@@ -137,6 +138,7 @@ def app_from_environment() -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     configure_logging(settings.log_level, as_json=settings.log_json)
+    stop_tracing = start_tracing("trainwright-api")
     app.state.topics = Topics()
     app.state.limits = concurrency_limits()
     app.state.identity_provider = IdentityProvider(settings) if settings.oidc_issuer else None
@@ -169,6 +171,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.receiver.close()
         app.state.enqueuer.close()
         app.state.database.dispose()
+        stop_tracing()
 
 
 def _senders(app: FastAPI) -> list[PollingThread]:

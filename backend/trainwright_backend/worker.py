@@ -9,6 +9,7 @@ start more processes. There are no results, schedules or remote control.
 
 import threading
 
+from trainwright.tracing import start_tracing
 from trainwright_backend.core.db import open_database
 from trainwright_backend.core.log import configure_logging
 from trainwright_backend.core.message_queue import TASKS_KEY_PREFIX, TASKS_QUEUE, Enqueuer, celery_app
@@ -28,6 +29,7 @@ def run_worker(settings: Settings) -> None:
     if settings.tasks_url is None:
         raise ValueError("TRAINWRIGHT_TASKS_URL is not set: a worker needs a broker that sends its tasks")
     configure_logging(settings.log_level, as_json=settings.log_json)
+    stop_tracing = start_tracing("trainwright-worker")
     store = open_store(settings)
     enqueuer = Enqueuer(settings)
     database = open_database(settings, {"enqueuer": enqueuer, "topics": Topics()})
@@ -49,3 +51,4 @@ def run_worker(settings: Settings) -> None:
         sweep.join()
         enqueuer.close()
         database.dispose()
+        stop_tracing()

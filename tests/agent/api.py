@@ -57,6 +57,7 @@ class ScriptedRun:
     """A batch with metrics of this step is answered with 422."""
     refused_log: str | None = None
     closed: bool = False
+    traceparent: str | None = None
     has_other_nodes: bool = False
     """A commit waits until all announced files have arrived, and not only the manifest."""
     announced: dict[int, list[str]] = field(default_factory=dict)
@@ -217,6 +218,7 @@ class ScriptedApi:
             "timers": self.timers.model_dump(),
             "job": run.job,
             "downloads": run.downloads,
+            "traceparent": run.traceparent,
         }
 
     def _renew(self, run: ScriptedRun, body: dict[str, Any]) -> Any:

@@ -65,7 +65,8 @@ def child_environment(attempt_marker: str) -> dict[str, str]:
 
 def trainer_environment() -> dict[str, str]:
     """Environment of every trainer process. GPUs must have the same index in all of them."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TRAINWRIGHT_")}
+    private = ("TRAINWRIGHT_", "OTEL_")  # the latter may contain a token for the collector of traces
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(private)}
     return inherited | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 

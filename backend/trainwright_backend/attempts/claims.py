@@ -54,7 +54,7 @@ def claim(
         raise _refused()
     earlier = _placement_of(session, run, claim_id)
     if earlier is not None and earlier.node_id == node_id and earlier.closed is None:
-        return _answer(store, earlier, timers)
+        return _answer(store, run, earlier, timers)
     placement = unclaimed_placement(session, run, node_id)
     if placement is None or earlier is not None:
         raise _refused()
@@ -85,7 +85,7 @@ def claim(
     if len(granted) + 1 == run.nodes:
         names = [item.node_name for item in sorted([*granted, placement], key=lambda item: item.node_rank)]
         start_attempt(session, run, names, job)
-    return _answer(store, placement, timers)
+    return _answer(store, run, placement, timers)
 
 
 def export_job(
@@ -291,7 +291,7 @@ def _download(path: str, count: int, digest: str, key: str) -> dict[str, Any]:
     return {"path": path, "bytes": count, "digest": digest, "object_key": key}
 
 
-def _answer(store: ObjectStore, placement: Placement, timers: Timers) -> Claim:
+def _answer(store: ObjectStore, run: Run, placement: Placement, timers: Timers) -> Claim:
     assert placement.claim_id is not None and placement.fence is not None and placement.job is not None
     job = JobSpec.model_validate(placement.job)
     granted = timers.model_copy(update={"lease_seconds": placement.lease_seconds or timers.lease_seconds})
@@ -302,6 +302,7 @@ def _answer(store: ObjectStore, placement: Placement, timers: Timers) -> Claim:
         timers=granted,
         job=job,
         downloads=_signed(store, placement.downloads),
+        traceparent=run.traceparent,
     )
 
 

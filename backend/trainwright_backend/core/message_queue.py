@@ -14,6 +14,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from trainwright.contracts.agent_protocol import HINT_TASK, HINTS_KEY_PREFIX, hints_queue
+from trainwright.tracing import TRACEPARENT, current_traceparent
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.settings import Settings
 
@@ -74,11 +75,15 @@ class Sender:
         Returns:
             False if the broker did not accept it.
         """
+        trace = current_traceparent()
+        headers = None if trace is None else {TRACEPARENT: trace}
         with self._lock:
             if time.monotonic() < self._paused_until:
                 return False
             try:
-                self._app.send_task(name, args=arguments, queue=queue, ignore_result=True, retry=False)
+                self._app.send_task(
+                    name, args=arguments, queue=queue, ignore_result=True, retry=False, headers=headers
+                )
             except (OperationalError, OSError) as error:
                 self._paused_until = time.monotonic() + RETRY_AFTER_SECONDS
                 log.warning("broker does not respond", task=name, queue=queue, error=str(error))

@@ -5,6 +5,8 @@ through it.
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -16,6 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from trainwright.tracing import TRACEPARENT, Span, span
 from trainwright_backend.core.counters import REQUESTS
 from trainwright_backend.core.errors import AppError, Forbidden, NotFound, body_too_large, problem_response
 from trainwright_backend.core.settings import Settings
@@ -43,6 +46,8 @@ SECURITY_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+UNTRACED_PATHS = ("/api/v1/agent/", "/health", "/metrics")
 
 log = structlog.get_logger()
 
@@ -87,7 +92,10 @@ class RequestMiddleware:
                     headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
+        with (
+            structlog.contextvars.bound_contextvars(request_id=request_id),
+            _traced(scope, request_id) as current,
+        ):
             try:
                 self._check(scope)
                 await self._app(scope, receive, send_with_headers)
@@ -107,6 +115,10 @@ class RequestMiddleware:
                 REQUESTS.labels(_method(scope), self._route(scope), answered).observe(
                     time.perf_counter() - started if seconds is None else seconds
                 )
+                current.rename(f"{_method(scope)} {self._route(scope)}")
+                current.describe(http__route=self._route(scope), http__response__status_code=status)
+                if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                    current.fail(f"status {status}")
             log.debug(
                 "request",
                 method=scope["method"],
@@ -156,6 +168,18 @@ class RequestMiddleware:
             raise Forbidden(
                 "foreign_origin", "This request came from another site. Use the platform's own pages."
             )
+
+
+@contextmanager
+def _traced(scope: Scope, request_id: str) -> Iterator[Span]:
+    """The span of a request, unless it is one of those that nodes and monitoring repeat every few seconds."""
+    if scope["path"].startswith(UNTRACED_PATHS):
+        yield Span()
+        return
+    parent = Headers(scope=scope).get(TRACEPARENT)
+    attributes = {"http__request__method": _method(scope), "trainwright__request_id": request_id}
+    with span(_method(scope), parent, **attributes) as current:
+        yield current
 
 
 def _method(scope: Scope) -> str:

@@ -27,6 +27,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.planner.flops import count_parameters
 from trainwright.planner.plan import Host, plan
+from trainwright.tracing import current_traceparent
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.core.ids import new_id
@@ -359,6 +360,7 @@ def _new_run(team_id: UUID, submitter: Submitter, spec: RunSpec, preparation_id:
         event_sequence=1,
         waiting_reason="",
         progress="",
+        traceparent=current_traceparent(),
     )
 
 

@@ -180,6 +180,8 @@ class Run(Base):
     forked_checkpoint_id: Mapped[UUID | None]
     """No foreign key: `checkpoints.retention` keeps a checkpoint as long as a fork needs it."""
     forked_step: Mapped[int | None] = mapped_column(BigInteger)
+    traceparent: Mapped[str | None] = mapped_column(String(64))
+    """The trace of the request that submitted it, in W3C's form. Empty: it was not traced."""
 
     @property
     def requested_nodes(self) -> int:

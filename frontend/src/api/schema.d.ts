@@ -2995,6 +2995,11 @@ export interface components {
             fence: number;
             job: components["schemas"]["JobSpec"];
             timers: components["schemas"]["Timers"];
+            /**
+             * Traceparent
+             * @description The trace in which the run was submitted (W3C Trace Context); the node's spans belong to it.
+             */
+            traceparent?: string | null;
         };
         /** ClaimRequest */
         ClaimRequest: {

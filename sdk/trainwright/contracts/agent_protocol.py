@@ -362,6 +362,8 @@ class Claim(Envelope):
     timers: Timers
     job: JobSpec
     downloads: list[Download]
+    traceparent: str | None = None
+    """The trace in which the run was submitted (W3C Trace Context); the node's spans belong to it."""
 
 
 class Phase(StrEnum):

@@ -50,6 +50,7 @@ from trainwright.contracts.job_spec import (
     launcher_log_name,
 )
 from trainwright.durable_files import SHARED, sync_folder, write_durably
+from trainwright.tracing import span, start_tracing
 from trainwright_agent import processes
 from trainwright_agent.client import Client, RefusedError, UnreachableError
 from trainwright_agent.identity import Settings, load_identity, load_settings
@@ -98,9 +99,22 @@ def main(folder: Path) -> None:
             assert claim is not None, "a supervisor is started after the claim"
             supervisor = Supervisor(attempt, claim, data=folder.parent.parent)
             attempt.write_supervisor()
-            supervisor.run()
+            _run_traced(supervisor, claim)
     except AlreadyRunningError:
         log.info("another supervisor is running")
+
+
+def _run_traced(supervisor: Supervisor, claim: Claim) -> None:
+    stop_tracing = start_tracing("trainwright-agent")
+    job = claim.job
+    with span(
+        "attempt", claim.traceparent, run=job.run_id, attempt=job.attempt, node_rank=job.node_rank
+    ) as traced:
+        outcome = supervisor.run()
+        traced.describe(end_code=str(outcome.code))
+        if outcome.code not in (EndCode.FINISHED, EndCode.SAVED):
+            traced.fail(outcome.message)
+    stop_tracing()
 
 
 class Supervisor:
@@ -132,8 +146,8 @@ class Supervisor:
         deadline_file = DeadlineFile(attempt.deadline_file)
         self._lease = Lease(self._connect, claim.job.run_id, claim, deadline_file, self._wake_up)
 
-    def run(self) -> None:
-        """Work, clean up, write ``exit.json``, and renew until the platform has taken the outcome."""
+    def run(self) -> Outcome:
+        """Work, clean up, write ``exit.json``, and renew until the platform has taken the outcome, which is returned."""
         signal.signal(signal.SIGTERM, self._on_sigterm)
         self._lease.start()
         grace_seconds = self._lease.timers.grace_seconds
@@ -150,6 +164,7 @@ class Supervisor:
         log.info("ends: %s: %s", outcome.code, outcome.message)
         processes.stop_marked(self._marker, grace_seconds, self._reap)
         self._report_end(outcome)
+        return outcome
 
     def _work(self) -> Outcome:
         self._await_go()
@@ -157,7 +172,8 @@ class Supervisor:
         if job.kind is JobKind.EXPORT and not job.is_first_node:
             return _exports_elsewhere(job.spec.schedule.steps)
         self._starting_since = boottime()
-        self._fetch(lambda _: self._claim.downloads, job.resume)
+        with span("fetch"):
+            self._fetch(lambda _: self._claim.downloads, job.resume)
         if job.nodes > 1 and job.kind is JobKind.TRAIN:
             job = self._meet_other_nodes(job)
         self._write_job(job)
@@ -165,7 +181,8 @@ class Supervisor:
         sync_folder(self._attempt.path)
         if job.kind is JobKind.EXPORT:
             return self._export(None)
-        trained = self._train()
+        with span("train"):
+            trained = self._train()
         if trained.code is not EndCode.FINISHED or not job.is_first_node:
             return trained
         self._nothing_to_save = _stopped_before_export(trained)
@@ -260,6 +277,10 @@ class Supervisor:
         return outcomes.training_outcome(self._attempt.path, launcher.returncode)
 
     def _export(self, step: int | None) -> Outcome:
+        with span("export"):
+            return self._export_checkpoint(step)
+
+    def _export_checkpoint(self, step: int | None) -> Outcome:
         self._starting_since = None
         self._lease.set_phase(Phase.COMPLETING)
         if self._claim.job.nodes > 1 and step is not None:
