@@ -1,8 +1,12 @@
 """The reference page of the command lines. typer itself describes its programs; argparse shows the help of the trainer's."""
 
+import os
 import re
 import subprocess
 import sys
+
+from typer.cli import app as typer_program
+from typer.testing import CliRunner
 
 PROGRAMS = {
     "trainwright": "trainwright.cli",
@@ -29,18 +33,21 @@ SHORTENED_LIST = re.compile(r"\*\*Commands\*\*:\n\n(?:\* .*\n)+\n?")
 def page() -> str:
     """Every command of every program, with arguments, options and defaults."""
     parts = [HEAD, *(_typer_program(name, module) for name, module in PROGRAMS.items()), TRAINER_HEAD]
-    overview = _run(TRAINER, "--help")
+    overview = _trainer_help()
     parts.append(f"```text\n{overview}```\n")
     for command in re.findall(r"^    (\w+)  ", overview, re.MULTILINE):
-        parts.append(f"### `{command}`\n\n```text\n{_run(TRAINER, command, '--help')}```\n")
+        parts.append(f"### `{command}`\n\n```text\n{_trainer_help(command)}```\n")
     return "\n".join(parts)
 
 
 def _typer_program(name: str, module: str) -> str:
-    text = SHORTENED_LIST.sub("", _run("typer", module, "utils", "docs", "--name", name))
-    return re.sub(r"^#", "##", text, flags=re.MULTILINE)
+    done = CliRunner().invoke(typer_program, [module, "utils", "docs", "--name", name])
+    if done.exit_code:
+        raise RuntimeError(f"typer cannot describe {name}: {done.output}") from done.exception
+    return re.sub(r"^#", "##", SHORTENED_LIST.sub("", done.output), flags=re.MULTILINE)
 
 
-def _run(module: str, *words: str) -> str:
-    command = [sys.executable, "-m", module, *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+def _trainer_help(*words: str) -> str:
+    command = [sys.executable, "-m", TRAINER, *words, "--help"]
+    wide = os.environ | {"COLUMNS": "110"}
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=wide).stdout

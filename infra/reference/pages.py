@@ -39,9 +39,7 @@ def reference_pages(repository: Path) -> dict[str, str]:
 
 def project_pages(repository: Path) -> dict[str, str]:
     """The pages at the root of the repository, with links that fit their place in the site."""
-    return {
-        f"project/{name.lower()}": _moved((repository / name).read_text()) for name in ROOT_PAGES
-    }
+    return {f"project/{name.lower()}": _moved((repository / name).read_text()) for name in ROOT_PAGES}
 
 
 def _moved(text: str) -> str:

@@ -35,6 +35,4 @@ def _page(head: str, modules: Iterable[str], options: str = "") -> str:
 
 def _section(module: str, options: str) -> str:
     # Docstrings are reStructuredText, which Markdown's pages need to be told.
-    return (
-        f"\n## `{module}`\n\n```{{eval-rst}}\n.. automodule:: {module}\n   :members:\n{options}```\n"
-    )
+    return f"\n## `{module}`\n\n```{{eval-rst}}\n.. automodule:: {module}\n   :members:\n{options}```\n"

@@ -49,11 +49,12 @@ def read_blocks(page: str, text: str) -> list[Block]:
 def read_links(text: str) -> Iterator[str]:
     """The address of every link and image."""
     for token, _ in _tokens(text):
-        for child in token.children or []:
-            target = child.attrGet("href") or child.attrGet("src")
+        for part in [token, *(token.children or [])]:
+            target = part.attrGet("href") or part.attrGet("src")
             if target is not None:
                 yield str(target)
-        yield from re.findall(r'(?:src|href)="([^"]+)"', token.content if "html" in token.type else "")
+            if part.type in ("html_block", "html_inline"):
+                yield from re.findall(r'(?:src|href)="([^"]+)"', part.content)
 
 
 def read_anchors(text: str) -> set[str]:

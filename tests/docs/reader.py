@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shlex
+import time
 from pathlib import Path
 
 from tests.docs.pages import LANGUAGES, Block
@@ -24,6 +25,7 @@ AGENT = re.compile(r"^(\S*/)?trainwright-agent run\b")
 LOGIN = re.compile(r"^trainwright login\b")
 ID = re.compile(r"\b(ds|run|ckpt)_([0-9A-Za-z]+)\b")
 PLACEHOLDER = re.compile(r"\b(ds|run|ckpt)_…")
+COMMENT = re.compile(r"  +# .*$", re.MULTILINE)
 START_SECONDS = 120.0
 
 TEAM = "my-team"
@@ -58,7 +60,9 @@ class Reader:
         try:
             for command in commands_of(block):
                 if why_not_run(command) is None:
+                    begin = time.monotonic()
                     self._type(self._filled_in(command))
+                    print(f"{time.monotonic() - begin:6.1f} s  {block.place}  {command.splitlines()[0]}")
         except CommandError as error:
             raise CommandError(f"{block.place}: {error}") from error
 
@@ -116,7 +120,8 @@ class Reader:
                 raise CommandError(f"{command.strip()}: no earlier command printed a {placeholder[0]}")
             return self._newest[placeholder[1]]
 
-        return PLACEHOLDER.sub(newest, command.replace(USUAL_ADDRESS, self.address))
+        without_comments = COMMENT.sub("", command.replace(USUAL_ADDRESS, self.address))
+        return PLACEHOLDER.sub(newest, without_comments)
 
 
 def commands_of(block: Block) -> list[str]:

@@ -54,7 +54,7 @@ class Terminal:
         self._log = (self._private / "output").open("w+")
         self._count = 0
         self._shell = subprocess.Popen(
-            ["bash", "--noprofile", "--norc"],
+            ["bash", "--noprofile", "--norc", "-o", "pipefail"],
             cwd=folder,
             env=environment,
             stdin=subprocess.PIPE,
@@ -78,7 +78,9 @@ class Terminal:
         source.write_text(command)
         assert self._shell.stdin is not None
         start = os.fstat(self._log.fileno()).st_size
-        self._shell.stdin.write(f". '{source}' </dev/null; echo $? > '{ended}.new'; mv '{ended}.new' '{ended}'\n")
+        self._shell.stdin.write(
+            f". '{source}' </dev/null; echo $? > '{ended}.new'; mv '{ended}.new' '{ended}'\n"
+        )
         self._shell.stdin.flush()
         deadline = time.monotonic() + seconds
         while not ended.exists():

@@ -1,21 +1,17 @@
 """The commands of the README and of the tutorials work as printed, against a real platform and real trainings."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.docs.covered import FIRST_TUTORIAL, OTHER_TUTORIALS, is_run
 from tests.docs.pages import Block, read_blocks
 from tests.docs.reader import Reader, commands_of, reader_environment
 from tests.docs.terminal import open_terminal
 
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.slow(target="docs-check")]
-
-FIRST = "docs/tutorials/first-model.md"
-OTHERS = ["your-data", "fp8", "several-ranks", "second-node", "operate"]
-"""Tutorials that continue from the first one. The last one stops the platform."""
 
 
 @contextmanager
@@ -34,7 +30,7 @@ def open_reader(repository: Path, folder: Path) -> Iterator[Reader]:
 def course(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     """A reader who has done the first tutorial."""
     with open_reader(repository, tmp_path_factory.mktemp("course") / "reader") as reader:
-        for block in blocks_of(repository, FIRST):
+        for block in blocks_of(repository, FIRST_TUTORIAL):
             reader.follow(block)
         yield reader
 
@@ -43,15 +39,15 @@ def blocks_of(repository: Path, page: str) -> list[Block]:
     return read_blocks(page, (repository / page).read_text())
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", OTHER_TUTORIALS)
 def test_a_tutorial_works_after_the_first_one(name: str, course: Reader, repository: Path) -> None:
     for block in blocks_of(repository, f"docs/tutorials/{name}.md"):
         course.follow(block)
 
 
 def test_the_readme_works_with_the_files_of_the_first_tutorial(repository: Path, tmp_path: Path) -> None:
-    used = [block for block in blocks_of(repository, "README.md") if block.section == "Use it"]
-    first = [command for block in blocks_of(repository, FIRST) for command in commands_of(block)]
+    used = [block for block in blocks_of(repository, "README.md") if is_run(block)]
+    first = [command for block in blocks_of(repository, FIRST_TUTORIAL) for command in commands_of(block)]
     files = [command for command in first if "letters.jsonl" in command and "<<" in command]
     files += [command for command in first if command.startswith("cat > spec.json")]
     assert len(files) == 2 and used
