@@ -3,15 +3,24 @@
 from tests.docs.pages import LANGUAGES, Block
 
 FIRST_TUTORIAL = "docs/tutorials/first-model.md"
-OTHER_TUTORIALS = ("your-data", "fp8", "several-ranks", "second-node", "operate")
-"""They continue from the first one. The last one stops the platform."""
+NEXT_PAGES = (
+    "docs/how-to/team.md",
+    "docs/how-to/sweep.md",
+    "docs/how-to/continue-training.md",
+    "docs/tutorials/your-data.md",
+    "docs/tutorials/fp8.md",
+    "docs/tutorials/several-ranks.md",
+    "docs/tutorials/second-node.md",
+    "docs/tutorials/operate.md",
+)
+"""They continue from the first tutorial. The last one stops the platform."""
 
 RUN = frozenset(
     {
         ("README.md", "Use it"),
         ("docs/trainer.md", None),
         (FIRST_TUTORIAL, None),
-        *((f"docs/tutorials/{name}.md", None) for name in OTHER_TUTORIALS),
+        *((page, None) for page in NEXT_PAGES),
     }
 )
 """Page and section, or None for an entire page, whose commands `make docs-check` runs."""

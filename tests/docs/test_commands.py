@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.covered import FIRST_TUTORIAL, OTHER_TUTORIALS, is_run
+from tests.docs.covered import FIRST_TUTORIAL, NEXT_PAGES, is_run
 from tests.docs.pages import Block, read_blocks
 from tests.docs.reader import Reader, commands_of, reader_environment
 from tests.docs.terminal import open_terminal
@@ -39,9 +39,9 @@ def blocks_of(repository: Path, page: str) -> list[Block]:
     return read_blocks(page, (repository / page).read_text())
 
 
-@pytest.mark.parametrize("name", OTHER_TUTORIALS)
-def test_a_tutorial_works_after_the_first_one(name: str, course: Reader, repository: Path) -> None:
-    for block in blocks_of(repository, f"docs/tutorials/{name}.md"):
+@pytest.mark.parametrize("page", NEXT_PAGES)
+def test_a_page_works_after_the_first_tutorial(page: str, course: Reader, repository: Path) -> None:
+    for block in blocks_of(repository, page):
         course.follow(block)
 
 
