@@ -26,7 +26,7 @@ LOGIN = re.compile(r"^trainwright login\b")
 ID = re.compile(r"\b(ds|run|ckpt)_([0-9A-Za-z]+)\b")
 PLACEHOLDER = re.compile(r"\b(ds|run|ckpt)_…")
 COMMENT = re.compile(r"  +# .*$", re.MULTILINE)
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 
 TEAM = "my-team"
 

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class Program:
                 raise CommandError(f"{self.command}: never printed {text!r}\n{self.output}")
             time.sleep(POLL_SECONDS)
 
-    def press_ctrl_c(self, seconds: float = 90.0) -> None:
+    def press_ctrl_c(self, seconds: float = 180.0) -> None:
         """Interrupt all its processes, as a terminal does, and wait for its end."""
         os.killpg(self.process.pid, signal.SIGINT)
         self.process.wait(seconds)
@@ -66,7 +66,7 @@ class Terminal:
         self._programs: list[Program] = []
 
     def run(
-        self, command: str, seconds: float = 600.0, watch: Callable[[str], None] = lambda output: None
+        self, command: str, seconds: float = 900.0, watch: Callable[[str], None] = lambda output: None
     ) -> str:
         """Type ``command``, wait for its end, and return what it printed. ``watch`` sees the output meanwhile.
 
@@ -85,6 +85,7 @@ class Terminal:
         deadline = time.monotonic() + seconds
         while not ended.exists():
             if self._shell.poll() is not None or time.monotonic() > deadline:
+                self._kill_shell()  # a shell that still runs a command cannot take another
                 raise CommandError(f"{command.strip()}: no end\n{self._printed_since(start)}")
             watch(self._printed_since(start))
             time.sleep(POLL_SECONDS)
@@ -121,10 +122,14 @@ class Terminal:
         """End the shell and all programs."""
         for program in reversed(self.running_programs()):
             program.press_ctrl_c()
-        assert self._shell.stdin is not None
-        self._shell.stdin.close()
-        self._shell.wait(60)
+        self._kill_shell()
         self._log.close()
+
+    def _kill_shell(self) -> None:
+        """End the shell and the command that it runs."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._shell.pid, signal.SIGKILL)
+        self._shell.wait()
 
     def _printed_since(self, start: int) -> str:
         return (self._private / "output").read_bytes()[start:].decode(errors="replace")
