@@ -33,7 +33,10 @@ NOT_RUN: dict[tuple[str, str | None], str] = {
     ("docs/api.md", "With curl"): "the tests in tests/backend send these requests",
     ("docs/api.md", "Datasets"): "the tests in tests/backend send these requests",
     ("docs/api.md", "Python"): "an address and a key of nobody; tests/live.py uses the same calls",
-    ("docs/operations.md", "Objects in a bucket"): "needs a bucket; tests/backend/maintenance has one",
+    (
+        "docs/operations.md",
+        "Objects in a bucket",
+    ): "needs a bucket, which tests/backend/core/test_object_store.py has",
     ("docs/operations.md", "Backup"): "names of places of the reader's; the tutorial on operating runs them",
     ("docs/operations.md", "Adding a node"): "names another machine; the tutorial on a second node runs them",
     ("docs/operations.md", "Metrics"): "settings, not commands",
@@ -41,7 +44,10 @@ NOT_RUN: dict[tuple[str, str | None], str] = {
         "docs/operations.md",
         "Support bundle",
     ): "reads the journal of systemd; the tutorial on operating runs it",
-    ("docs/fp8.md", None): "measures for an hour",
+    (
+        "docs/fp8.md",
+        None,
+    ): "measures the figures of the page; `make bench-dry` runs the same code at toy size",
     ("docs/benchmarks.md", None): "measures for hours, or needs a GPU; `make bench-dry` runs it at toy size",
 }
 """Page and section whose commands no test runs, with the reason. Their programs and options are checked to exist."""

@@ -44,6 +44,7 @@ class Reader:
         self._terminal = terminal
         self._folder = folder
         self._newest: dict[str, str] = {}
+        self._seen: set[str] = set()
         self._browser: Client | None = None
         with bind_socket("127.0.0.1", 0) as free:
             self.address = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -111,8 +112,11 @@ class Reader:
             self._browser.decide_device_login(code[1], approve=True)
 
     def _see(self, output: str) -> None:
+        """Remember the newest ids. A list may end with older ones."""
         for found in ID.finditer(output):
-            self._newest[found[1]] = found[0]
+            if found[0] not in self._seen:
+                self._seen.add(found[0])
+                self._newest[found[1]] = found[0]
 
     def _filled_in(self, command: str) -> str:
         def newest(placeholder: re.Match[str]) -> str:
