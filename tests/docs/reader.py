@@ -22,6 +22,7 @@ from trainwright_backend.local.platform import bind_socket
 USUAL_ADDRESS = "http://127.0.0.1:8000"
 SERVER = re.compile(r"^(\S*/)?trainwright-server up\b")
 AGENT = re.compile(r"^(\S*/)?trainwright-agent run\b")
+JOIN = re.compile(r"^(\S*/)?trainwright-agent join\b")
 LOGIN = re.compile(r"^trainwright login\b")
 ID = re.compile(r"\b(ds|run|ckpt)_([0-9A-Za-z]+)\b")
 PLACEHOLDER = re.compile(r"\b(ds|run|ckpt)_…")
@@ -79,12 +80,13 @@ class Reader:
         if SERVER.match(command):
             self._start_server(command)
         elif AGENT.match(command):
-            folder = Path(_option(command, "--data", ""))
-            store_cpu_peak(_made(self._folder / folder), int(_option(command, "--cpu-slots", "2")))
             self._terminal.start(command)
         elif LOGIN.match(command):
             self._see(self._terminal.run(command, watch=self._approve))
         else:
+            if JOIN.match(command):  # as for the server's node
+                data = _made(self._folder / _option(command, "--data", ""))
+                store_cpu_peak(data, int(_option(command, "--cpu-slots", "2")))
             self._see(self._terminal.run(command))
 
     def _start_server(self, command: str) -> None:
