@@ -24,7 +24,7 @@ class Block:
     language: str
     text: str
     prose: str
-    """What the page says between the previous block and this one."""
+    """What the section says between the previous block and this one."""
 
     @property
     def place(self) -> str:
@@ -37,7 +37,7 @@ def read_blocks(page: str, text: str) -> list[Block]:
     section, prose = "", ""
     for token, content in _tokens(text):
         if token.type == "heading_open" and token.tag == "h2":
-            section = content
+            section, prose = content, ""
         elif token.type == "inline":
             prose += f"{token.content}\n"
         elif token.type == "fence" and token.map is not None:
