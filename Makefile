@@ -31,10 +31,10 @@ NODE = infra/with-node.sh
 TEST_DIR = $(shell [ "$$(df --output=avail --block-size=G /dev/shm 2>/dev/null | tr -dc '0-9')" -ge 8 ] 2>/dev/null && echo /dev/shm)
 PYTEST = $(if $(TEST_DIR),TMPDIR=$(TEST_DIR)) $(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 CHECKS = check-python check-frontend
-SLOW = databases layouts parity pauses faults browsers wheel-check bench-dry
+SLOW = databases layouts parity pauses faults browsers wheel-check docs-check bench-dry
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
-.PHONY: help demo test test-python checks-beside everything $(SLOW) gpu bench parity-table dev check $(CHECKS) test-frontend fix openapi sync-client setup tools \
+.PHONY: help demo docs test test-python checks-beside everything $(SLOW) gpu bench parity-table dev check $(CHECKS) test-frontend fix openapi sync-client setup tools \
   frontend wheel chromium lock clean on-linux
 
 help: ## show this list
@@ -87,6 +87,9 @@ wheel-check: tools frontend chromium ## build the wheel, install it into an empt
 	@TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" \
 	  $(PYTEST) -m "slow(target='$@')" tests/integration $(PYTEST_ARGS)
 
+docs-check: tools frontend ## build the documentation's site, and run the commands of README and tutorials
+	@$(PYTEST) -m "slow(target='$@')" tests/docs $(PYTEST_ARGS)
+
 bench-dry: tools frontend chromium ## run every benchmark at toy size
 	@$(BIN)/python -m tests.benchmarks.harness.triton_wheel
 	@$(PYTEST) -m "slow(target='$@')" tests/benchmarks $(PYTEST_ARGS)
@@ -130,6 +133,10 @@ openapi: tools frontend ## regenerate the API description, the frontend's types 
 	@$(BIN)/trainwright schema --markdown > docs/spec.md
 	@$(BIN)/python -m trainwright_backend.openapi > frontend/openapi.json
 	@$(NODE) npm run openapi --silent >/dev/null
+
+docs: tools ## build the documentation's site in docs/_build/html
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 sync-client: tools ## regenerate the SDK's synchronous client from the asynchronous one
 	@$(BIN)/python infra/sync_client.py

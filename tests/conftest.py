@@ -32,6 +32,7 @@ CPU_BUDGETS: dict[str, float] = {
     "tests/architecture": 100,
     "tests/backend": 950,
     "tests/benchmarks": 40,
+    "tests/docs": 20,
     "tests/e2e": 190,
     "tests/integration": 190,
     "tests/parity": 110,
