@@ -160,5 +160,10 @@ function helpOf(field: SpecField, tokenizerKind: string): string {
   if (path === TOKENIZER_SOURCE) return tokenizerKind === "dataset" ? "Its BPE tokenizer is reused." : "One of the team’s tokenizers, uploaded on the datasets page.";
   const sentence = isNullable ? help.replace(WHEN_EMPTY, "when off") : help;
   const text = sentence.replaceAll("`", "");
-  return defaultText === "" || kind === "switch" || kind === "choice" ? text : `${text} Default ${defaultValueText(field)}.`;
+  return defaultText === "" || kind === "switch" || kind === "choice" ? text : `${text} Default\u00a0${unbroken(defaultValueText(field))}.`;
+}
+
+/** 1e-8 on one line. */
+function unbroken(number: string): string {
+  return number.replaceAll("-", "\u2011");
 }
