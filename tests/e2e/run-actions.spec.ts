@@ -71,7 +71,7 @@ test("a run is paused, edited, compared and found by keyboard", async ({ page })
     await page.goto(`/${TEAM}/checkpoints`);
     const ofRun = page.getByRole("rowgroup").filter({ hasText: "pilot-1" }).first().getByRole("row");
     const state = ofRun.filter({ hasText: "Resumable state" }).first();
-    await expect(state).toContainText(/parameters, .+ float32, by 1 rank/);
+    await expect(state).toContainText(/parameters; .+ float32 values, saved by 1 rank/);
     await state.getByRole("button", { name: /^Pin/ }).click();
     await expect(page.getByRole("button", { name: /^Pinned/ })).toHaveCount(1);
     await audit(page, "checkpoints");

@@ -140,7 +140,7 @@ test("from the home page through a run written as YAML to many runs at once", as
     await expect(table(page, "Top runs by usage")).toContainText("short");
     await expect(table(page, "Usage by person")).toContainText("Ada");
     const coming = page.waitForEvent("download");
-    await page.getByRole("button", { name: "Download CSV" }).click();
+    await page.getByRole("button", { name: "CSV by person" }).click();
     expect(readFileSync(await (await coming).path(), "utf8")).toMatch(/^day,user,name,device,slot_hours\r\n.+,Ada,cpu,0\.\d+\r\n/);
     await audit(page, "usage-table");
   });

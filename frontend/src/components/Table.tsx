@@ -23,7 +23,7 @@ export function Table({ label, head, children, minWidthPx, rowCount, grouped = f
   return (
     <div
       ref={ref}
-      className={`panel relative overflow-x-auto ${scrolls ? "tablet:max-h-[max(320px,calc(100dvh-14rem))] tablet:overflow-y-auto" : ""}`}
+      className={`panel relative overflow-x-auto ${minWidthPx === undefined ? "" : "@container"} ${scrolls ? "tablet:max-h-[max(320px,calc(100dvh-14rem))] tablet:overflow-y-auto" : ""}`}
       role="region"
       aria-label={label}
       tabIndex={0}

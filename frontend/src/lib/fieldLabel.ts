@@ -1,8 +1,25 @@
-const WORDS: Record<string, string> = { fp8: "FP8", kv: "KV", rope: "RoPE", bpe: "BPE", std: "deviation", epsilon: "epsilon" };
+const WORDS: Record<string, string> = {
+  fp8: "FP8",
+  kv: "KV",
+  qk: "QK",
+  rope: "RoPE",
+  bpe: "BPE",
+  zero: "ZeRO",
+  gpu: "GPU",
+  gib: "GiB",
+  std: "deviation",
+  attn: "attention",
+  freq: "frequency",
+};
 
 /** A spec field's label: `learning_rate` → `Learning rate`. */
 export function fieldLabel(key: string): string {
-  const words = key.split(/[_ ]/).map((word) => WORDS[word] ?? word);
-  const text = words.join(" ");
+  const text = key.split(/[_ ]/).map((word) => WORDS[word] ?? word).join(" ");
   return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** A label within a sentence: `Learning rate` → `learning rate`; `KV heads` stays. */
+export function inSentence(label: string): string {
+  const startsWithName = /^\S+[A-Z]/.test(label);
+  return startsWithName ? label : label.charAt(0).toLowerCase() + label.slice(1);
 }

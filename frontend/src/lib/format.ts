@@ -27,6 +27,13 @@ export function decimal(value: number): string {
   return size >= 1e-3 ? value.toPrecision(3) : scientific(value, 2);
 }
 
+/** 4,096 · 0.003 · 3e-4 · 1e-8: every digit of a setting, in the shortest form. */
+export function exactNumber(value: number): string {
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e15)) return value.toExponential().replace("e+", "e");
+  return value.toLocaleString("en-US", { maximumFractionDigits: 20 });
+}
+
 /** 38.2; the caller adds the percent sign. */
 export function percent(fraction: number): string {
   return (fraction * 100).toFixed(1);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, decimal, duration, moment, plural, powerOfTwo, rate, share, short, shortTime } from "@/lib/format";
+import { bytes, decimal, duration, exactNumber, moment, plural, powerOfTwo, rate, share, short, shortTime } from "@/lib/format";
 
 describe("duration", () => {
   it.each([
@@ -77,6 +77,10 @@ describe("numbers", () => {
   it("pluralizes", () => {
     expect([plural(1, "shard"), plural(3, "shard"), plural(0, "shard")]).toEqual(["1 shard", "3 shards", "0 shards"]);
   });
+});
+
+it("shows every digit of a setting, in the shortest form", () => {
+  expect([0, 1, 0.003, 0.0003, 1e-8, 1.5e-5, 10_000, 0.95, 1e15, -0.0003].map(exactNumber)).toEqual(["0", "1", "0.003", "3e-4", "1e-8", "1.5e-5", "10,000", "0.95", "1e15", "-3e-4"]);
 });
 
 it("omits the date of times today", () => {

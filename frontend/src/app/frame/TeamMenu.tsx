@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { ChevronDown } from "lucide-react";
+import { ChevronDown, Users } from "lucide-react";
 import { DropdownMenu } from "radix-ui";
 import { useState } from "react";
 import type { Me } from "@/api/types";
@@ -30,10 +30,11 @@ export function TeamMenu({ team, me }: { team: string; me: Me }) {
       trigger={
         <button
           type="button"
-          className="flex h-8 min-w-0 items-center gap-1 rounded-box px-2 font-semibold hover:bg-raised max-tablet:h-12 max-tablet:max-w-20 max-tablet:px-1"
+          className="flex h-8 min-w-0 items-center gap-1 rounded-box px-2 font-semibold hover:bg-raised max-tablet:h-12 max-tablet:max-w-18 max-tablet:flex-col max-tablet:justify-center max-tablet:gap-0.5 max-tablet:px-1 max-tablet:text-small max-tablet:font-normal max-tablet:text-soft"
         >
-          <span className="truncate">{team}</span>
-          <ChevronDown aria-hidden size={14} className="shrink-0" />
+          <Users aria-hidden size={16} className="shrink-0 tablet:hidden" />
+          <span className="max-w-full truncate">{team}</span>
+          <ChevronDown aria-hidden size={14} className="shrink-0 max-tablet:hidden" />
         </button>
       }
     >

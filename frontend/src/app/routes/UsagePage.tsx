@@ -105,7 +105,7 @@ function UsageReport({ team, days }: { team: string; days: number }) {
                 downloadText(`usage-${team}-${days}-days.csv`, "text/csv", memberUsageCsv(byDay));
               }}
             >
-              Download CSV
+              CSV by person
             </Button>
             <Button
               disabled={byRun.isPending}

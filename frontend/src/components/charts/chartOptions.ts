@@ -123,7 +123,7 @@ export function chartOptions({ element, group, lines, scheme, scale, height, xTe
         grid: { stroke: line, width: 1 },
         ticks: { show: false },
         gap: 6,
-        size: 44,
+        size: (plot, texts) => yAxisWidth(plot, texts),
         space: 44,
         ...(typeof scale === "object" ? { splits: scale.ticks } : {}),
         ...(scale === "bytes" ? { incrs: BINARY_STEPS } : {}),
@@ -160,6 +160,17 @@ export function chartOptions({ element, group, lines, scheme, scale, height, xTe
       ],
     },
   };
+}
+
+const MIN_Y_AXIS_PX = 44;
+
+/** Room for the widest text of a tick, such as 512 MiB. */
+function yAxisWidth({ ctx }: uPlot, texts: readonly string[] | null): number {
+  ctx.save();
+  ctx.font = FONT;
+  const widest = Math.max(0, ...(texts ?? []).map((text) => ctx.measureText(text).width));
+  ctx.restore();
+  return Math.max(MIN_Y_AXIS_PX, Math.ceil(widest) + 8);
 }
 
 const FEW_POINTS = 8;

@@ -6,15 +6,15 @@ export const KIND_LABELS: Record<Checkpoint["kind"], string> = {
   state: "Resumable state",
 };
 
-/** `134 k parameters, 401 k float32 numbers, by 2 ranks`; empty for weights and for checkpoints of older versions. */
+/** `134 k parameters; 401 k float32 values, saved by 2 ranks`; empty for weights and for checkpoints of older versions. */
 export function contentText({ contents }: Checkpoint): string {
   // An export describes itself in its config.json.
   if (!contents || contents.parameters === 0) return "";
   const numbers = Object.entries(contents.dtypes)
     .sort(([, a], [, b]) => b - a)
     .map(([dtype, many]) => `${short(many)} ${dtype}`);
-  const parts = [`${short(contents.parameters)} parameters`, ...(numbers.length > 0 ? [numbers.join(" + ")] : []), `by ${plural(contents.ranks, "rank")}`];
-  return parts.join(", ");
+  const values = numbers.length > 0 ? `; ${numbers.join(" + ")} values` : "";
+  return `${short(contents.parameters)} parameters${values}, saved by ${plural(contents.ranks, "rank")}`;
 }
 
 /** The attempt that wrote the checkpoint, and the step it resumed from. */

@@ -19,7 +19,7 @@ export function HealthNote({ description, health }: Props) {
           <Icon aria-hidden size={12} className={`mt-0.5 shrink-0 ${health.isHealthy ? "text-good" : "text-warn"}`} />
           <span>
             <span className={`font-medium ${health.isHealthy ? "text-good" : "text-warn"}`}>{health.isHealthy ? "Normal." : "Needs attention."}</span>{" "}
-            {health.message}
+            {health.message.replaceAll(" %", "\u00a0%")}
           </span>
         </p>
       )}

@@ -37,8 +37,8 @@ export function Fp8Tab({ team, run, metrics, error, onRetry, window, onWindow, t
   const debouncedWindow = useDebounced(chosenWindow, DEBOUNCE_MS);
   const shown = useWindowedMetrics(metrics, { team, run: run.id, window: chosenWindow, debouncedWindow });
   const attempts = metrics?.attempts;
-  const markers = useMemo(() => chartMarkers(attempts ?? [], [], STEP_AXIS.at), [attempts]);
   const newest = lastStep(metrics?.columns ?? {});
+  const markers = useMemo(() => chartMarkers(attempts ?? [], [], STEP_AXIS.at, newest), [attempts, newest]);
   const zoom = useZoom({ axis: STEP_AXIS, newest, window: chosenWindow, isGrowing: !isFinal(run.state), onWindow: setWindow });
   if (metrics === undefined || shown === undefined) {
     return error === null ? <Skeleton rows={1} height={280} /> : <ErrorState error={error} onRetry={onRetry} />;

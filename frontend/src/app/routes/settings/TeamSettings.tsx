@@ -67,7 +67,7 @@ export function TeamSettings({ team, me }: { team: string; me: Me }) {
         </Section>
       )}
       {isOwner && (
-        <Section id="service-accounts" help="Members of the team that are programs and no people, such as a nightly job. They cannot sign in, and act by their keys only.">
+        <Section id="service-accounts" help="Members of the team for programs, such as a nightly job. They cannot sign in; they use API keys.">
           <div className="flex flex-col gap-4">
             <NewServiceAccountForm team={team} />
             <Boundary>

@@ -1,6 +1,6 @@
 /** Converts a curation to form values and back, and describes it. */
 import type { CurationSpec } from "@/api/types";
-import { fieldLabel } from "@/lib/fieldLabel";
+import { fieldLabel, inSentence } from "@/lib/fieldLabel";
 
 export type RuleName = keyof CurationSpec["rules"];
 
@@ -141,7 +141,7 @@ const DROP_REASONS: Record<string, string> = {
 /** Why a document was dropped. */
 export function dropReason(name: string): string {
   const key = name.split(".").at(-1) ?? name;
-  return DROP_REASONS[key] ?? fieldLabel(key).toLowerCase();
+  return DROP_REASONS[key] ?? inSentence(fieldLabel(key));
 }
 
 const GROUPED = /^\d{1,3}(,\d{3})+$/;

@@ -27,7 +27,7 @@ export function PreparationRow({ team, dataset, version, preparation, versionErr
   const prepare = useMutation({ mutationFn: () => prepareDataset(team, dataset, version, preparation), onSuccess });
   const { tokenizer, state, error } = preparation;
   const actionError = cancel.error ?? prepare.error;
-  const tokenizerLabel = tokenizerText(tokenizer);
+  const tokenizerLabel = tokenizerText(tokenizer, dataset);
   return (
     <li className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
       <span className="w-24">

@@ -3,10 +3,10 @@ import { count } from "@/lib/format";
 
 const DEFAULT_BPE_VOCABULARY = 4_096;
 
-/** A short description of a tokenizer: `BPE of 4,096`, `bytes`, `uploaded tokenizer tok_1`. */
-export function tokenizerText({ kind, vocabulary, source }: Preparation["tokenizer"]): string {
+/** A short description of a tokenizer: `BPE of 4,096`, `bytes`, `uploaded tokenizer tok_1`; of another dataset or of `ownDataset` itself. */
+export function tokenizerText({ kind, vocabulary, source }: Preparation["tokenizer"], ownDataset: string): string {
   if (kind === "bytes") return "bytes";
   if (kind === "bpe") return `BPE of ${count(vocabulary ?? DEFAULT_BPE_VOCABULARY)}`;
   const size = vocabulary === null || vocabulary === undefined ? "" : ` of ${count(vocabulary)}`;
-  return kind === "uploaded" ? `uploaded tokenizer ${source ?? ""}${size}` : `tokenizer of dataset ${source ?? ""}${size}`;
+  return kind === "uploaded" ? `uploaded tokenizer ${source ?? ""}${size}` : `tokenizer of ${source === ownDataset ? "this dataset" : `dataset ${source ?? ""}`}${size}`;
 }

@@ -49,10 +49,11 @@ const NORM = [{ label: "grad norm", name: "grad_norm" }] as const;
 export const MetricsPanel = memo(function MetricsPanel({ team, run, metrics, shown, live, checkpointSteps, view, onView, compare }: Props) {
   const { columns: fullColumns, attempts } = metrics;
   const axis = useMemo(() => axisScale(fullColumns, view.x), [fullColumns, view.x]);
-  const markers = useMemo(() => chartMarkers(attempts, checkpointSteps, axis.at), [attempts, checkpointSteps, axis]);
+  const newest = lastStep(fullColumns);
+  const markers = useMemo(() => chartMarkers(attempts, checkpointSteps, axis.at, newest), [attempts, checkpointSteps, axis, newest]);
   const zoom = useZoom({
     axis,
-    newest: lastStep(fullColumns),
+    newest,
     window: view.window,
     isGrowing: live,
     onWindow: (window) => {

@@ -4,7 +4,7 @@ import { rowClass } from "@/components/Table";
 import { specDifferences } from "@/features/runs/compare/specDiff";
 import type { Json } from "@/features/runs/spec/specFields";
 import { emptyText, formatValue } from "@/features/runs/spec/valueText";
-import { fieldLabel } from "@/lib/fieldLabel";
+import { fieldLabel, inSentence } from "@/lib/fieldLabel";
 
 interface Props {
   runs: readonly Run[];
@@ -66,7 +66,7 @@ export function SpecDifferences({ runs, datasets }: Props) {
 function pathLabel(path: string): string {
   return path
     .split(".")
-    .map((part) => fieldLabel(part).toLowerCase())
+    .map((part) => inSentence(fieldLabel(part)))
     .join(" · ");
 }
 
@@ -77,5 +77,6 @@ function isEqual(value: Json | undefined, first: Json | undefined): boolean {
 function valueText(run: Run | undefined, path: string, value: Json | undefined, datasets: ReadonlyMap<string, string>): string {
   if (value === undefined || run === undefined) return "–";
   if (value === null) return emptyText(run.spec, path);
-  return (path === "data.dataset" ? datasets.get(run.spec.data.dataset) : undefined) ?? formatValue(value);
+  const mayBeDataset = (path === "data.dataset" || path === "data.tokenizer.source") && typeof value === "string";
+  return (mayBeDataset ? datasets.get(value) : undefined) ?? formatValue(value);
 }

@@ -11,7 +11,7 @@ import { groupsOf, isSection, splitByDefault, type Entry, type Group } from "@/f
 import { runQuery, specQuery } from "@/features/runs/queries";
 import { emptyText, formatValue } from "@/features/runs/spec/valueText";
 import { sectionsOf, type Json, type JsonSchema } from "@/features/runs/spec/specFields";
-import { fieldLabel } from "@/lib/fieldLabel";
+import { fieldLabel, inSentence } from "@/lib/fieldLabel";
 
 interface Props {
   team: string;
@@ -109,7 +109,7 @@ function Section({ title, entries, renderValue }: { title: string; entries: read
       <dl className="px-4 py-2">
         {entries.map((entry) => (
           <div key={entry.path} className="flex justify-between gap-4 py-0.5">
-            <dt className="text-soft">{fieldLabel(entry.name).toLowerCase()}</dt>
+            <dt className="text-soft">{inSentence(fieldLabel(entry.name))}</dt>
             <dd
               className={`min-w-0 text-right break-words whitespace-pre-line ${typeof entry.value === "string" ? "[font-variant-numeric:normal]" : ""} ${entry.value === null ? "text-soft" : ""}`}
             >

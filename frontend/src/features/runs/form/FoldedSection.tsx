@@ -3,6 +3,8 @@ import { CollapsibleHeader } from "@/components/CollapsibleHeader";
 import { FieldGrid, type FieldContext } from "@/features/runs/form/FieldGrid";
 import { belongsTo, changedFields, shownFields } from "@/features/runs/form/formParts";
 import { NONE, type SpecField, type SpecSection, type SpecValues } from "@/features/runs/spec/specFields";
+import { defaultValueText, fieldValueText } from "@/features/runs/spec/valueText";
+import { inSentence } from "@/lib/fieldLabel";
 
 interface Props {
   section: SpecSection;
@@ -62,9 +64,10 @@ export function FoldedSection({ section, context, preset, below }: Props) {
 /** The changed fields, else the first defaults. */
 function summaryOf(fields: readonly SpecField[], changed: readonly SpecField[], values: SpecValues): string {
   const shown = changed.length > 0 ? changed : fields.filter(({ defaultText }) => defaultText !== "").slice(0, 3);
-  return shown.map((field) => `${field.label.toLowerCase()} ${displayValue(field, values[field.path])}`).join(", ");
+  return shown.map((field) => `${inSentence(field.label)} ${displayValue(field, values[field.path])}`).join(", ");
 }
 
-function displayValue({ isNullable, defaultText }: SpecField, value: string | undefined): string {
-  return isNullable && value === NONE ? "off" : value || defaultText;
+function displayValue(field: SpecField, value: string | undefined): string {
+  if (field.isNullable && value === NONE) return "off";
+  return value ? fieldValueText(field, value) : defaultValueText(field);
 }

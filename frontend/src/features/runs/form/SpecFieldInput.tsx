@@ -6,8 +6,10 @@ import { TextArea } from "@/components/TextArea";
 import { TextInput } from "@/components/TextInput";
 import { isReadable } from "@/features/runs/form/readableDatasets";
 import { fieldId } from "@/features/runs/form/fieldId";
+import { inSentence } from "@/lib/fieldLabel";
 import { uniqueNames } from "@/lib/uniqueNames";
 import { NONE, type SpecField } from "@/features/runs/spec/specFields";
+import { defaultValueText } from "@/features/runs/spec/valueText";
 
 interface Props {
   field: SpecField;
@@ -99,7 +101,7 @@ function OptionalInput({ label, isOff, onChange, input }: OptionalInputProps) {
       <label className="flex shrink-0 items-center gap-1.5 max-tablet:min-h-11">
         <input
           type="checkbox"
-          aria-label={`Turn off ${label.toLowerCase()}`}
+          aria-label={`Turn off ${inSentence(label)}`}
           checked={isOff}
           onChange={(event) => {
             onChange(event.target.checked ? NONE : "");
@@ -153,9 +155,15 @@ function labelOf({ path, label }: SpecField, tokenizerKind: string): string {
 /** The schema describes specs, where empty is null; in this form an empty field means the default. */
 const WHEN_EMPTY = /when (left )?empty/;
 
-function helpOf({ help, defaultText, kind, path, isNullable }: SpecField, tokenizerKind: string): string {
+function helpOf(field: SpecField, tokenizerKind: string): string {
+  const { help, defaultText, kind, path, isNullable } = field;
   if (path === TOKENIZER_SOURCE) return tokenizerKind === "dataset" ? "Its BPE tokenizer is reused." : "One of the team’s tokenizers, uploaded on the datasets page.";
   const sentence = isNullable ? help.replace(WHEN_EMPTY, "when off") : help;
   const text = sentence.replaceAll("`", "");
-  return defaultText === "" || kind === "switch" || kind === "choice" ? text : `${text} Default ${defaultText}.`;
+  return defaultText === "" || kind === "switch" || kind === "choice" ? text : `${text} Default\u00a0${unbroken(defaultValueText(field))}.`;
+}
+
+/** 1e-8 on one line. */
+function unbroken(number: string): string {
+  return number.replaceAll("-", "\u2011");
 }

@@ -23,17 +23,15 @@ interface Props {
   index?: number;
   /** The selection checkbox. */
   select?: ReactNode;
-  /** Whether runs are being selected: on phones the checkbox then replaces the loss. */
+  /** Whether runs are being selected: phones show the checkbox only then. */
   isSelecting?: boolean;
   isSelected?: boolean;
   onTag?: (tag: string) => void;
 }
 
-/** One run. Phones show its state, name and sentence, loss and time. */
+/** One run. Phones show its state, its name over its sentence, and its loss over its time. */
 export function RunRow({ team, run, columns, now, shortId, index, select, isSelecting = false, isSelected = false, onTag }: Props) {
   const metricColumns = columns.filter((column) => COLUMN_STYLES[column].isMetric);
-  // On phones, the name and the sentence use the loss column's space if there is no loss.
-  const width = showsMetrics(run) || isSelecting ? "" : "max-tablet:-mr-18";
   const showsSentence = metricColumns.length > 0 && !showsMetrics(run);
   return (
     <tr
@@ -49,13 +47,13 @@ export function RunRow({ team, run, columns, now, shortId, index, select, isSele
         <Link
           to="/$team/runs/$runId/$tab"
           params={{ team, runId: run.id, tab: "overview" }}
-          className={`block truncate font-medium after:absolute after:inset-0 ${width}`}
+          className="block truncate font-medium after:absolute after:inset-0"
           title={run.name}
         >
           {run.name}
           {shortId !== undefined && <span className="ml-1.5 font-mono text-small font-normal text-soft">{shortId}</span>}
         </Link>
-        <span className={`block truncate text-small text-soft [font-variant-numeric:normal] tablet:hidden ${width}`}>{run.sentence}</span>
+        <span className="block truncate text-small text-soft [font-variant-numeric:normal] tablet:hidden">{run.sentence}</span>
       </Td>
       {columns.map((column) => {
         if (!showsSentence || COLUMN_STYLES[column].isMetric !== true) {
@@ -63,17 +61,12 @@ export function RunRow({ team, run, columns, now, shortId, index, select, isSele
         }
         return column === metricColumns[0] && <Sentence key={column} text={run.sentence} columns={metricColumns.length} />;
       })}
-      <Td className={`text-right ${isSelecting ? "hidden" : "tablet:hidden"}`}>
-        {showsMetrics(run) && decimal(run.summary.values["loss"] ?? NaN)}
+      <Td className="text-right tablet:hidden">
+        <span className="block">{showsMetrics(run) && decimal(run.summary.values["loss"] ?? NaN)}</span>
+        <span className="block truncate text-small text-soft">{timeText(run, now)}</span>
       </Td>
-      <Td className="text-right text-small tablet:hidden">{keepUnits(timeText(run, now))}</Td>
     </tr>
   );
-}
-
-/** Breaks lines between `3 min` and `30 s`, not between a number and its unit. */
-function keepUnits(text: string): string {
-  return text.replace(/(\d) (?=[a-z])/g, "$1\u00a0");
 }
 
 interface CellProps {

@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import { SortableTh } from "@/components/SortTh";
 import { Th } from "@/components/Th";
-import { COLUMN_STYLES, type RunColumn } from "@/features/runs/list/runColumns";
+import { COLUMN_STYLES, columnWidth, type RunColumn } from "@/features/runs/list/runColumns";
 import type { RunSort } from "@/features/runs/list/runFilter";
 
 interface Sorting {
@@ -18,7 +18,7 @@ interface Props {
   isSelecting?: boolean;
 }
 
-/** The header of the runs table. Widths are fixed, so that nothing shifts when rows come and go; the name has what the others leave. */
+/** The header of the runs table. Widths do not depend on the rows, so that nothing shifts when they come and go; the name has what the others leave. */
 export function RunTableHead({ columns, sorting, select, isSelecting = false }: Props) {
   const name = sorting?.("name");
   return (
@@ -27,8 +27,8 @@ export function RunTableHead({ columns, sorting, select, isSelecting = false }: 
       <Th className="w-30 max-tablet:w-[104px]">state</Th>
       {name === undefined ? <Th>name</Th> : <SortableTh {...name}>name</SortableTh>}
       {columns.map((column) => {
-        const { label, menuLabel, widthPx, alignRight, sort } = COLUMN_STYLES[column];
-        const cellProps = { className: `max-tablet:hidden ${alignRight === true ? "text-right" : ""}`, style: { width: widthPx } };
+        const { label, menuLabel, alignRight, sort } = COLUMN_STYLES[column];
+        const cellProps = { className: `max-tablet:hidden ${alignRight === true ? "text-right" : ""}`, style: { width: columnWidth(column, columns) } };
         if (sort !== undefined && sorting !== undefined) {
           return (
             <SortableTh key={column} {...cellProps} {...sorting(sort)}>
@@ -42,8 +42,7 @@ export function RunTableHead({ columns, sorting, select, isSelecting = false }: 
           </Th>
         );
       })}
-      <Th className={`w-18 text-right ${isSelecting ? "hidden" : "tablet:hidden"}`}>loss</Th>
-      <Th className="w-26 text-right tablet:hidden">time</Th>
+      <Th className="w-31 text-right tablet:hidden">loss, time</Th>
     </>
   );
 }

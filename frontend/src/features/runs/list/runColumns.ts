@@ -1,7 +1,7 @@
 /** The columns of the runs table, the user's choice of them, and their form in the address. */
 import type { Run } from "@/api/types";
 import type { RunSort } from "@/features/runs/list/runFilter";
-import { count, decimal, percent, rate, short } from "@/lib/format";
+import { count, decimal, exactNumber, percent, rate, short } from "@/lib/format";
 
 export const RUN_COLUMNS = [
   "mfu",
@@ -34,6 +34,8 @@ interface ColumnStyle {
   /** Label in the menu, if that in the header is too short. */
   menuLabel?: string;
   widthPx: number;
+  /** How much wider the column becomes if there is room. */
+  growPx?: number;
   alignRight?: true;
   /** A row without metrics shows its sentence across these columns. */
   isMetric?: true;
@@ -49,7 +51,7 @@ const lastMetric = (name: string, format: (value: number) => string) => (run: Ru
 
 export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
   tags: { label: "tags", widthPx: 112 },
-  dataset: { label: "dataset", widthPx: 104 },
+  dataset: { label: "dataset", widthPx: 104, growPx: 96 },
   mfu: { label: "MFU", widthPx: 72, alignRight: true, isMetric: true, sort: "mfu", text: lastMetric("mfu", (value) => `${percent(value)} %`) },
   loss: { label: "loss", widthPx: 72, alignRight: true, isMetric: true, sort: "loss", text: lastMetric("loss", decimal) },
   spark: { label: "", menuLabel: "loss so far", widthPx: 124, isMetric: true },
@@ -72,7 +74,7 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
   },
   grad_norm: { label: "grad norm", widthPx: 96, alignRight: true, isMetric: true, text: lastMetric("grad_norm", decimal) },
   time: { label: "time", widthPx: 120, alignRight: true },
-  by: { label: "by", widthPx: 80, text: ({ created_by }) => created_by ?? "–" },
+  by: { label: "by", widthPx: 80, growPx: 64, text: ({ created_by }) => created_by ?? "–" },
   created: { label: "created", widthPx: 116, sort: "created" },
   nodes: { label: "nodes", widthPx: 120, text: ({ nodes }) => nodes.join(", ") || "–" },
   learning_rate: {
@@ -80,7 +82,7 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
     menuLabel: "learning rate",
     widthPx: 84,
     alignRight: true,
-    text: ({ spec }) => String(spec.optimizer.learning_rate),
+    text: ({ spec }) => exactNumber(spec.optimizer.learning_rate),
   },
   batch: { label: "batch", menuLabel: "batch, sequences a step", widthPx: 76, alignRight: true, text: ({ spec }) => count(spec.batch.global_sequences) },
   model: { label: "model", menuLabel: "model, layers × width", widthPx: 84, text: ({ spec }) => `${spec.model.layers} × ${short(spec.model.width)}` },
@@ -98,6 +100,12 @@ const FIXED_COLUMNS_PX = 40 + 120 + 152;
 
 export function tableWidthPx(columns: readonly RunColumn[]): number {
   return columns.reduce((sum, column) => sum + COLUMN_STYLES[column].widthPx, FIXED_COLUMNS_PX);
+}
+
+/** Names may be long: a column of names takes a quarter of the room that all columns leave. */
+export function columnWidth(column: RunColumn, columns: readonly RunColumn[]): string {
+  const { widthPx, growPx = 0 } = COLUMN_STYLES[column];
+  return growPx === 0 ? `${widthPx}px` : `calc(${widthPx}px + clamp(0px, (100cqw - ${tableWidthPx(columns)}px) / 4, ${growPx}px))`;
 }
 
 /** Hides the tags column while no listed run has a tag. */

@@ -45,12 +45,13 @@ export interface SpecField {
   group?: SpecGroup;
 }
 
-/** A nested section that exists for one kind only: `precision.fp8` if `precision.kind` is `fp8`. */
+/** A nested section that may be absent: `precision.fp8` exists if `precision.kind` is `fp8`, `model.rope_scaling` if one of its fields is set. */
 export interface SpecGroup {
   key: string;
   label: string;
   help: string;
-  kind: SpecField;
+  /** The field that switches the group on; null if setting any of its fields does. */
+  kind: SpecField | null;
 }
 
 export interface SpecSection {
@@ -114,14 +115,18 @@ function groupOf(path: string, section: JsonSchema, root: JsonSchema, before: re
   const key = parts.pop() ?? "";
   const kind = before.find((field) => field.path === [...parts, "kind"].join("."));
   const fields = fieldsOf(path, section, root).map((field) => ({ ...field, label: fieldLabel(field.path.split(".").pop() ?? "") }));
-  if (kind?.choices.includes(key) !== true) return fields;
-  const group = { key, label: fieldLabel(key), help: section.description ?? "", kind };
+  const help = section.description ?? "";
+  const group: SpecGroup =
+    kind?.choices.includes(key) === true
+      ? { key, label: fieldLabel(key), help, kind }
+      : { key, label: fieldLabel(key), help: `${help} Off unless you set one of these.`.trim(), kind: null };
   return fields.map((field) => ({ ...field, group }));
 }
 
-/** Whether the field is in use: a group's fields are while its kind is selected. */
+/** Whether the field is in use: the fields of a group with a kind are while that is selected. */
 export function isActive({ group }: SpecField, values: SpecValues): boolean {
-  return group === undefined || (values[group.kind.path]?.trim() || group.kind.defaultText) === group.key;
+  if (group === undefined || group.kind === null) return true;
+  return (values[group.kind.path]?.trim() || group.kind.defaultText) === group.key;
 }
 
 /** A section's own default may override its fields' defaults. */

@@ -1,8 +1,8 @@
 /** The values of a stored spec as text. */
 import type { Run } from "@/api/types";
 import { automaticValue } from "@/features/runs/spec/automaticValues";
-import type { Json } from "@/features/runs/spec/specFields";
-import { count } from "@/lib/format";
+import type { Json, SpecField } from "@/features/runs/spec/specFields";
+import { exactNumber } from "@/lib/format";
 
 /** For fields in which empty has a special meaning. */
 const EMPTY_TEXT: Record<string, string> = {
@@ -28,13 +28,24 @@ const EMPTY_TEXT: Record<string, string> = {
 /** What the empty value of a field means. */
 export function emptyText(spec: Run["spec"], path: string): string {
   const value = automaticValue(spec, path);
-  return value === undefined ? (EMPTY_TEXT[path] ?? "automatic") : `${count(value)} (automatic)`;
+  return value === undefined ? (EMPTY_TEXT[path] ?? "automatic") : `${exactNumber(value)} (automatic)`;
 }
 
 /** A value that is not empty; texts of a list are on lines of their own. */
 export function formatValue(value: Json): string {
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value === "number" && Number.isInteger(value) && Math.abs(value) >= 1_000) return count(value);
+  if (typeof value === "number") return exactNumber(value);
   if (Array.isArray(value) && value.every((item) => typeof item === "string")) return value.length === 0 ? "none" : value.join("\n");
   return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** The text that a field holds, as it reads in a sentence: 4,096 for `4096`, no for `false`. */
+export function fieldValueText({ kind }: SpecField, text: string): string {
+  if (kind === "switch") return text === "true" ? "yes" : "no";
+  const number = Number(text);
+  return (kind === "integer" || kind === "number") && text.trim() !== "" && !Number.isNaN(number) ? exactNumber(number) : text;
+}
+
+export function defaultValueText(field: SpecField): string {
+  return fieldValueText(field, field.defaultText);
 }

@@ -26,7 +26,7 @@ export function NewServiceAccountForm({ team }: { team: string }) {
 
   return (
     <div className="flex flex-col gap-3">
-      <form onSubmit={submit} className="flex max-w-2xl flex-wrap gap-2">
+      <form onSubmit={submit} className="flex flex-wrap gap-2">
         <TextInput
           aria-label="Name of the new service account"
           placeholder="Name, such as nightly"

@@ -12,7 +12,7 @@ import { createServiceKey, deleteServiceAccount, deleteServiceKey, serviceAccoun
 export function ServiceAccountList({ team }: { team: string }) {
   const { data: accounts } = useSuspenseQuery(serviceAccountsQuery(team));
   const [deleting, setDeleting] = useState<ServiceAccount | null>(null);
-  if (accounts.length === 0) return <EmptyState title="No service accounts yet.">Create one for a program that belongs to no person.</EmptyState>;
+  if (accounts.length === 0) return <EmptyState title="No service accounts yet.">Create one for a program that several people rely on, such as a nightly job.</EmptyState>;
   return (
     <>
       {accounts.map((account) => (
@@ -46,8 +46,8 @@ function Account({ team, account, onDelete }: { team: string; account: ServiceAc
         <h3 className="min-w-0 break-words">
           <span className="font-medium">{account.name}</span> <span className="text-soft">{account.role}</span>
         </h3>
-        <Button variant="danger" onClick={onDelete}>
-          Delete<span className="sr-only"> {account.name}</span>…
+        <Button variant="danger" aria-label={`Delete ${account.name}`} onClick={onDelete}>
+          Delete…
         </Button>
       </div>
       {account.keys.length > 0 && <KeyTable keys={account.keys} revoke={(key) => deleteServiceKey(team, account.id, key)} listKey={listKey} label={`Keys of ${account.name}`} />}

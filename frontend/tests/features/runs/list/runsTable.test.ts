@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { eligibleRuns, parseTags } from "@/features/runs/actions/bulkRequests";
 import { specChanges } from "@/features/runs/form/copyRun";
 import { recipeSpecOf } from "@/features/runs/recipes/recipes";
-import { DEFAULT_COLUMNS, parseColumns, visibleColumns, storeColumns, storedColumns, toggleColumn } from "@/features/runs/list/runColumns";
+import { columnWidth, DEFAULT_COLUMNS, parseColumns, visibleColumns, storeColumns, storedColumns, toggleColumn } from "@/features/runs/list/runColumns";
 import { parseRunsSearch, parseTypedFilter, toggleTag } from "@/features/runs/list/runFilter";
 import { markSeen, newlyFailed, lastSeen } from "@/features/runs/list/lastSeen";
 import { aRun } from "@tests/support/runs";
@@ -99,4 +99,9 @@ it("lists failures since the last visit, latest first", () => {
   markSeen("ada", "lab", now);
   expect(newlyFailed(runs, lastSeen("ada", "lab")).map(({ id }) => id)).toEqual(["15:30", "15:00"]);
   expect(lastSeen("ben", "lab", now)).toBeLessThan(now);
+});
+
+it("gives columns of names a part of the room that all columns leave", () => {
+  expect(columnWidth("loss", ["loss", "by"])).toBe("72px");
+  expect(columnWidth("by", ["loss", "by"])).toBe("calc(80px + clamp(0px, (100cqw - 464px) / 4, 64px))");
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { isActive, NONE, sectionsOf, specOf, valuesOf, type JsonSchema } from "@/features/runs/spec/specFields";
-import { fieldLabel } from "@/lib/fieldLabel";
+import { fieldLabel, inSentence } from "@/lib/fieldLabel";
 
 const SCHEMA: JsonSchema = {
   required: ["name", "data"],
@@ -138,7 +138,7 @@ describe("a section that only one kind has", () => {
   });
 
   it("is active for its kind only, whether chosen or the default", () => {
-    if (level?.group === undefined) throw new Error("no group");
+    if (!level?.group?.kind) throw new Error("no group");
     expect(isActive(level, {})).toBe(false);
     expect(isActive(level, { "precision.kind": "fp8" })).toBe(true);
     const byDefault = { ...level, group: { ...level.group, kind: { ...level.group.kind, defaultText: "fp8" } } };
@@ -231,4 +231,30 @@ it("turns keys into readable labels", () => {
     "KV heads",
     "RoPE theta",
   ]);
+  expect([fieldLabel("zero_stage"), fieldLabel("gpu_memory_gib"), fieldLabel("qk_norm")]).toEqual(["ZeRO stage", "GPU memory GiB", "QK norm"]);
+});
+
+it("keeps abbreviations of labels within sentences", () => {
+  expect(["Learning rate", "KV heads", "RoPE theta", "ZeRO stage"].map(inSentence)).toEqual(["learning rate", "KV heads", "RoPE theta", "ZeRO stage"]);
+});
+
+it("heads the fields of an optional section that no kind selects, and sends them once one is set", () => {
+  const [, model] = sectionsOf({
+    properties: {
+      model: {
+        properties: {
+          width: { type: "integer", default: 64 },
+          rope_scaling: { anyOf: [{ description: "Longer sequences.", properties: { factor: { type: "number", default: 8 } } }, { type: "null" }], default: null },
+        },
+      },
+    },
+  });
+  const fields = model?.fields ?? [];
+  expect(fields[1]).toMatchObject({
+    path: "model.rope_scaling.factor",
+    label: "Factor",
+    group: { label: "RoPE scaling", help: "Longer sequences. Off unless you set one of these.", kind: null },
+  });
+  expect(specOf({}, fields)).toEqual({});
+  expect(specOf({ "model.rope_scaling.factor": "4" }, fields)).toEqual({ model: { rope_scaling: { factor: 4 } } });
 });
