@@ -13,7 +13,9 @@ sys.path.insert(0, str(REPOSITORY))
 
 from infra.reference.pages import write_pages  # noqa: E402  # the repository must be on the path
 
-logging.getLogger("alembic").setLevel(logging.WARNING)  # the theme's highlighting shows messages of all loggers
+logging.getLogger("alembic").setLevel(
+    logging.WARNING
+)  # the theme's highlighting shows messages of all loggers
 
 project = "Trainwright"
 release = importlib.metadata.version("trainwright")
