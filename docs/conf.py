@@ -1,6 +1,7 @@
 """The documentation's site, built by `make docs`. Its pages are Markdown that is readable without the site too."""
 
 import importlib.metadata
+import logging
 import sys
 from pathlib import Path
 
@@ -11,6 +12,10 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
 from infra.reference.pages import write_pages  # noqa: E402  # the repository must be on the path
+
+logging.getLogger("alembic").setLevel(
+    logging.WARNING
+)  # the theme's highlighting shows messages of all loggers
 
 project = "Trainwright"
 release = importlib.metadata.version("trainwright")
