@@ -164,7 +164,7 @@ def end_attempt(session: Write, run: Run, exit: Outcome, timers: Timers) -> Run:
         message = f"{_cause(exit)}; continues {how}"
         return stop(session, run, Verdict.RETRY, exit.code, message, retry_at=retry_at(session, run, timers))
     if fail_code is not None:
-        message = failed_text(fail_code, exit.message)
+        message = failed_text(fail_code, exit)
         return stop(session, run, Verdict.FAIL, fail_code, message, attempt_reason=exit.code)
     return stop(
         session,

@@ -3,6 +3,7 @@ numbers have units."""
 
 from trainwright.contracts.api.runs import RunSummary
 from trainwright.contracts.end_codes import EndCode, remedy, sentence
+from trainwright.contracts.job_spec import Outcome
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState, Verdict
 from trainwright_backend.runs.tables import Run
@@ -56,10 +57,12 @@ def _closed(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def failed_text(code: EndCode, message: str) -> str:
-    """As `end_text`, for an end that is not retried."""
+def failed_text(code: EndCode, exit: Outcome) -> str:
+    """As `end_text`, for an end that is not retried because of ``code``."""
+    if code is EndCode.TOO_MANY_ATTEMPTS:
+        return f"{end_text(exit.code, exit.message)} {sentence(code)}"
     if code is not EndCode.CHECKPOINT_INVALID:
-        return end_text(code, message)
+        return end_text(code, exit.message)
     return "Its checkpoints were damaged repeatedly. Check the disks of the node and of the object store."
 
 

@@ -173,6 +173,7 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
 
 
 _REMEDIES = {
+    EndCode.DIVERGED: "Lower optimizer.learning_rate or lengthen the warm-up.",
     EndCode.CRASHED: "Read the log of that rank.",
     EndCode.EXPORT_FAILED: "Read export.log.",
 }

@@ -371,6 +371,22 @@ def test_max_attempts_ends_the_run(scene: Scene) -> None:
     assert scene.show(work.run_id)["reason"] == "too_many_attempts"
 
 
+@pytest.mark.parametrize(
+    ("saves", "limit"),
+    [(False, ""), (True, " The attempt limit, resources.max_attempts, was reached.")],
+)
+def test_a_run_that_diverged_for_the_last_time_says_what_to_change(
+    scene: Scene, saves: bool, limit: str
+) -> None:
+    work = scene.running(last_step=5, resources={"device": "cpu", "max_attempts": 1})
+    if saves:
+        work.save(5)
+    assert work.ended("diverged", message="the loss was nan", step=5, sequences_read=96) == "failed"
+    assert scene.show(work.run_id)["sentence"] == (
+        f"the loss was nan. Lower optimizer.learning_rate or lengthen the warm-up.{limit}"
+    )
+
+
 def test_a_trained_run_is_only_exported_again(scene: Scene) -> None:
     work = scene.running(last_step=10)
     work.save(5)
