@@ -40,6 +40,7 @@ NOT_RUN: dict[tuple[str, str | None], str] = {
     ("docs/operations.md", "Backup"): "names of places of the reader's; the tutorial on operating runs them",
     ("docs/operations.md", "Adding a node"): "names another machine; the tutorial on a second node runs them",
     ("docs/operations.md", "Metrics"): "settings, not commands",
+    ("docs/operations.md", "Traces"): "a setting, not a command",
     (
         "docs/operations.md",
         "Support bundle",
