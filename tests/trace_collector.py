@@ -5,16 +5,19 @@ from __future__ import annotations
 import gzip
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 ARRIVAL_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
 class CollectedSpan:
+    """A span as it arrived; ids are in hex."""
+
     name: str
     service: str
     trace: str
@@ -63,11 +66,8 @@ class Collector:
                 self.spans.append(found)
 
 
-def _attributes(given: object) -> dict[str, str | int]:
-    return {
-        item.key: item.value.string_value or item.value.int_value
-        for item in given  # type: ignore[attr-defined]
-    }
+def _attributes(given: Iterable[Any]) -> dict[str, str | int]:
+    return {item.key: item.value.string_value or item.value.int_value for item in given}
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -39,15 +39,14 @@ class Span:
         self._traced = traced
 
     def rename(self, name: str) -> None:
+        """Replace its name, if it is known only at the end."""
         if self._traced is not None:
             self._traced.update_name(name)
 
-    def describe(self, **attributes: Attribute) -> None:
-        """Add attributes. A double underscore in a name stands for a dot."""
+    def describe(self, attributes: Mapping[str, Attribute]) -> None:
+        """Add attributes."""
         if self._traced is not None:
-            self._traced.set_attributes(
-                {name.replace("__", "."): value for name, value in attributes.items()}
-            )
+            self._traced.set_attributes(attributes)
 
     def fail(self, reason: str) -> None:
         """Mark it as failed."""
@@ -93,18 +92,20 @@ def start_tracing(service: str) -> Callable[[], None]:
 
 
 @contextmanager
-def span(name: str, parent: str | None = None, **attributes: Attribute) -> Iterator[Span]:
-    """Trace the block. It is part of the current span, or, if given, of the one with the ``traceparent`` ``parent``.
+def span(
+    name: str, parent: str | None = None, attributes: Mapping[str, Attribute] | None = None
+) -> Iterator[Span]:
+    """Trace the block.
 
     Args:
-        attributes: of the span; a double underscore in a name stands for a dot.
+        parent: the ``traceparent`` of the span that it is part of; None for the current one.
     """
     if _tracer is None:
         yield Span()
         return
     with _tracer.start_as_current_span(name, context=_context(parent)) as traced:
         current = Span(traced)
-        current.describe(**attributes)
+        current.describe(attributes or {})
         yield current
 
 

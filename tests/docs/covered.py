@@ -1,4 +1,4 @@
-"""Which blocks of which pages a test runs, and why others are not run."""
+"""The command blocks that tests run, and the reasons for those that they leave out."""
 
 from tests.docs.pages import LANGUAGES, Block
 

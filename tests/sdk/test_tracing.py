@@ -12,14 +12,14 @@ from trainwright.tracing import ENDPOINT_VARIABLE, current_traceparent, span, st
 
 def test_spans_of_two_processes_are_one_trace(collector: Collector) -> None:
     stop = start_tracing("first")
-    with span("request", http__route="/runs") as request:
+    with span("request", attributes={"http.route": "/runs"}) as request:
         request.rename("POST /runs")
         carried = current_traceparent()
     assert current_traceparent() is None
     stop()
 
     stop = start_tracing("second")
-    with span("attempt", carried, run="run_1", attempt=2), span("train") as train:
+    with span("attempt", carried, {"run": "run_1", "attempt": 2}), span("train") as train:
         train.fail("rank 3 was killed")
     stop()
 
@@ -55,8 +55,8 @@ def test_without_a_collector_nothing_is_imported(monkeypatch: pytest.MonkeyPatch
         "import sys",
         "from trainwright.tracing import current_traceparent, span, start_tracing",
         "stop = start_tracing('api')",
-        "with span('request', http__route='/') as current:",
-        "    current.rename('other'), current.describe(x=1), current.fail('reason')",
+        "with span('request', attributes={'http.route': '/'}) as current:",
+        "    current.rename('other'), current.describe({'x': 1}), current.fail('reason')",
         "    assert current_traceparent() is None",
         "stop()",
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]",

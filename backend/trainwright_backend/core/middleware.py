@@ -47,7 +47,8 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-UNTRACED_PATHS = ("/api/v1/agent/", "/health", "/metrics")
+UNTRACED_PATHS = ("/api/v1/agent/", "/api/v1/health", "/metrics")
+"""What nodes and monitoring request every few seconds."""
 
 log = structlog.get_logger()
 
@@ -116,7 +117,7 @@ class RequestMiddleware:
                     time.perf_counter() - started if seconds is None else seconds
                 )
                 current.rename(f"{_method(scope)} {self._route(scope)}")
-                current.describe(http__route=self._route(scope), http__response__status_code=status)
+                current.describe({"http.route": self._route(scope), "http.response.status_code": status})
                 if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                     current.fail(f"status {status}")
             log.debug(
@@ -172,13 +173,13 @@ class RequestMiddleware:
 
 @contextmanager
 def _traced(scope: Scope, request_id: str) -> Iterator[Span]:
-    """The span of a request, unless it is one of those that nodes and monitoring repeat every few seconds."""
+    """The span of a request."""
     if scope["path"].startswith(UNTRACED_PATHS):
         yield Span()
         return
     parent = Headers(scope=scope).get(TRACEPARENT)
-    attributes = {"http__request__method": _method(scope), "trainwright__request_id": request_id}
-    with span(_method(scope), parent, **attributes) as current:
+    attributes = {"http.request.method": _method(scope), "trainwright.request_id": request_id}
+    with span(_method(scope), parent, attributes) as current:
         yield current
 
 

@@ -20,7 +20,7 @@ def test_an_attempt_is_a_span_of_the_submission_s_trace(
     environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in pids]
     attempt = collector.awaited("attempt")
     assert (attempt.trace, attempt.parent, attempt.service) == (trace, submission, "trainwright-agent")
-    assert attempt.attributes["end_code"] == "finished" and not attempt.failed
+    assert attempt.attributes["trainwright.end_code"] == "finished" and not attempt.failed
     parts = [span.name for span in collector.spans if span.parent == attempt.span]
     assert parts == ["fetch", "train", "export"]
     assert environments and not [each for each in environments if b"OTEL_" in each]

@@ -85,7 +85,7 @@ def test_the_memory_of_snapshots_is_pinned_before_the_first_one(
     monkeypatch.setattr(loop, "take_snapshot", take)
     train_here(write_job(tmp_path, data, job=ON_GPU), GPU)
     assert len(reserved) > 1
-    assert len(pinned) == 1, "later snapshots need no more memory"
+    assert len(pinned) == 1, "later snapshots reuse the memory of the first"
     assert reserved[0] == pinned
 
 

@@ -36,7 +36,7 @@ from trainwright.contracts.agent_protocol import (
     Phase,
     RenewalOrder,
 )
-from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.end_codes import EndClass, EndCode, end_class
 from trainwright.contracts.job_spec import (
     JOB_NAME,
     LOGS_FOLDER,
@@ -50,7 +50,7 @@ from trainwright.contracts.job_spec import (
     launcher_log_name,
 )
 from trainwright.durable_files import SHARED, sync_folder, write_durably
-from trainwright.tracing import span, start_tracing
+from trainwright.tracing import Attribute, span, start_tracing
 from trainwright_agent import processes
 from trainwright_agent.client import Client, RefusedError, UnreachableError
 from trainwright_agent.identity import Settings, load_identity, load_settings
@@ -107,12 +107,15 @@ def main(folder: Path) -> None:
 def _run_traced(supervisor: Supervisor, claim: Claim) -> None:
     stop_tracing = start_tracing("trainwright-agent")
     job = claim.job
-    with span(
-        "attempt", claim.traceparent, run=job.run_id, attempt=job.attempt, node_rank=job.node_rank
-    ) as traced:
+    described: dict[str, Attribute] = {
+        "trainwright.run": job.run_id,
+        "trainwright.attempt": job.attempt,
+        "trainwright.node_rank": job.node_rank,
+    }
+    with span("attempt", claim.traceparent, described) as traced:
         outcome = supervisor.run()
-        traced.describe(end_code=str(outcome.code))
-        if outcome.code not in (EndCode.FINISHED, EndCode.SAVED):
+        traced.describe({"trainwright.end_code": outcome.code.value})
+        if end_class(outcome.code) is not EndClass.PLANNED:
             traced.fail(outcome.message)
     stop_tracing()
 

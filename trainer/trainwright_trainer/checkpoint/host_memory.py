@@ -1,10 +1,10 @@
 """The memory that snapshots are copied to: one block of the size of this rank's state, reused by all of them.
 
 New memory costs more than the copy, because the kernel creates each page on first write. So only the first snapshot
-pays for the block; a GPU's is reserved before, while the first steps compile. On a CPU, a training uses additional memory of its state's size from the first checkpoint on. A GPU
-copies at full speed only to pinned memory, and torch's own pinned allocator rounds each tensor up to a power of two: 34
-GB of state become 45 to 50. So the block is ordinary memory, pinned in one piece for copies from a device, and tensors
-are next to each other in it.
+pays for the block; on a GPU it is allocated earlier, while the first steps compile. On a CPU, a training uses
+additional memory of its state's size from the first checkpoint on. A GPU copies at full speed only to pinned memory,
+and torch's own pinned allocator rounds each tensor up to a power of two: 34 GB of state become 45 to 50. So the block
+is ordinary memory, pinned in one piece for copies from a device, and tensors are next to each other in it.
 """
 
 from __future__ import annotations

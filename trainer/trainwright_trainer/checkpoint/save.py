@@ -94,7 +94,7 @@ def join_writers(mesh: Mesh) -> Writer:
 
 
 class Saver:
-    """Writes this rank's part of one snapshot at a time in its own thread."""
+    """Writes this rank's part of one snapshot at a time in its own thread, which also allocates the memory for the first."""
 
     def __init__(
         self, folder: Path, origin: Origin, writer: Writer, on_saved: Callable[[SavedCheckpoint], None]
@@ -122,12 +122,12 @@ class Saver:
         self._start(lambda: self._write(snapshot))
 
     def check(self) -> None:
-        """Raise the error of a write that has failed."""
+        """Raise the error of a write, or of the allocation of its memory, that has failed."""
         if self._working is not None and self._working.done():
             self.wait()
 
     def wait(self) -> None:
-        """Return when nothing is being written."""
+        """Return when nothing is being written, and no memory is being allocated for it."""
         if self._working is not None:
             self._working.result()
             self._working = None

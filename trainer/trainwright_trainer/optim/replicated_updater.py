@@ -113,7 +113,7 @@ class ReplicatedUpdater:
         return self.optimizer.metrics() if observes(step) else {}
 
     def state(self) -> list[StateTensor]:
-        """The data ranks have the same weights, and each of a node writes some of them."""
+        """Data ranks of a node have the same weights, and each writes some of them."""
         return [
             StateTensor(f"{kind}.{name}", tensor, part=self._shard_specs[name].slice)
             for kind, name, tensor in self._named_state()

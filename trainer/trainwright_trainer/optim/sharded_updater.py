@@ -101,7 +101,7 @@ class ShardedUpdater:
         return self.optimizer.metrics() if observes(step) else {}
 
     def state(self) -> list[StateTensor]:
-        """The replicas have the same shards, and each writes some of them."""
+        """Replicas on a node have the same shards, and each writes some of them."""
         sizes = {name: self._shard.updated[name].numel() for name in self._written}
         written = self._mesh.share_of_writing(sizes, self._mesh.replicas)
         weights = [("model", name, weight.detach()) for name, weight in self._shard.updated.items()]

@@ -184,8 +184,8 @@ class FP8Updater:
         return self._rounding_metrics() | dict(self._tensor_metrics())
 
     def state(self) -> list[StateTensor]:
-        """The tensors of the weights that this rank writes; rank 0 adds the vectors for all weights. Data ranks with the same
-        weights divide them.
+        """The tensors of the weights that this rank writes; rank 0 adds the vectors for all weights. Data ranks of a
+        node have the same weights, and divide them.
         """
         vectors = self._vectors()  # all ranks of the model axis must call this
         primary = [slot for slot in self.layout.local_slots if self._shard_specs.local[slot.name].is_primary]
