@@ -28,7 +28,9 @@ from tests.live import (
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.run_state import RunState
 
-STEPS = 120
+STEPS = 400
+"""Enough that a run still trains when its first checkpoint has been seen."""
+
 # Ten products in each of two layers, each a sum over at most the 512 tokens of the batch: worst-case rounding.
 FP32_NOISE = 20 * 512 * 2.0**-24
 HANG_SECONDS = 3.0
@@ -61,7 +63,8 @@ def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def spec_of(dataset: Dataset, nodes: int, **sections: Any) -> dict[str, Any]:
     resources = {"device": "cpu", "nodes": nodes, "slots_per_node": 2 // nodes}
     schedule = {"steps": STEPS, "warmup_steps": 5}
-    return small_spec(dataset, resources=resources, schedule=schedule, **sections)
+    saving = {"every_steps": 20}
+    return small_spec(dataset, resources=resources, schedule=schedule, checkpoint=saving, **sections)
 
 
 @pytest.fixture(scope="module")
