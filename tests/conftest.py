@@ -47,6 +47,9 @@ They are about twice those of an idle machine: where cores share their units and
 work took up to 2.5 times as long.
 """
 
+SLOW_TIMEOUT_SECONDS = 1_200
+"""For a slow test that does not set its own timeout. It ends one that hangs; it does not judge the machine."""
+
 MAY_BE_SKIPPED = frozenset({"gpu", "namespaces"})
 
 CPU_TIME = pytest.StashKey[CpuTime]()
@@ -81,6 +84,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     check_slow_marks(items)
     check_gpu_marks(items)
     for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_SECONDS))
         if item.get_closest_marker("namespaces") and (why := why_no_namespaces()):
             item.add_marker(pytest.mark.skip(reason=why))
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]

@@ -17,7 +17,6 @@ dry_run = pytest.mark.slow(target="bench-dry")
 
 
 @dry_run
-@pytest.mark.timeout(400)  # each contender is a separate process
 @pytest.mark.parametrize("row", [row for row in TRAINER_ROWS if row != "bytes"])
 def test_a_row_writes_the_ratio_it_measured(
     row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

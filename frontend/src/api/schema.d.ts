@@ -7792,6 +7792,7 @@ export interface components {
         Timers: {
             /**
              * Backoff Limit Seconds
+             * @description Longest delay before a retry.
              * @default 600
              */
             backoff_limit_seconds: number;
@@ -7821,11 +7822,13 @@ export interface components {
             hang_seconds: number;
             /**
              * Heartbeat Seconds
+             * @description Interval between an agent's heartbeats.
              * @default 10
              */
             heartbeat_seconds: number;
             /**
              * Lease Seconds
+             * @description How long an attempt may continue after its last renewal. Then the run may start elsewhere.
              * @default 120
              */
             lease_seconds: number;
@@ -7837,6 +7840,7 @@ export interface components {
             margin_seconds: number;
             /**
              * Renewal Seconds
+             * @description Interval between a supervisor's renewals of its lease.
              * @default 10
              */
             renewal_seconds: number;

@@ -73,8 +73,14 @@ class Timers(Envelope):
     """Timers of the protocol. The API defines them and sends them in its replies to claims and renewals."""
 
     heartbeat_seconds: float = Field(default=10.0, gt=0)
+    """Interval between an agent's heartbeats."""
+
     renewal_seconds: float = Field(default=10.0, gt=0)
+    """Interval between a supervisor's renewals of its lease."""
+
     lease_seconds: float = Field(default=STANDARD_LEASE_SECONDS, gt=0)
+    """How long an attempt may continue after its last renewal. Then the run may start elsewhere."""
+
     margin_seconds: float = Field(default=45.0, gt=0)
     """The supervisor starts to stop its children this long before the lease expires."""
 
@@ -88,6 +94,8 @@ class Timers(Envelope):
     """Delay before the first retry. It doubles with each retry."""
 
     backoff_limit_seconds: float = Field(default=600.0, gt=0)
+    """Longest delay before a retry."""
+
     claim_seconds: float = Field(default=15.0, gt=0)
     """If a run's placements are not all claimed within this time, the run goes back to the queue."""
 

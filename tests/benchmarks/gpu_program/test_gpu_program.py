@@ -153,7 +153,6 @@ def test_additional_casts_and_reads_are_counted(library: Path) -> None:
 
 
 @dry_run
-@pytest.mark.timeout(400)  # two processes compile for a GPU
 def test_a_transpose_that_is_stored_byte_by_byte_is_counted(library: Path) -> None:
     triton = triton_folder(create=False)
     assert traced(library, "fp8-tensor", WIDER, triton)["block_scattered_mb"] == 0
@@ -207,7 +206,6 @@ def test_a_part_of_the_row_is_recorded_alone(tmp_path: Path, monkeypatch: pytest
 
 
 @dry_run
-@pytest.mark.timeout(400)  # four processes compile for a GPU
 def test_the_row_writes_entries_and_records_nothing_at_toy_size(tmp_path: Path) -> None:
     before = record.RECORD.read_bytes()
     file = tmp_path / "bench.json"

@@ -16,7 +16,7 @@ from tests.benchmarks.harness.triton_wheel import triton_folder
 
 _ROOT = Path(__file__).resolve().parents[3]
 
-pytestmark = [pytest.mark.slow(target="bench-dry"), pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow(target="bench-dry")
 
 INTERPRETED = """
 import numpy, torch

@@ -45,7 +45,7 @@ COMPARED_SERIES = [*STORED_SERIES[:18], "accuracy", "perplexity"]
 COMPARED_STEPS = 10_000
 GROWTH_SECONDS = 0.3
 GROWTH_STEPS = 400
-SPEC_SECONDS = 280
+SPEC_SECONDS = 900
 
 
 def ui(given: argparse.Namespace) -> Entries:

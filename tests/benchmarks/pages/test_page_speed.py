@@ -14,7 +14,6 @@ NAMES = {"interactive", "frame-points", "frame-points-task", "frame-logs", "fram
 
 
 @pytest.mark.slow(target="bench-dry")
-@pytest.mark.timeout(420)
 @pytest.mark.skipif(
     which(os.environ.get("CHROMIUM_PATH", "chromium")) is None
     or not (STATIC_FOLDER / "index.html").is_file(),

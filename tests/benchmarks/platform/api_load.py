@@ -31,7 +31,7 @@ REQUESTS_PER_SECOND = 50
 CALLERS = 16
 POINTS = 10_000
 """Points of the series that the chart shows."""
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 90.0
 """How long a cancellation waits for its submission."""
 READ_MARK = 30.0
 """Milliseconds, like `WRITE_MARK`."""

@@ -160,6 +160,10 @@ SPEC = {
 }
 
 
+BUSY_SECONDS = 60.0
+"""How long a call is repeated while the server answers 503, as the SDK does. The time counts as the call's."""
+
+
 class Caller:
     """One persistent connection; an error response raises."""
 
@@ -169,9 +173,14 @@ class Caller:
 
     def ask(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json") -> bytes:
         headers = dict(self._headers) | ({"Content-Type": kind} if body is not None else {})
-        self._connection.request(method, path, body, headers)
-        answer = self._connection.getresponse()
-        content = answer.read()
+        until = time.monotonic() + BUSY_SECONDS
+        while True:
+            self._connection.request(method, path, body, headers)
+            answer = self._connection.getresponse()
+            content = answer.read()
+            if answer.status != 503 or time.monotonic() > until:
+                break
+            time.sleep(float(answer.headers.get("Retry-After", "1")))
         if answer.status >= 300:
             raise RuntimeError(f"{method} {path}: {answer.status} {content[:500]!r}")
         return content

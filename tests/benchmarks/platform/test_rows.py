@@ -14,7 +14,6 @@ from tests.benchmarks.platform.transfers import TRANSFER_ROWS
 
 
 @pytest.mark.slow(target="bench-dry")
-@pytest.mark.timeout(400)  # each contender is a separate process, in addition to an entire platform
 @pytest.mark.parametrize("row", [*TRANSFER_ROWS, *PREPARING_ROWS, *START_ROWS, *API_ROWS, *PLACEMENT_ROWS])
 def test_a_row_writes_the_ratio_it_measured(row: str, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"

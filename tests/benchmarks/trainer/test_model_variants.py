@@ -49,7 +49,6 @@ def test_the_interval_decides_what_is_shown(percents: list[float], shown: str) -
 
 
 @pytest.mark.slow(target="bench-dry")
-@pytest.mark.timeout(400)
 def test_variants_are_tuned_trained_and_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

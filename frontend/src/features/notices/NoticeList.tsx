@@ -1,10 +1,19 @@
 import { useMutation, useQueryClient, useSuspenseQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { CircleCheck, CircleX, Gauge, Pause, ServerOff, type LucideIcon } from "lucide-react";
 import { Button } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Time } from "@/components/Time";
-import { markRead, noticesQuery } from "@/features/notices/noticeQueries";
+import { markRead, noticesQuery, type NoticeKind } from "@/features/notices/noticeQueries";
+
+const ICONS: Record<NoticeKind, { Icon: LucideIcon; color: string }> = {
+  "run.ended": { Icon: CircleCheck, color: "text-good" },
+  "run.failed": { Icon: CircleX, color: "text-bad" },
+  "run.paused_by_limit": { Icon: Pause, color: "text-warn" },
+  "limit.reached": { Icon: Gauge, color: "text-warn" },
+  "node.quarantined": { Icon: ServerOff, color: "text-warn" },
+};
 
 /** The person's notices, newest first. Following the link of one marks it as read. */
 export function NoticeList() {
@@ -29,9 +38,9 @@ export function NoticeList() {
       </Button>
       {read.error !== null && <ErrorNote error={read.error} />}
       <ul aria-label="Notices" className="panel w-full divide-y">
-        {data.items.map(({ id, sentence, path, team, time, read: wasRead }) => (
-          <li key={id} className="flex items-baseline gap-3 px-4 py-2">
-            <span className="w-10 shrink-0 text-small text-accent">{wasRead == null ? "New" : ""}</span>
+        {data.items.map(({ id, kind, sentence, path, team, time, read: wasRead }) => (
+          <li key={id} className="flex items-start gap-3 px-4 py-2">
+            <NoticeIcon kind={kind} />
             <span className="min-w-0 flex-1 break-words">
               <Link
                 to={path}
@@ -42,6 +51,7 @@ export function NoticeList() {
               >
                 {sentence}
               </Link>
+              {wasRead == null && <span className="ml-2 text-small text-accent">New</span>}
               <span className="block text-small text-soft">
                 {team == null ? "" : `${team} · `}
                 <Time at={time} />
@@ -52,4 +62,9 @@ export function NoticeList() {
       </ul>
     </div>
   );
+}
+
+function NoticeIcon({ kind }: { kind: NoticeKind }) {
+  const { Icon, color } = ICONS[kind];
+  return <Icon aria-hidden size={16} className={`mt-0.5 shrink-0 ${color}`} />;
 }

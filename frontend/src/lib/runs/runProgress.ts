@@ -1,6 +1,6 @@
 /** A run's progress, as values and as text. */
 import type { Run, RunState } from "@/api/types";
-import { duration, secondsBetween } from "@/lib/format";
+import { count, duration, percent, plural, secondsBetween } from "@/lib/format";
 
 const FINAL: ReadonlySet<RunState> = new Set(["succeeded", "failed", "cancelled"]);
 const WITH_METRICS: ReadonlySet<RunState> = new Set(["running", "completing", "succeeded"]);
@@ -32,6 +32,15 @@ export function timeSentence(run: Run, now: number): string {
   if (isFinishing(run)) return run.sentence;
   if (run.paused) return `after ${time}`;
   return `${run.started ? "started" : "submitted"} ${time} ago`;
+}
+
+/** `step 120 of 400`, or after the end `400 steps, 45.2 % MFU`: what a narrow row shows beside loss and time. */
+export function progressText(run: Run): string {
+  const { state, summary, spec } = run;
+  if (isFinishing(run)) return run.sentence;
+  if (!isFinal(state)) return `step ${count(summary.step)} of ${count(spec.schedule.steps)}`;
+  const { mfu } = summary.values;
+  return `${plural(summary.step, "step")}${mfu === undefined ? "" : `, ${percent(mfu)} % MFU`}`;
 }
 
 /** `1 h 15 min left` while it trains, else how long it took, also until it was paused, or how long ago it started. */

@@ -131,6 +131,16 @@ it("forks from the checkpoint it shows, even if the address names none", async (
   expect(sent).toEqual([{ path: "/api/v1/teams/lab/runs/run_1/fork", body: { name: "on", changes: {}, checkpoint: "ck_2" } }]);
 });
 
+it("says before the fork of a diverged run what to change", async () => {
+  await open("?fork=run_1");
+  const origin = await screen.findByRole("region", { name: "Fork origin" });
+  expect(origin.textContent).not.toContain("diverged");
+  const diverged = aRun({ state: "failed", sentence: "After 3 attempts: Training diverged. Lower optimizer.learning_rate or lengthen the warm-up." });
+  server.use(http.get("*/api/v1/teams/lab/runs/run_1", () => HttpResponse.json(diverged)));
+  await open("?fork=run_1");
+  expect(await screen.findByText(/^It diverged with a learning rate of 0\.001\. Lower the rate below/)).toBeDefined();
+});
+
 it("reports that its checkpoint no longer exists, and forks only after another one is chosen", async () => {
   await open("?fork=run_1&checkpoint=ck_0");
   await writeName("on");

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { timeSentence } from "@/lib/runs/runProgress";
+import { progressText, timeSentence } from "@/lib/runs/runProgress";
 import { aRun } from "@tests/support/runs";
 
 const NOW = Date.parse("2026-02-01T10:10:00Z");
@@ -17,4 +17,13 @@ it.each([
   [aRun({ ...AFTER_THE_LAST_STEP, state: "completing", sentence: "exporting step 5,000" }), "exporting step 5,000"],
 ])("shows what a run's time counts from", (run, words) => {
   expect(timeSentence(run, NOW)).toBe(words);
+});
+
+it.each([
+  [aRun({ state: "running" }), "step 1,200 of 5,000"],
+  [aRun({ ...AFTER_THE_LAST_STEP, state: "completing", sentence: "exporting step 5,000" }), "exporting step 5,000"],
+  [aRun({ ...AFTER_THE_LAST_STEP, state: "succeeded", summary: { ...AFTER_THE_LAST_STEP.summary, values: { loss: 2, mfu: 0.452 } } }), "5,000 steps, 45.2 % MFU"],
+  [aRun({ ...AFTER_THE_LAST_STEP, state: "succeeded", summary: { ...AFTER_THE_LAST_STEP.summary, values: { loss: 2 } } }), "5,000 steps"],
+])("shows a run's progress without its loss and time", (run, words) => {
+  expect(progressText(run)).toBe(words);
 });

@@ -4,7 +4,7 @@ import { useForkStates } from "@/app/routes/newRun/useForkStates";
 import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
 import { Time } from "@/components/Time";
-import { count } from "@/lib/format";
+import { count, exactNumber } from "@/lib/format";
 
 interface Props {
   team: string;
@@ -13,6 +13,8 @@ interface Props {
   checkpoint: string | undefined;
 }
 
+/** Its last attempt may have diverged while the reason is that no attempt is left. */
+const DIVERGED = /\bdiverged\b/i;
 const NO_STATE_TEXT = "The run has no valid checkpoint to continue from. Wait for its next checkpoint, or clone the run instead.";
 
 /** The run and checkpoint that a fork continues from. */
@@ -50,6 +52,11 @@ export function ForkOrigin({ team, run, checkpoint }: Props) {
             {chosen === undefined
               ? NO_STATE_TEXT
               : "The model, its vocabulary and the optimizer kind must stay the same, because the checkpoint’s tensors depend on them. The parent run is not changed."}
+          </p>
+        )}
+        {run.state === "failed" && DIVERGED.test(run.sentence) && (
+          <p className="text-small text-warn">
+            It diverged with a learning rate of {exactNumber(run.spec.optimizer.learning_rate)}. Lower the rate below, or lengthen the warm-up; otherwise the fork is likely to diverge, too.
           </p>
         )}
       </div>

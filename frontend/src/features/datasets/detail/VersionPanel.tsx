@@ -9,7 +9,7 @@ import { DeleteVersion } from "@/features/datasets/detail/DeleteVersion";
 import { DocumentList } from "@/features/datasets/detail/DocumentList";
 import { FileList } from "@/features/datasets/detail/FileList";
 import { PreparationRow } from "@/features/datasets/detail/PreparationRow";
-import { describeCuration } from "@/features/datasets/curation/curation";
+import { changeText, describeCuration } from "@/features/datasets/curation/curation";
 import { RejectedList } from "@/features/datasets/detail/RejectedList";
 import { StatisticsPanel } from "@/features/datasets/detail/StatisticsPanel";
 import { VersionPill } from "@/features/datasets/VersionPill";
@@ -60,7 +60,7 @@ export function VersionPanel({ team, dataset, version, isNewest }: Props) {
           {changes.length > 0 && (
             <ul aria-label="What changed">
               {changes.map((change) => (
-                <li key={change}>{change}</li>
+                <li key={change}>{changeText(change)}</li>
               ))}
             </ul>
           )}

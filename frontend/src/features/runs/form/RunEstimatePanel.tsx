@@ -12,6 +12,7 @@ import { slotText } from "@/features/runs/form/startReadiness";
 import { automaticValue } from "@/features/runs/spec/automaticValues";
 import { estimateQuery } from "@/features/runs/recipes/recipeQueries";
 import { count, duration, flopParts, hoursText, rate, short } from "@/lib/format";
+import { useLatest } from "@/lib/hooks/useLatest";
 
 interface Props {
   team: string;
@@ -24,22 +25,28 @@ interface Props {
   startStep: number;
 }
 
-/** The estimated cost of the run, and where the numbers come from. What is unknown is not guessed. */
-export function RunEstimatePanel({ team, spec, specCheck, plan, startStep }: Props) {
-  // Estimates the last spec that was found valid, because the current text may be incomplete or invalid.
-  const validSpec = spec !== null && specCheck?.valid === true ? (specCheck.spec ?? null) : null;
+/**
+ * The estimated cost of the run, and where the numbers come from. What is unknown is not guessed. While a field is invalid,
+ * the figures of the configuration before stay, and are said to be its figures.
+ */
+export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, startStep }: Props) {
+  const current = spec === null || specCheck?.spec == null ? undefined : specCheck;
+  const check = useLatest(current);
+  const plan = useLatest(currentPlan);
+  const isOutdated = check !== undefined && current === undefined;
+  const validSpec = check?.valid === true ? (check.spec ?? null) : null;
   const hasNoStepsLeft = validSpec !== null && validSpec.schedule.steps <= startStep;
   const estimated = hasNoStepsLeft ? null : validSpec;
   const { data, error, isPlaceholderData } = useQuery({ ...estimateQuery(team, estimated, startStep), enabled: estimated !== null });
   const estimate = estimated === null ? undefined : data;
-  const { global_sequences: sequences, sequence_tokens: length } = specCheck?.spec?.batch ?? {};
+  const { global_sequences: sequences, sequence_tokens: length } = check?.spec?.batch ?? {};
   const step = sequences === undefined || length === undefined ? undefined : sequences * length;
-  const steps = specCheck?.spec?.schedule.steps;
-  const { nodes = 1, slots_per_node: slots } = specCheck?.spec?.resources ?? {};
+  const steps = check?.spec?.schedule.steps;
+  const { nodes = 1, slots_per_node: slots } = check?.spec?.resources ?? {};
   const flops = flopParts(estimate?.flops ?? 0);
   const memory = estimate?.memory_bytes ?? (plan === undefined ? undefined : Math.max(...plan.memory.map(({ total }) => total)));
-  const vocabulary = specCheck?.spec == null ? undefined : (specCheck.spec.data.tokenizer.vocabulary ?? automaticValue(specCheck.spec, "data.tokenizer.vocabulary"));
-  const parameters = estimate?.parameters ?? specCheck?.parameters;
+  const vocabulary = check?.spec == null ? undefined : (check.spec.data.tokenizer.vocabulary ?? automaticValue(check.spec, "data.tokenizer.vocabulary"));
+  const parameters = estimate?.parameters ?? check?.parameters;
   return (
     <section aria-label="Estimate" aria-busy={isPlaceholderData} className="panel">
       <dl className="divide-y">
@@ -67,6 +74,7 @@ export function RunEstimatePanel({ team, spec, specCheck, plan, startStep }: Pro
         </EstimateRow>
         <EstimateRow name="slot-hours">{estimate?.slot_hours == null ? "–" : hoursText(estimate.slot_hours)}</EstimateRow>
       </dl>
+      {isOutdated && <p className="border-t px-4 py-2 text-small text-soft">For the last valid configuration. Fix the problems to update it.</p>}
       {estimate !== undefined && isPlaceholderData && (
         <p className="border-t px-4 py-2 text-small text-soft">Previous estimate; updating…</p>
       )}

@@ -1,5 +1,5 @@
 import { useSuspenseQuery } from "@tanstack/react-query";
-import { useDeferredValue, type ComponentProps } from "react";
+import { useDeferredValue, useState, type ComponentProps } from "react";
 import { Boundary } from "@/components/Boundary";
 import { Button } from "@/components/Button";
 import { CollapsibleHeader } from "@/components/CollapsibleHeader";
@@ -16,10 +16,11 @@ interface Props extends Omit<ComponentProps<typeof RunTable>, "within"> {
   onOpen: (group: string | undefined) => void;
 }
 
-/** A team's runs by tag, dataset, model or status; the open group lists its runs. */
+/** A team's runs by tag, dataset, model or status; the open group lists its runs. A single group starts open. */
 export function GroupedRuns({ grouping, open, onOpen, ...table }: Props) {
   const { team, filter, onClear, empty } = table;
   const listed = useDeferredValue(filter);
+  const [isSingleClosed, setSingleClosed] = useState(false);
   const { data } = useSuspenseQuery(runGroupsQuery(team, listed, grouping));
   const rows = groupRows(data, grouping, listed);
   if (rows.length === 0 && isFiltering(listed)) {
@@ -33,7 +34,8 @@ export function GroupedRuns({ grouping, open, onOpen, ...table }: Props) {
   return (
     <ul aria-busy={listed !== filter}>
       {rows.map((row) => {
-        const isOpen = row.id === open;
+        const isSingle = rows.length === 1;
+        const isOpen = isSingle ? !isSingleClosed : row.id === open;
         const content = `group-${row.id}`;
         return (
           <li key={row.id} className="border-b">
@@ -43,7 +45,8 @@ export function GroupedRuns({ grouping, open, onOpen, ...table }: Props) {
                 isOpen={isOpen}
                 controls={content}
                 onToggle={() => {
-                  onOpen(isOpen ? undefined : row.id);
+                  if (isSingle) setSingleClosed(isOpen);
+                  else onOpen(isOpen ? undefined : row.id);
                 }}
               >
                 <span className="min-w-0 truncate text-small text-soft">{groupText(row)}</span>

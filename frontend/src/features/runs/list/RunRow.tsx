@@ -10,7 +10,7 @@ import { Time } from "@/components/Time";
 import { useDatasetName } from "@/features/runs/list/datasetNames";
 import { COLUMN_STYLES, type RunColumn } from "@/features/runs/list/runColumns";
 import { decimal, fullTime } from "@/lib/format";
-import { showsMetrics, timeText } from "@/lib/runs/runProgress";
+import { progressText, showsMetrics, timeText } from "@/lib/runs/runProgress";
 
 interface Props {
   team: string;
@@ -29,7 +29,7 @@ interface Props {
   onTag?: (tag: string) => void;
 }
 
-/** One run. Phones show its state, its name over its sentence, and its loss over its time. */
+/** One run. Phones show its state, its name over its progress or sentence, and its loss over its time. */
 export function RunRow({ team, run, columns, now, shortId, index, select, isSelecting = false, isSelected = false, onTag }: Props) {
   const metricColumns = columns.filter((column) => COLUMN_STYLES[column].isMetric);
   const showsSentence = metricColumns.length > 0 && !showsMetrics(run);
@@ -53,7 +53,7 @@ export function RunRow({ team, run, columns, now, shortId, index, select, isSele
           {run.name}
           {shortId !== undefined && <span className="ml-1.5 font-mono text-small font-normal text-soft">{shortId}</span>}
         </Link>
-        <span className="block truncate text-small text-soft [font-variant-numeric:normal] tablet:hidden">{run.sentence}</span>
+        <span className="block truncate text-small text-soft [font-variant-numeric:normal] tablet:hidden">{showsMetrics(run) ? progressText(run) : run.sentence}</span>
       </Td>
       {columns.map((column) => {
         if (!showsSentence || COLUMN_STYLES[column].isMetric !== true) {

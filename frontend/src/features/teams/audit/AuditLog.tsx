@@ -7,6 +7,7 @@ import { Td } from "@/components/Td";
 import { TextInput } from "@/components/TextInput";
 import { Th } from "@/components/Th";
 import { Time } from "@/components/Time";
+import { AuditTarget } from "@/features/teams/audit/AuditTarget";
 import { auditQuery } from "@/features/teams/audit/auditQuery";
 import { useDebounced } from "@/lib/hooks/useDebounced";
 
@@ -65,7 +66,7 @@ export function AuditLog({ team }: Props) {
               </Td>
               <Td>
                 {action.replaceAll("_", " ")}
-                <span className="block text-small break-all text-soft">{path.replace("/api/v1", "")}</span>
+                <AuditTarget path={path} />
                 {details !== "" && (
                   <details className="text-small text-soft">
                     <summary className="w-fit cursor-pointer">details</summary>

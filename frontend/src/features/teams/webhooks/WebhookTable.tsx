@@ -1,6 +1,8 @@
 import { useMutation, useQueryClient, useSuspenseQuery } from "@tanstack/react-query";
+import { useState } from "react";
 import type { components } from "@/api/schema";
 import { Button } from "@/components/Button";
+import { ConfirmDialog } from "@/components/ConfirmDialog";
 import { ErrorNote } from "@/components/ErrorNote";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
@@ -17,12 +19,18 @@ export function WebhookTable({ team }: { team: string }) {
   const client = useQueryClient();
   const refresh = () => client.invalidateQueries({ queryKey: ["team", team, "webhooks"] });
   const test = useMutation({ mutationFn: (webhook: string) => testWebhook(team, webhook), onSuccess: refresh });
-  const deletion = useMutation({ mutationFn: (webhook: string) => deleteWebhook(team, webhook), onSuccess: refresh });
-  const error = test.error ?? deletion.error;
+  const [deleting, setDeleting] = useState<(typeof data)[number] | null>(null);
+  const deletion = useMutation({
+    mutationFn: (webhook: string) => deleteWebhook(team, webhook),
+    onSuccess: async () => {
+      setDeleting(null);
+      await refresh();
+    },
+  });
   if (data.length === 0) return <p className="text-soft">No webhooks.</p>;
   return (
     <div className="flex flex-col gap-3">
-      {error !== null && <ErrorNote error={error} />}
+      {test.error !== null && <ErrorNote error={test.error} />}
       <Table
         label="Webhooks"
         head={
@@ -35,7 +43,9 @@ export function WebhookTable({ team }: { team: string }) {
           </>
         }
       >
-        {data.map(({ id, url, events, deliveries }) => (
+        {data.map((webhook) => {
+          const { id, url, events, deliveries } = webhook;
+          return (
           <tr key={id} className={`${rowClass} align-top`}>
             <Td className="break-all">
               {url}
@@ -57,19 +67,38 @@ export function WebhookTable({ team }: { team: string }) {
               >
                 Send test
               </Button>
-              <Button
-                variant="quiet"
+              <button
+                type="button"
+                className="ml-2 text-bad hover:underline max-tablet:min-h-11 max-tablet:min-w-11"
                 aria-label={`Delete the webhook to ${url}`}
                 onClick={() => {
-                  deletion.mutate(id);
+                  setDeleting(webhook);
                 }}
               >
                 Delete
-              </Button>
+              </button>
             </Td>
           </tr>
-        ))}
+          );
+        })}
       </Table>
+      {deleting !== null && (
+        <ConfirmDialog
+          title={`Delete the webhook to ${deleting.url}?`}
+          consequence="Nothing is sent to this address any more, and the secret that signs its messages is lost."
+          confirmLabel="Delete"
+          cancelLabel="Cancel"
+          busy={deletion.isPending}
+          error={deletion.error}
+          onConfirm={() => {
+            deletion.mutate(deleting.id);
+          }}
+          onClose={() => {
+            deletion.reset();
+            setDeleting(null);
+          }}
+        />
+      )}
     </div>
   );
 }

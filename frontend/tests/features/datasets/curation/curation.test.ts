@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { CurationSpec } from "@/api/types";
-import { draftOf, mistakesOf, describeCuration, dropReason, curationOf, DEFAULT_CURATION } from "@/features/datasets/curation/curation";
+import { changeText, draftOf, mistakesOf, describeCuration, dropReason, curationOf, DEFAULT_CURATION } from "@/features/datasets/curation/curation";
 
 const FULL: CurationSpec = {
   read: { text_documents: "blank_line", field: "body" },
@@ -37,4 +37,16 @@ it("describes what it does", () => {
   expect(describeCuration(DEFAULT_CURATION)).toEqual([]);
   expect(dropReason("rules.min_characters")).toBe("too short");
   expect(dropReason("something_new")).toBe("something new");
+});
+
+it.each([
+  ["curation.rejected_limit: 0.01 → 0.05", "Maximum unreadable documents: 1 % → 5 %"],
+  ["curation.rules.max_repeated_line_fraction: empty → 0.3", "Maximum share of repeated lines: none → 30 %"],
+  ["curation.rules.min_characters: 2 → 1,000", "Minimum length: 2 → 1,000"],
+  ["curation.drop_duplicates: false → true", "Drop duplicates: no → yes"],
+  ["curation.read.field: empty → body", "Field with the text: none → body"],
+  ["Added a.txt (0123456789ab).", "Added a.txt (0123456789ab)."],
+  ["curation.mix.ds_1: empty → weight 2", "curation.mix.ds_1: empty → weight 2"],
+])("describes a version's change in the form's words", (change, words) => {
+  expect(changeText(change)).toBe(words);
 });

@@ -152,7 +152,9 @@ it("shows API errors at the field and in the summary, and the size of a valid mo
   expect(screen.getByLabelText("Width").getAttribute("aria-invalid")).toBe("true");
   await userEvent.click(screen.getByRole("radio", { name: /^nano/ }));
   expect(await within(screen.getByRole("region", { name: "Estimate" })).findByText("361 k")).toBeDefined();
-  expect(screen.queryByRole("link", { name: "model.width" })).toBeNull();
+  await waitFor(() => {
+    expect(screen.queryByRole("link", { name: "model.width" })).toBeNull();
+  });
 });
 
 it("shows errors of default values, but not of required fields that are still empty", async () => {
@@ -341,6 +343,20 @@ it("shows the estimate and its source", async () => {
   await userEvent.clear(screen.getByLabelText("Width"));
   await userEvent.type(screen.getByLabelText("Width"), "32");
   expect(await within(estimate).findByText("not measured yet")).toBeDefined();
+});
+
+it("keeps the estimate of the last valid configuration while a field is invalid", async () => {
+  show();
+  await openModel();
+  await userEvent.type(screen.getByLabelText("Width"), "64");
+  const estimate = await screen.findByRole("region", { name: "Estimate" });
+  expect(await within(estimate).findByText("1 h 39 min")).toBeDefined();
+  expect(estimate.textContent).not.toContain("last valid");
+  await userEvent.clear(screen.getByLabelText("Width"));
+  await userEvent.type(screen.getByLabelText("Width"), "63");
+  expect(await within(estimate).findByText(/^For the last valid configuration/)).toBeDefined();
+  expect(within(estimate).getByText("1 h 39 min")).toBeDefined();
+  expect(within(estimate).getByText("parameters").nextElementSibling?.textContent).toBe("361 k");
 });
 
 it("estimates a fork from its start step", async () => {

@@ -54,6 +54,18 @@ it("lists the runs of the open group", async () => {
   expect(screen.getByRole("button", { name: /^letters/ }).getAttribute("aria-expanded")).toBe("false");
 });
 
+it("opens a single group, which can be closed", async () => {
+  server.use(
+    http.get("*/api/v1/teams/lab/runs/groups", () => HttpResponse.json({ items: [aGroup("ds_1", { name: "letters" })], next_cursor: null })),
+    http.get("*/api/v1/teams/lab/runs", () => HttpResponse.json({ items: [aRun()], next_cursor: null })),
+  );
+  renderRoute(<Grouped grouping="dataset" filter={{}} />);
+  const table = await screen.findByRole("region", { name: "Runs" });
+  expect(within(table).getByText("pilot-7")).toBeDefined();
+  await userEvent.click(screen.getByRole("button", { name: /^letters/ }));
+  expect(screen.getByRole("button", { name: /^letters/ }).getAttribute("aria-expanded")).toBe("false");
+});
+
 it("groups by what the menu offers, and saves all runs that the filter selects as a file", async () => {
   const chosen: (RunGrouping | undefined)[] = [];
   const saved: string[] = [];

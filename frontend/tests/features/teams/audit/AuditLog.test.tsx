@@ -33,6 +33,15 @@ it("shows who did what to what from where, continues with older entries, and sea
   expect(asked).toContain("q=&cursor=2");
 });
 
+it("links the run or dataset that a request changed", async () => {
+  const paths = ["/api/v1/teams/lab/runs/run_a/cancel", "/api/v1/teams/lab/datasets/ds_b", "/api/v1/teams/lab/runs/bulk"];
+  server.use(http.get("*/api/v1/teams/lab/audit", () => HttpResponse.json({ items: paths.map((path, index) => ({ ...entry(index, "Ana"), path })), next_cursor: null })));
+  renderRoute(<AuditLog team="lab" />);
+  expect((await screen.findByRole("link", { name: "run run_a" })).getAttribute("href")).toBe("/lab/runs/run_a/overview");
+  expect(screen.getByRole("link", { name: "dataset ds_b" }).getAttribute("href")).toBe("/lab/datasets/ds_b");
+  expect(screen.getByText("/teams/lab/runs/bulk")).toBeDefined();
+});
+
 it("shows and downloads the log of the site", async () => {
   server.use(http.get("*/api/v1/audit", ({ request }) => HttpResponse.json({ items: [{ ...entry(1, "not signed in"), action: "failed_sign_in", via: "browser" }], next_cursor: null, asked: request.url })));
   renderRoute(<AuditLog team={null} />);

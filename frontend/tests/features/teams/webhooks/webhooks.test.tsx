@@ -1,4 +1,4 @@
-import { screen, waitFor } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
@@ -26,7 +26,7 @@ it("creates a webhook for the chosen events, and shows its secret", async () => 
   expect(sent).toEqual([{ url: "https://example.org/hook", events: ["run.failed", "run.paused_by_limit", "limit.reached", "node.quarantined"] }]);
 });
 
-it("shows the result of messages, sends a test, and deletes", async () => {
+it("shows the result of messages, sends a test, and deletes once that is confirmed", async () => {
   const calls: string[] = [];
   const hook = { id: "hook_1", url: "https://example.org/hook", events: ["run.failed"], created: "2026-11-20T09:00:00Z", created_by: "Ana", deliveries: [FAILED] };
   server.use(
@@ -49,6 +49,10 @@ it("shows the result of messages, sends a test, and deletes", async () => {
   expect(await screen.findAllByText("The address answered 500. It will be tried again.")).toHaveLength(2);
   await userEvent.click(screen.getByRole("button", { name: "Send a test to https://example.org/hook" }));
   await userEvent.click(screen.getByRole("button", { name: "Delete the webhook to https://example.org/hook" }));
+  await userEvent.click(within(screen.getByRole("dialog")).getByRole("button", { name: "Cancel" }));
+  expect(calls).toEqual(["test"]);
+  await userEvent.click(screen.getByRole("button", { name: "Delete the webhook to https://example.org/hook" }));
+  await userEvent.click(within(screen.getByRole("dialog")).getByRole("button", { name: "Delete" }));
   await waitFor(() => {
     expect(calls).toEqual(["test", "delete"]);
   });
