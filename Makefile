@@ -9,7 +9,8 @@
 # ROW            the one row of `gpu` to measure; all of them when empty
 # DRY            not empty: `gpu` runs at toy size, on any machine, and records nothing
 # PAUSES         rounds of `pauses`
-# ONLY           the one row of `bench` to measure; all of them when empty
+# ONLY           the one row of `bench` or `faults` to measure; all of them when empty
+# LONG           not empty: `faults` injects each fault as often as before a release, for hours
 
 PYTHON ?=
 TORCH_VERSION ?= 2.13.0
@@ -20,6 +21,7 @@ ROW ?=
 DRY ?=
 PAUSES ?= 20
 ONLY ?=
+LONG ?=
 
 # Tests start hundreds of Python processes. Without cached bytecode, each compiles all sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -65,7 +67,7 @@ everything: ## make test and all slow tests below; targets that pass are recorde
 	[ -z "$$failed" ] || { echo "everything: failed:$$failed"; exit 1; }
 
 databases: tools ## backend tests on PostgreSQL that make test runs on SQLite only, and long ones
-	@$(PYTEST) -m "slow(target='$@')" tests/backend $(PYTEST_ARGS)
+	@$(PYTEST) -m "slow(target='$@') and not fault_row" tests/backend $(PYTEST_ARGS)
 
 layouts: tools ## the trainer's long tests: every parallel layout, FP8 setting, injected fault and compiled model
 	@$(PYTEST) -m "slow(target='$@')" tests/trainer $(PYTEST_ARGS)
@@ -77,8 +79,9 @@ pauses: tools ## pause and resume a run at random moments (PAUSES=n: at n) and c
 	@TRAINWRIGHT_PAUSES=$(PAUSES) \
 	  $(BIN)/pytest -n 0 -s -m "slow(target='$@')" tests/faults $(PYTEST_ARGS)
 
-faults: tools ## kill each process that works for a run, and the platform itself; the demo; older data folders; hostile files
-	@$(PYTEST) -m "slow(target='$@')" tests/faults tests/integration tests/prepare tests/backend $(PYTEST_ARGS)
+faults: tools ## inject faults and count violations, in faults.json (ONLY=F8: one row; LONG=1: for hours); older data folders; hostile files
+	@$(if $(ONLY),:,$(PYTEST) -m "slow(target='$@') and not fault_row" tests/faults tests/integration tests/prepare tests/backend $(PYTEST_ARGS))
+	@TRAINWRIGHT_FAULTS_LONG=$(LONG) $(BIN)/pytest -n 0 -m "fault_row$(if $(ONLY),(name='$(ONLY)'))" tests/faults tests/backend tests/trainer $(PYTEST_ARGS)
 
 browsers: tools frontend chromium ## browser tests of every page in every size and color scheme, and of long runs
 	@$(PYTEST) -m "slow(target='$@')" tests/e2e $(PYTEST_ARGS)

@@ -19,7 +19,7 @@ import pytest
 from tests.cpu_time import CpuTime
 from tests.network_namespaces import why_no_namespaces
 
-pytest_plugins = ["tests.services", "tests.cuda_stand_in.fixtures", "pytester"]
+pytest_plugins = ["tests.services", "tests.faults.rows", "tests.cuda_stand_in.fixtures", "pytester"]
 
 ROOT = Path(__file__).resolve().parents[1]
 DURATIONS = ROOT / "tests" / "durations.json"
