@@ -8,8 +8,8 @@ may belong to a row. `make faults` runs all of them one after another, ``ONLY=F1
 import json
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
@@ -51,14 +51,18 @@ class FaultRow:
     measured: Measured
     _violations: int = 0
 
-    @contextmanager
-    def trial(self, what: str = "") -> Iterator[None]:
+    def trial(self, what: str = "") -> AbstractContextManager[None]:
         """One injected fault. A failed assertion is a violation, and the row continues."""
         self.measured.n += 1
+        return self.checking(what or f"trial {self.measured.n}")
+
+    @contextmanager
+    def checking(self, what: str) -> Iterator[None]:
+        """What must hold after several faults: a failed assertion is a violation, but the block is no trial."""
         try:
             yield
         except AssertionError as error:
-            self.measured.violations.append(f"{what or f'trial {self.measured.n}'}: {error}")
+            self.measured.violations.append(f"{what}: {error}")
             self._violations += 1
 
     def recovered(self, since: float) -> None:
@@ -83,6 +87,7 @@ class FaultRow:
 
 
 ROWS = pytest.StashKey[dict[str, Measured]]()
+HAS_PASSED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -95,6 +100,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.timeout(7_200))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call":
+        item.stash[HAS_PASSED] = report.passed
+    return report
+
+
 @pytest.fixture
 def row(request: pytest.FixtureRequest) -> Iterator[FaultRow]:
     """The row that the test belongs to."""
@@ -105,7 +118,8 @@ def row(request: pytest.FixtureRequest) -> Iterator[FaultRow]:
     part = FaultRow(long if IS_LONG else trials, measured)
     yield part
     write(rows)
-    part.check()
+    if request.node.stash.get(HAS_PASSED, False):
+        part.check()
 
 
 def write(rows: dict[str, Measured], file: Path = FILE) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.rows import FaultRow
 from tests.live import (
     SCALED_TIMERS,
     Live,
@@ -31,7 +32,7 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.rank_progress import RankActivity, RankProgress, read_progress
 from trainwright.contracts.run_state import RunState
 
-# Each of ten stops costs an attempt, a self-test of the node, and the training up to the next checkpoint.
+# Each stop costs an attempt, a self-test of the node, and the training up to the next checkpoint.
 pytestmark = [pytest.mark.slow(target="faults"), pytest.mark.timeout(900)]
 
 HANG_SECONDS = 3.0
@@ -45,7 +46,6 @@ TIMERS = SCALED_TIMERS | {
 """With long leases, so that only hangs end attempts, even on a busy machine."""
 LARGEST_LIMIT_SECONDS = 12.0
 """Three times a one-second step, measured by checks one second apart on a machine that is sometimes busy."""
-STOPS = 10
 UNEVEN_MINUTES = float(os.environ.get("TRAINWRIGHT_UNEVEN_MINUTES", "5"))
 
 
@@ -138,22 +138,30 @@ def limit_of(message: str) -> float:
     return float(found[1])
 
 
+@pytest.mark.fault_row(name="F2", trials=10, long=50)
 def test_ranks_that_are_stopped_at_random_points_are_named(
-    live: Live, other: LiveAgent, dataset: Dataset
+    row: FaultRow, live: Live, other: LiveAgent, dataset: Dataset
 ) -> None:
     drawn, delays = random.Random(19), []  # seconds beyond the limit that the message names
     run_id = start(live, dataset, every_steps=5)
     step = 8
-    for attempt in range(1, STOPS + 1):
+    for attempt in range(1, row.count + 1):
         wait_for_training(live, run_id, attempt, step)
         time.sleep(drawn.uniform(0, 1))
         stopped = Stopped(live, other, drawn.randrange(4))
+        stopped_at = time.monotonic()
         message, found_at = wait_for_the_hang(live, run_id, attempt)
-        stopped.check(message)
-        limit = limit_of(message)
-        assert limit <= LARGEST_LIMIT_SECONDS, "steps of less than a second"
-        delays.append(found_at - stopped.at - limit)
+        with row.trial():
+            stopped.check(message)
+            limit = limit_of(message)
+            assert limit <= LARGEST_LIMIT_SECONDS, "steps of less than a second"
+            delays.append(found_at - stopped.at - limit)
         step = stopped.progress.step + 8  # a checkpoint later, so that the ends do not count together
+        wait_for_training(live, run_id, attempt + 1, stopped.progress.step + 1)
+        row.recovered(stopped_at)
+    stopped.rank = (stopped.rank + 1) % 4
+    with row.control():
+        stopped.check(message)
     end_runs(live.team)
     print(f"\nfound {', '.join(f'{delay:.1f}' for delay in delays)} s after the limit")
     # During some of the ten stops, the tests' own processes occupy the cores.

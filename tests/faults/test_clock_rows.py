@@ -1,0 +1,88 @@
+"""Row F11 of the fault table: a node whose wall clock is wrong or is set keeps its runs."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.faults.disturbed_run import DisturbedRun, check_equal
+from tests.faults.rows import FaultRow
+from tests.faults.shifted_clock.sitecustomize import FILE, SHIFTS_ALL
+from tests.live import SCALED_TIMERS, Live, LiveAgent, end_runs, live_agent, live_platform, write_letters
+from trainwright.contracts.api.datasets import Dataset
+
+LEASE_SECONDS = 10.0
+TIMERS = SCALED_TIMERS | {"lease_seconds": LEASE_SECONDS, "margin_seconds": 3.0, "start_seconds": 240.0}
+TEN_MINUTES = 600.0
+SHIFTS = {
+    "ten minutes fast": (TEN_MINUTES, TEN_MINUTES),
+    "ten minutes slow": (-TEN_MINUTES, -TEN_MINUTES),
+    "set by twenty minutes": (-TEN_MINUTES, TEN_MINUTES),
+}
+"""Seconds to add to the node's clock when its agent starts, and once its run trains."""
+
+REFERENCE_FAULTS, LONG_FAULTS = 4, 200
+"""Steps of the undisturbed run, and of the others, which train until they are cancelled."""
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with live_platform(tmp_path_factory.mktemp("platform") / "data", TIMERS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return live.team.upload("letters", [write_letters(tmp_path_factory.mktemp("text") / "letters.jsonl")])
+
+
+@contextmanager
+def shifted_agent(live: Live, folder: Path, *, all_clocks: bool = False) -> Iterator[tuple[LiveAgent, Path]]:
+    """An agent whose clock is wrong by the seconds in the file. It is the only node that takes runs."""
+    shift = folder.with_name(f"{folder.name}.shift")
+    within = ["env", f"PYTHONPATH={Path(__file__).parent / 'shifted_clock'}", f"{FILE}={shift}"]
+    shift.write_text("0")
+    with live_agent(live, folder, folder.name, within=[*within, *[f"{SHIFTS_ALL}=1"] * all_clocks]) as agent:
+        yield agent, shift
+
+
+@pytest.mark.fault_row(name="F11", trials=3, long=10)
+def test_a_clock_that_is_wrong_ends_no_attempt(
+    row: FaultRow, live: Live, dataset: Dataset, tmp_path: Path
+) -> None:
+    undisturbed = DisturbedRun.submit(live.team, dataset, REFERENCE_FAULTS).losses()
+    del undisturbed[max(undisturbed)]  # the only step with a lower learning rate
+    (own,) = live.client.nodes()
+    live.client.set_draining(own.id, True)
+    kinds = list(SHIFTS)
+    with shifted_agent(live, tmp_path / "shifted") as (_, shift):
+        for number in range(row.count):
+            kind = kinds[number % len(kinds)]
+            at_start, later = SHIFTS[kind]
+            shift.write_text(str(at_start))
+            run = DisturbedRun.submit(live.team, dataset, LONG_FAULTS)
+            with row.trial(kind):
+                run.wait_until_it_trains(attempt=1)
+                shift.write_text(str(later))
+                check_undisturbed(run)
+                check_equal(run.losses_so_far(), undisturbed)
+            end_runs(live.team)
+
+    with shifted_agent(live, tmp_path / "all", all_clocks=True) as (_, shift):
+        run = DisturbedRun.submit(live.team, dataset, LONG_FAULTS)
+        run.wait_until_it_trains(attempt=1)
+        shift.write_text(str(TEN_MINUTES))
+        with row.control():
+            check_undisturbed(run)
+        shift.write_text("0")
+        end_runs(live.team)
+
+
+def check_undisturbed(run: DisturbedRun) -> None:
+    """Fail unless the first attempt still trains after two leases."""
+    time.sleep(2 * LEASE_SECONDS)
+    found = run.show()
+    assert (found.attempt, str(found.state)) == (1, "running"), found.sentence
+    run.wait_until_it_trains(attempt=1, beyond=found.summary.step)

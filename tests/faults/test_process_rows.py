@@ -1,0 +1,198 @@
+"""Rows F1, F3 and F4 of the fault table: processes and nodes that are killed while a run trains."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.faults.disturbed_run import (
+    PATIENCE_SECONDS,
+    STEPS_PER_FAULT,
+    DisturbedRun,
+    check_complete,
+    check_equal,
+)
+from tests.faults.rows import FaultRow
+from tests.live import (
+    SCALED_TIMERS,
+    Live,
+    end_runs,
+    eventually,
+    live_agent,
+    live_platform,
+    rank_processes,
+    using_trainer,
+    write_letters,
+)
+from trainwright.client import TeamClient
+from trainwright.contracts.api.datasets import Dataset
+from trainwright.contracts.api.nodes import Node
+from trainwright.contracts.run_state import WITHOUT_TRAINER
+
+LEASE_SECONDS = 10.0
+TIMERS = SCALED_TIMERS | {"lease_seconds": LEASE_SECONDS, "margin_seconds": 3.0, "start_seconds": 240.0}
+SEED = 20
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A platform whose node can also import the trainers with injected faults."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+        with live_platform(tmp_path_factory.mktemp("platform") / "data", TIMERS) as running:
+            yield running
+
+
+@pytest.fixture(autouse=True)
+def team(live: Live) -> Iterator[TeamClient]:
+    """The team, whose runs end with the test."""
+    yield live.team
+    end_runs(live.team)
+
+
+@pytest.fixture(scope="module")
+def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return live.team.upload("letters", [write_letters(tmp_path_factory.mktemp("text") / "letters.jsonl")])
+
+
+Undisturbed = Callable[[int], dict[int, float]]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(live: Live, dataset: Dataset) -> Undisturbed:
+    """Loss by step of an undisturbed run with steps for so many faults."""
+    return cache(lambda faults: DisturbedRun.submit(live.team, dataset, faults).losses())
+
+
+@pytest.mark.fault_row(name="F1", trials=10, long=200)
+def test_a_killed_rank_costs_an_attempt_and_nothing_else(
+    row: FaultRow, live: Live, team: TeamClient, dataset: Dataset, undisturbed: Undisturbed
+) -> None:
+    run = DisturbedRun.submit(team, dataset, row.count)
+    drawn = random.Random(SEED)
+    for number in range(1, row.count + 1):
+        before = run.wait_for_step(number, drawn)
+        os.kill(rank_processes(live.platform.folder.path)[drawn.randrange(2)], signal.SIGKILL)
+        killed = time.monotonic()
+        with row.trial():
+            run.wait_until_it_trains(before.attempt + 1)
+            row.recovered(killed)
+            assert run.reasons()[before.attempt - 1] == "crashed"
+    with row.checking("losses"):
+        check_complete(run.losses(), undisturbed(row.count))
+
+    folder = live.platform.folder.path / "agent"
+    with using_trainer(folder, "tests.faults.trainer_forgetting_momentum"):
+        forgetful = DisturbedRun.submit(team, dataset, row.count)
+        forgetful.wait_for_step(1, drawn)
+        os.kill(rank_processes(live.platform.folder.path)[0], signal.SIGKILL)
+        forgetful.wait_until_it_trains(attempt=2, beyond=STEPS_PER_FAULT)
+    losses = forgetful.losses_so_far()
+    with row.control():
+        check_equal(losses, undisturbed(row.count))
+
+
+@pytest.mark.fault_row(name="F3", trials=10, long=200)
+def test_an_agent_that_is_killed_finds_its_run_again(
+    row: FaultRow, live: Live, team: TeamClient, dataset: Dataset, undisturbed: Undisturbed
+) -> None:
+    run = DisturbedRun.submit(team, dataset, row.count)
+    drawn = random.Random(SEED)
+    for number in range(1, row.count + 1):
+        run.wait_for_step(number, drawn)
+        ranks = rank_processes(live.platform.folder.path)
+        _kill_agent(live)
+        time.sleep((0, LEASE_SECONDS / 2, 2 * LEASE_SECONDS)[number % 3])
+        began = time.monotonic()
+        with row.trial():
+            _start_agent(live)
+            row.recovered(began)
+            _check_untouched(run, live, ranks)
+    with row.checking("losses"):
+        check_complete(run.losses(), undisturbed(row.count))
+    restarted = DisturbedRun.submit(team, dataset, row.count)
+    restarted.wait_for_step(1, drawn)
+    ranks = rank_processes(live.platform.folder.path)
+    os.kill(ranks[0], signal.SIGKILL)
+    restarted.wait_until_it_trains(attempt=2)
+    with row.control():
+        _check_untouched(restarted, live, ranks)
+
+
+def _kill_agent(live: Live) -> None:
+    pid = live.platform.pid("agent")
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def _start_agent(live: Live) -> None:
+    """Start the agent, and wait for its first heartbeat."""
+    heard = _own_node(live).last_heartbeat
+    live.platform.start_agent()
+    eventually(lambda: _own_node(live).last_heartbeat != heard, "the agent is back", PATIENCE_SECONDS)
+
+
+def _own_node(live: Live) -> Node:
+    return next(node for node in live.client.nodes() if node.name == "local")
+
+
+def _check_untouched(run: DisturbedRun, live: Live, ranks: dict[int, int]) -> None:
+    """Fail unless the run is in its first attempt, and in the same processes, if it still trains."""
+    assert run.show().attempt == 1, f"attempt {run.show().attempt}"
+    found = rank_processes(live.platform.folder.path)
+    assert found in (ranks, {}), f"ranks {found} instead of {ranks}"
+
+
+@pytest.mark.fault_row(name="F4", trials=10, long=100)
+def test_a_run_whose_node_dies_returns_to_the_queue(
+    row: FaultRow, live: Live, team: TeamClient, dataset: Dataset, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    expected = undisturbed(row.count)
+    live.client.set_draining(_own_node(live).id, True)
+    drawn = random.Random(SEED)
+    folder = tmp_path / "node"
+    try:
+        with live_agent(live, folder, "other"):
+            run = DisturbedRun.submit(team, dataset, row.count)
+        for number in range(1, row.count + 1):
+            with live_agent(live, folder, "other") as agent:
+                _release(live)
+                before = run.wait_for_step(number, drawn)
+                agent.kill()
+                killed = time.monotonic()
+                with row.trial():
+                    _wait_until_queued(run, before.attempt)
+                    row.recovered(killed)
+                    assert run.reasons()[before.attempt - 1] in ("lease_expired", "supervisor_lost")
+        with live_agent(live, folder, "other"):
+            _release(live)
+            with row.checking("losses"):
+                check_complete(run.losses(), expected)
+            alive = DisturbedRun.submit(team, dataset, row.count)
+            alive.wait_until_it_trains(attempt=1)
+            with row.control():
+                _wait_until_queued(alive, attempt=1)
+    finally:
+        live.client.set_draining(_own_node(live).id, False)
+
+
+def _release(live: Live) -> None:
+    """A node that has failed twice must not wait for its self-test."""
+    for node in live.client.nodes():
+        if node.quarantine is not None:
+            live.client.set_quarantined(node.id, False)
+
+
+def _wait_until_queued(run: DisturbedRun, attempt: int) -> None:
+    """Fail unless ``attempt`` has ended within a lease and five seconds."""
+
+    def is_queued() -> bool:
+        found = run.show()
+        return found.attempt > attempt or found.state in WITHOUT_TRAINER
+
+    eventually(is_queued, f"attempt {attempt} has ended", LEASE_SECONDS + 5)
