@@ -41,10 +41,10 @@ from trainwright_backend.local.data_folder import (
 )
 from trainwright_backend.local.up import run_until_interrupted
 from trainwright_backend.maintenance.backup import (
-    SECRETS,
     BackupError,
     create_backup,
     open_place,
+    read_secrets,
     restore_backup,
     verify_backup,
 )
@@ -367,8 +367,7 @@ def restore(
         if data is not None:
             folder = DataFolder.acquire(data)
             if not (folder.path / SECRETS_FILE).exists():
-                kept = open_place(None, source).read(SECRETS).decode()
-                write_private_file(folder.path / SECRETS_FILE, kept)
+                write_private_file(folder.path / SECRETS_FILE, read_secrets(open_place(None, source)))
         settings = _settings() if data is None else _settings_of(data)
         with _opened(settings) as database:
             place = open_place(settings, source)

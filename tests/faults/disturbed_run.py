@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from tests.live import Live, eventually, finished, series, small_spec
+from tests.live import TEAM, Live, eventually, finished, series, small_spec
 from trainwright.client import TeamClient
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.api.runs import Run
@@ -73,6 +73,17 @@ class DisturbedRun:
         return series(self.team, self.id, "loss")
 
 
+REFERENCE_FAULTS, LONG_FAULTS = 4, 2_000
+"""Steps of an undisturbed run, and of runs that train until they are cancelled."""
+
+
+def reference_losses(team: TeamClient, dataset: Dataset) -> dict[int, float]:
+    """Loss by step of an undisturbed run, as in a longer one: without its last step, which has a lower learning rate."""
+    losses = DisturbedRun.submit(team, dataset, REFERENCE_FAULTS).losses()
+    del losses[max(losses)]
+    return losses
+
+
 def long_spec(dataset: Dataset, faults: int, **sections: Any) -> dict[str, Any]:
     """A run with steps for so many faults. Except for its last step, a longer one has the same learning rates."""
     steps = (faults + 1) * STEPS_PER_FAULT
@@ -104,7 +115,7 @@ def check_equal(losses: Mapping[int, float], expected: Mapping[int, float]) -> N
 def submission_codes(live: Live, key: str, spec: Mapping[str, Any], seconds: float) -> list[int]:
     """Status codes of submissions, one after another. A refusal must say when to try again."""
     codes = []
-    url = f"{live.platform.url}/api/v1/teams/{live.team.slug}/runs"
+    url = f"{live.platform.url}/api/v1/teams/{TEAM}/runs"
     until = time.monotonic() + seconds
     with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
         while not codes or time.monotonic() < until:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.disturbed_run import DisturbedRun, check_equal
+from tests.faults.disturbed_run import LONG_FAULTS, DisturbedRun, check_equal, reference_losses
 from tests.faults.rows import FaultRow
 from tests.faults.shifted_clock.sitecustomize import FILE, SHIFTS_ALL
 from tests.live import SCALED_TIMERS, Live, LiveAgent, end_runs, live_agent, live_platform, write_letters
@@ -22,9 +22,6 @@ SHIFTS = {
     "set by twenty minutes": (-TEN_MINUTES, TEN_MINUTES),
 }
 """Seconds to add to the node's clock when its agent starts, and once its run trains."""
-
-REFERENCE_FAULTS, LONG_FAULTS = 4, 200
-"""Steps of the undisturbed run, and of the others, which train until they are cancelled."""
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +49,7 @@ def shifted_agent(live: Live, folder: Path, *, all_clocks: bool = False) -> Iter
 def test_a_clock_that_is_wrong_ends_no_attempt(
     row: FaultRow, live: Live, dataset: Dataset, tmp_path: Path
 ) -> None:
-    undisturbed = DisturbedRun.submit(live.team, dataset, REFERENCE_FAULTS).losses()
-    del undisturbed[max(undisturbed)]  # the only step with a lower learning rate
+    undisturbed = reference_losses(live.team, dataset)
     (own,) = live.client.nodes()
     live.client.set_draining(own.id, True)
     kinds = list(SHIFTS)

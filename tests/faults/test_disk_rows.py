@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.disturbed_run import DisturbedRun, check_equal, submission_codes
+from tests.faults.disturbed_run import (
+    LONG_FAULTS,
+    DisturbedRun,
+    check_equal,
+    reference_losses,
+    submission_codes,
+)
 from tests.faults.rows import FaultRow
 from tests.live import (
     SCALED_TIMERS,
@@ -31,8 +37,6 @@ pytestmark = pytest.mark.namespaces  # mounting needs root, as network namespace
 
 TIMERS = SCALED_TIMERS | {"lease_seconds": 60.0, "margin_seconds": 20.0, "start_seconds": 240.0}
 SEED = 20
-REFERENCE_FAULTS, LONG_FAULTS = 4, 200
-"""Steps of the undisturbed run, and of those that a full disk disturbs, which must not end meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         live.client.set_draining(own.id, True)
         key = live.client.create_key("full disks").secret
         with live_agent(live, node_disk.path / "agent", "small"):
-            undisturbed = DisturbedRun.submit(live.team, dataset, REFERENCE_FAULTS).losses()
-            del undisturbed[max(undisturbed)]  # the only step with a lower learning rate
+            undisturbed = reference_losses(live.team, dataset)
             yield Scene(live, server_disk, node_disk, dataset, undisturbed, key)
 
 

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.disturbed_run import PATIENCE_SECONDS, DisturbedRun, check_equal
+from tests.faults.disturbed_run import (
+    LONG_FAULTS,
+    PATIENCE_SECONDS,
+    DisturbedRun,
+    check_equal,
+    reference_losses,
+)
 from tests.faults.rows import FaultRow
 from tests.live import (
     SCALED_TIMERS,
@@ -35,8 +41,6 @@ TIMERS = SCALED_TIMERS | {"lease_seconds": LEASE_SECONDS, "margin_seconds": 3.0,
 NODE = "a"
 SEED = 20
 FLAPS = 6
-REFERENCE_FAULTS, LONG_FAULTS = 4, 200
-"""Steps of the undisturbed run, and of those that a partition disturbs, which must not end meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +135,7 @@ def test_a_node_that_is_cut_off_ends_its_processes_before_the_server_gives_up(
     row: FaultRow, cluster: Cluster, dataset: Dataset
 ) -> None:
     live, drawn = cluster.live, random.Random(SEED)
-    undisturbed = DisturbedRun.submit(live.team, dataset, REFERENCE_FAULTS).losses()
-    del undisturbed[max(undisturbed)]  # the only step with a lower learning rate
+    undisturbed = reference_losses(live.team, dataset)
     for kind in itertools.islice(itertools.cycle(PARTITIONS), row.count):
         partition = PARTITIONS[kind]
         run = DisturbedRun.submit(live.team, dataset, LONG_FAULTS)

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults.disturbed_run import (
+    LONG_FAULTS,
     PATIENCE_SECONDS,
+    SAVED_EVERY_STEPS,
     STEPS_PER_FAULT,
     DisturbedRun,
     check_complete,
     check_equal,
+    reference_losses,
 )
 from tests.faults.rows import FaultRow
 from tests.live import (
@@ -66,7 +69,11 @@ Undisturbed = Callable[[int], dict[int, float]]
 @pytest.fixture(scope="module")
 def undisturbed(live: Live, dataset: Dataset) -> Undisturbed:
     """Loss by step of an undisturbed run with steps for so many faults."""
-    return cache(lambda faults: DisturbedRun.submit(live.team, dataset, faults).losses())
+
+    def losses(faults: int) -> dict[int, float]:
+        return DisturbedRun.submit(live.team, dataset, faults).losses()
+
+    return cache(losses)
 
 
 @pytest.mark.fault_row(name="F1", trials=10, long=200)
@@ -99,12 +106,13 @@ def test_a_killed_rank_costs_an_attempt_and_nothing_else(
 
 @pytest.mark.fault_row(name="F3", trials=10, long=200)
 def test_an_agent_that_is_killed_finds_its_run_again(
-    row: FaultRow, live: Live, team: TeamClient, dataset: Dataset, undisturbed: Undisturbed
+    row: FaultRow, live: Live, team: TeamClient, dataset: Dataset
 ) -> None:
-    run = DisturbedRun.submit(team, dataset, row.count)
+    undisturbed = reference_losses(team, dataset)
+    run = DisturbedRun.submit(team, dataset, LONG_FAULTS)
     drawn = random.Random(SEED)
-    for number in range(1, row.count + 1):
-        run.wait_for_step(number, drawn)
+    for number in range(row.count):
+        run.wait_until_it_trains(1, beyond=run.show().summary.step + drawn.randrange(SAVED_EVERY_STEPS))
         ranks = rank_processes(live.platform.folder.path)
         _kill_agent(live)
         time.sleep((0, LEASE_SECONDS / 2, 2 * LEASE_SECONDS)[number % 3])
@@ -112,16 +120,16 @@ def test_an_agent_that_is_killed_finds_its_run_again(
         with row.trial():
             _start_agent(live)
             row.recovered(began)
-            _check_untouched(run, live, ranks)
+            check_untouched(run, live, ranks)
+    losses = run.losses_so_far()
     with row.checking("losses"):
-        check_complete(run.losses(), undisturbed(row.count))
-    restarted = DisturbedRun.submit(team, dataset, row.count)
-    restarted.wait_for_step(1, drawn)
-    ranks = rank_processes(live.platform.folder.path)
+        check_equal(losses, undisturbed)
+        assert sorted(losses) == [*range(1, max(losses) + 1)], "a step is missing"
+
     os.kill(ranks[0], signal.SIGKILL)
-    restarted.wait_until_it_trains(attempt=2)
+    run.wait_until_it_trains(attempt=2)
     with row.control():
-        _check_untouched(restarted, live, ranks)
+        check_untouched(run, live, ranks)
 
 
 def _kill_agent(live: Live) -> None:
@@ -141,11 +149,11 @@ def _own_node(live: Live) -> Node:
     return next(node for node in live.client.nodes() if node.name == "local")
 
 
-def _check_untouched(run: DisturbedRun, live: Live, ranks: dict[int, int]) -> None:
-    """Fail unless the run is in its first attempt, and in the same processes, if it still trains."""
+def check_untouched(run: DisturbedRun, live: Live, ranks: dict[int, int]) -> None:
+    """Fail unless the run trains in its first attempt and in the same processes."""
     assert run.show().attempt == 1, f"attempt {run.show().attempt}"
     found = rank_processes(live.platform.folder.path)
-    assert found in (ranks, {}), f"ranks {found} instead of {ranks}"
+    assert found == ranks, f"ranks {found} instead of {ranks}"
 
 
 @pytest.mark.fault_row(name="F4", trials=10, long=100)

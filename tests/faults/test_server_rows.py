@@ -1,7 +1,6 @@
-"""Rows F5, F6, F7 and F22 of the fault table: API, broker and database that die or do not answer, and a platform that is restored from
-its backup."""
+"""Rows F6, F7 and F22 of the fault table: broker and database that lose everything or do not answer, and a platform that is restored
+from its backup."""
 
-import json
 import os
 import random
 import shutil
@@ -9,29 +8,24 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-import httpx
 import pytest
 import redis
 
-from tests.faults.disturbed_run import SAVED_EVERY_STEPS, DisturbedRun, submission_codes
+from tests.faults.disturbed_run import LONG_FAULTS, SAVED_EVERY_STEPS, DisturbedRun, submission_codes
 from tests.faults.rows import FaultRow
 from tests.live import (
     SCALED_TIMERS,
+    TEAM,
     Live,
     end_runs,
     eventually,
     live_environment,
     live_platform,
-    rank_processes,
     small_spec,
     store_cpu_peak,
     write_letters,
@@ -39,15 +33,12 @@ from tests.live import (
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.run_state import RunState
-from trainwright.transport.errors import ApiError
-from trainwright_backend.local.data_folder import VARIABLES_FILE, DataFolder
+from trainwright_backend.local.data_folder import DataFolder
 from trainwright_backend.local.platform import Platform, bind_socket
 
 LEASE_SECONDS = 10.0
 TIMERS = SCALED_TIMERS | {"lease_seconds": LEASE_SECONDS, "margin_seconds": 3.0, "start_seconds": 240.0}
 SEED = 20
-STORM_SECONDS = 1.0
-CALLERS = 4
 
 
 @pytest.fixture(scope="module")
@@ -68,94 +59,6 @@ def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return live.team.upload("letters", [write_letters(tmp_path_factory.mktemp("text") / "letters.jsonl")])
 
 
-@dataclass
-class Storm:
-    """People who submit and cancel runs as fast as they can, and what the server acknowledged."""
-
-    live: Live
-    spec: Mapping[str, Any]
-    submitted: dict[str, str] = field(default_factory=dict)
-    """Id by the run's name."""
-    cancelled: set[str] = field(default_factory=set)
-    _done: threading.Event = field(default_factory=threading.Event)
-
-    @contextmanager
-    def blowing(self) -> Iterator[None]:
-        key = self.live.client.create_key("storm").secret
-        callers = [threading.Thread(target=self._call, args=(number, key)) for number in range(CALLERS)]
-        for caller in callers:
-            caller.start()
-        try:
-            yield
-        finally:
-            self._done.set()
-            for caller in callers:
-                caller.join()
-
-    def wait_for_another(self) -> None:
-        """Wait until one more run is submitted."""
-        known = len(self.submitted)
-        eventually(lambda: len(self.submitted) > known, "runs are submitted again", 60)
-
-    def _call(self, number: int, key: str) -> None:
-        with Client(self.live.platform.url, key) as client:
-            team = client.team(self.live.team.slug)
-            count = 0
-            while not self._done.is_set():
-                count += 1
-                name = f"storm-{number}-{count}"
-                # The client repeats a request whose answer is lost. What it gives up is not acknowledged.
-                with suppress(httpx.TransportError, ApiError):
-                    run_id = team.submit({**self.spec, "name": name}).id
-                    self.submitted[name] = run_id
-                    team.cancel(run_id)
-                    self.cancelled.add(run_id)
-
-
-def check_acknowledged(storm: Storm, listed: Iterable[tuple[str, str, RunState]]) -> None:
-    """Fail unless each acknowledged run exists once under its name, and each acknowledged cancel holds."""
-    ids: dict[str, list[str]] = {}
-    states = {}
-    for name, run_id, state in listed:
-        ids.setdefault(name, []).append(run_id)
-        states[run_id] = state
-    lost = [name for name, run_id in storm.submitted.items() if run_id not in ids.get(name, [])]
-    assert not lost, f"acknowledged but lost: {lost[:5]}"
-    twice = [name for name, found in ids.items() if len(found) > 1]
-    assert not twice, f"duplicated: {twice[:5]}"
-    running = [run_id for run_id in storm.cancelled if states[run_id] is not RunState.CANCELLED]
-    assert not running, f"cancelled, but {running[:5]}"
-
-
-@pytest.mark.fault_row(name="F5", trials=20, long=500)
-def test_an_api_that_is_killed_in_a_storm_loses_and_repeats_nothing(
-    row: FaultRow, live: Live, team: TeamClient, dataset: Dataset
-) -> None:
-    run = DisturbedRun.submit(team, dataset, 1_000)
-    run.wait_until_it_trains(attempt=1)
-    ranks = rank_processes(live.platform.folder.path)
-    storm = Storm(live, small_spec(dataset))
-    with storm.blowing():
-        for _ in range(row.count):
-            time.sleep(STORM_SECONDS)
-            pid = live.platform.pid("api")
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            killed = time.monotonic()
-            live.platform.start_api()
-            with row.trial():
-                row.recovered(killed)
-                storm.wait_for_another()
-                assert rank_processes(live.platform.folder.path) == ranks
-    assert len(storm.submitted) > row.count
-    listed = [(item.name, item.id, item.state) for item in team.runs() if item.name.startswith("storm-")]
-    with row.checking("runs"):
-        check_acknowledged(storm, listed)
-        assert run.show().attempt == 1
-    with row.control():
-        check_acknowledged(storm, listed[1:])
-
-
 def _kill_broker(live: Live) -> None:
     pid = live.platform.pid("broker")
     os.kill(pid, signal.SIGKILL)
@@ -174,8 +77,7 @@ def _fill_broker(live: Live) -> None:
 
 
 def _broker(live: Live) -> redis.Redis:
-    variables = json.loads((live.platform.folder.path / VARIABLES_FILE).read_text())
-    return redis.Redis(unix_socket_path=urlsplit(variables["TRAINWRIGHT_BROKER_URL"]).path)
+    return redis.Redis.from_url(live.platform.broker_url)
 
 
 BROKER_FAULTS = {
@@ -232,7 +134,7 @@ def test_a_locked_database_answers_busy_and_loses_nothing(
     key = live.client.create_key("locked").secret
     for number in range(row.count):
         leases = LOCKED_LEASES[number % len(LOCKED_LEASES)]
-        run = DisturbedRun.submit(team, dataset, 1_000)
+        run = DisturbedRun.submit(team, dataset, LONG_FAULTS)
         run.wait_until_it_trains(attempt=1)
         time.sleep(drawn.random())
         with row.trial(f"locked for {leases:g} leases"):
@@ -278,17 +180,17 @@ def test_a_platform_that_is_wiped_at_work_is_restored_from_its_backup(row: Fault
             dataset = team.upload("letters", [write_letters(tmp_path / f"letters-{number}.jsonl")])
             done = team.wait(team.submit(small_spec(dataset)).id, poll_seconds=0.3)
             assert done.state is RunState.SUCCEEDED, done.sentence
-            run = DisturbedRun.submit(team, dataset, 1_000)
+            run = DisturbedRun.submit(team, dataset, LONG_FAULTS)
             run.wait_until_it_trains(attempt=1, beyond=2 * SAVED_EVERY_STEPS)
             run.wait_for_checkpoint()
             key = live.client.create_key("later").secret
-            live.platform.command("backup", str(place))
+            _server("backup", str(place), "--data", str(folder))
         shutil.rmtree(folder)
         wiped = time.monotonic()
         with row.trial():
             _server("restore", str(place), "--data", str(folder))
             with _restored(folder) as platform, Client(platform.url, key) as client:
-                again = DisturbedRun(client.team(team.slug), run.id)
+                again = DisturbedRun(client.team(TEAM), run.id)
                 found = again.team.run(done.id)
                 assert (found.state, found.summary) == (done.state, done.summary)
                 again.team.download(done.id, tmp_path / f"model-{number}")  # verifies every digest

@@ -88,6 +88,12 @@ class Platform:
         return f"http://{self.host}:{self.port}"
 
     @property
+    def broker_url(self) -> str:
+        """The running broker's address, as redis-py takes it."""
+        assert self._broker is not None, "the platform is started"
+        return self._broker.client_url
+
+    @property
     def logs(self) -> Path:
         """The folder with the logs of all processes."""
         return self.folder.path / "logs"

@@ -157,6 +157,20 @@ def read_manifest(source: ObjectStore) -> BackupManifest:
     return manifest
 
 
+def read_secrets(source: ObjectStore) -> str:
+    """The secrets file of the data folder that was backed up.
+
+    Raises:
+        BackupError: the backup has none.
+    """
+    if source.stat(SECRETS) is None:
+        raise BackupError(
+            "The backup has no secret key, because its server had the settings in its environment. "
+            "Restore it with these settings in the environment instead of --data."
+        )
+    return source.read(SECRETS).decode()
+
+
 def verify_backup(source: ObjectStore) -> Iterator[str]:
     """Read the entire backup; yields a sentence for each file that is missing or damaged."""
     manifest = read_manifest(source)

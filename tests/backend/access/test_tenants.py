@@ -30,6 +30,9 @@ CANARY = "zebra"
 SHARED = {"expected_start", "sentence", "waiting_reason"}
 """Fields of a waiting run that depend on the nodes, which teams share."""
 
+LIMITED = "GET /api/v1/me/device/{user_code}"
+"""It concerns no team, and guesses of codes are limited in number."""
+
 VOLATILE = {"last_used", "request_id"}
 LINK = re.compile(r"/blobs/[\w.-]+")
 
@@ -152,7 +155,7 @@ def view(app: FastAPI, team: Tenant) -> dict[str, str]:
     return {
         route: call(team.scene.site.admin, route, team.rows).text
         for route, _ in routes(app)
-        if route.startswith("GET ") and EXPECTED[route] in {*ROLES, "signed in"}
+        if route.startswith("GET ") and EXPECTED[route] in {*ROLES, "signed in"} and route != LIMITED
     }
 
 
@@ -215,7 +218,7 @@ def run_machine(app: FastAPI, tenants: tuple[Tenant, Tenant], examples: int) -> 
             scene = others.scene
             scene.control.sweep()
             for placement in scene.agent.heartbeat()[number:][:1]:
-                scene.agent.claim(placement["run"]).finish(10)
+                scene.agent.claim(placement["run_id"]).finish(10)
             self.look()
 
         def look(self) -> None:

@@ -224,3 +224,12 @@ def test_the_commands_back_up_a_data_folder_and_restore_it_with_its_key(tmp_path
 
 def run(*words: str) -> int:
     return CliRunner().invoke(commands, words).exit_code
+
+
+def test_a_backup_without_a_secret_key_says_how_to_restore_it(backup: ObjectStore, tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        commands, ["restore", str(tmp_path / "backup"), "--data", str(tmp_path / "restored")]
+    )
+    assert done.exit_code == 1
+    assert "The backup has no secret key" in done.output
+    assert "settings in the environment instead of --data" in " ".join(done.output.split())
