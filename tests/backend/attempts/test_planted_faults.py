@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select, update
 
 from tests.backend.scripted_agent import Scene
-from trainwright.contracts.run_state import RunState
+from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.attempts import attempt_end, claims
 from trainwright_backend.core.db import Write
 from trainwright_backend.runs.tables import Placement, Run
@@ -55,10 +55,7 @@ def test_an_old_fence_ends_nothing(scene: Scene) -> None:
 
 
 def test_a_claim_without_compare_and_set_is_detected(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "unclaimed_placement", any_placement)
-    monkeypatch.setattr(claims, "take_placement", claim_unconditionally)
-    monkeypatch.setattr(claims, "move", move_without_guard)
-    monkeypatch.setattr(claims, "start_attempt", lambda session, run, *_: run)
+    drop_guard_of_claims(monkeypatch)
     with pytest.raises(TwoClaimsError):
         check_a_claim_is_exclusive(scene)
     repair_invariants(scene)
@@ -93,6 +90,14 @@ def test_an_unseen_renewal_keeps_its_lease(scene: Scene) -> None:
     assert scene.state(work.run_id) == "running"
 
 
+def drop_guard_of_claims(patch: pytest.MonkeyPatch) -> None:
+    """Let every claim of a placed run succeed."""
+    patch.setattr(claims, "unclaimed_placement", any_placement)
+    patch.setattr(claims, "take_placement", claim_unconditionally)
+    patch.setattr(claims, "move", move_without_guard)
+    patch.setattr(claims, "start_attempt", lambda session, run, *_: run)
+
+
 def any_placement(session: Write, run: Run, node_id: UUID) -> Placement | None:
     return session.scalars(select(Placement).where(Placement.run_id == run.id)).first()
 
@@ -113,4 +118,4 @@ def move_without_guard(session: Write, run: Run, state: RunState, message: str, 
 def repair_invariants(scene: Scene) -> None:
     """The fault broke invariants. Remove its traces, or the scene's own check would fail."""
     with scene.database.write() as session:
-        session.execute(update(Run).values(state=RunState.QUEUED, fence=0))
+        session.execute(update(Run).where(Run.state.not_in(FINAL)).values(state=RunState.QUEUED, fence=0))

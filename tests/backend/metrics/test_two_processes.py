@@ -42,9 +42,11 @@ def this_process(app: FastAPI) -> Iterator[tuple[str, int]]:
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
-    yield listener.getsockname()
-    server.should_exit = server.force_exit = True
-    thread.join()
+    try:
+        yield listener.getsockname()
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join()
 
 
 @contextmanager

@@ -1,31 +1,33 @@
 """All runs that are submitted concurrently are queued, and the team never occupies more slots than its limit."""
 
 import json
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
+from uuid import UUID
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from tests.backend.conftest import Site, upload_letters
 from tests.backend.metrics.test_two_processes import other_process, this_process
 from tests.backend.scripted_agent import Agent, Control, Scene
+from tests.faults.rows import FaultRow
 from trainwright.contracts.run_state import RunState
-from trainwright_backend.core.db import Database
+from trainwright_backend.core.db import Database, Read, Write
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.runs.tables import PlacementSlot, Run
+from trainwright_backend.scheduling import placement, placement_round
+from trainwright_backend.teams.slot_quota import SlotBudget, hold, slot_budgets
 from trainwright_backend.teams.tables import Quota
 
 LIMIT = 10
-ROUNDS = int(os.environ.get("TRAINWRIGHT_SUBMISSION_ROUNDS", "1"))
-"""How often the slow test repeats its submissions."""
 
 
 @pytest.fixture
@@ -76,6 +78,7 @@ def check_all_wait_for_the_limit(scene: Scene, submits: int, seen: list[int]) ->
     while occupied(scene.database) < LIMIT:
         assert time.monotonic() < deadline, "the limit is reached"
         time.sleep(0.05)
+    scene.control.loop.run_round(sweep=False)  # which places no other run
     assert max(seen) <= LIMIT
     assert used(scene.database) == occupied(scene.database) == LIMIT
 
@@ -106,41 +109,64 @@ def test_concurrent_submissions_all_wait_and_never_occupy_more_than_the_limit(li
     assert waits in reasons and f"{waits}; 2nd in line, behind pilot" in reasons
 
 
-@pytest.mark.slow(target="databases")
-@pytest.mark.timeout(600 * ROUNDS)
 @pytest.mark.both_databases
+@pytest.mark.fault_row(name="F16", trials=25, long=250)
 def test_parallel_submissions_to_api_processes_occupy_no_more_than_the_limit(
-    limited: Scene, database_url: str, tmp_path: Path
+    row: FaultRow, limited: Scene, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two processes on PostgreSQL, one on SQLite, which may be too busy: then it stores nothing and is asked again."""
-    submits = 200
-    key = limited.site.admin.headers["Authorization"]
-    body = json.dumps(limited.spec()).encode()
+    """Two API processes on PostgreSQL, and one on SQLite. Two control loops place."""
     with ExitStack() as processes:
         addresses = [processes.enter_context(this_process(limited.site.app))]
         if database_url.startswith("postgresql"):
             addresses.append(processes.enter_context(other_process(database_url, tmp_path)))
-
-        def submit(number: int) -> int:
-            while True:
-                connection = HTTPConnection(*addresses[number % len(addresses)], timeout=120)
-                headers = {"Authorization": key, "Content-Type": "application/json"}
-                connection.request("POST", limited.runs, body, headers)
-                status = connection.getresponse().status
-                if status != 503:
-                    return status
-                time.sleep(0.05)
-
-        for turn in range(ROUNDS):
-            seen = [0]
-            watch = partial(watch_slots, limited.database, seen)
-            place = partial(limited.control.loop.run_round, sweep=False)
-            with repeatedly(watch, place):
-                with ThreadPoolExecutor(20) as pool:
-                    assert set(pool.map(submit, range(submits))) == {201}
-                check_all_wait_for_the_limit(limited, submits, seen)
+        for number in range(row.count):
+            with row.trial(f"round {number}"):
+                check_parallel_submissions(limited, addresses, submits=200)
             cancel_all(limited)
-            print(f"round {turn + 1} of {ROUNDS}: at most {max(seen)} of {LIMIT} slots")
+        with row.control(), monkeypatch.context() as patch:
+            patch.setattr(placement, "hold", hold_beyond_the_limit)
+            patch.setattr(placement_round, "slot_budgets", budgets_beyond_the_limit)
+            check_parallel_submissions(limited, addresses, submits=2 * LIMIT)
+        cancel_all(limited)
+
+
+def check_parallel_submissions(limited: Scene, addresses: Sequence[tuple[str, int]], submits: int) -> None:
+    headers = {
+        "Authorization": limited.site.admin.headers["Authorization"],
+        "Content-Type": "application/json",
+    }
+    body, seen = json.dumps(limited.spec()).encode(), [0]
+
+    def submit(number: int) -> int:
+        while True:
+            connection = HTTPConnection(*addresses[number % len(addresses)], timeout=120)
+            connection.request("POST", limited.runs, body, headers)
+            status = connection.getresponse().status
+            connection.close()
+            if status != 503:  # SQLite had too many writers, and stored nothing
+                return status
+            time.sleep(0.05)
+
+    loops = [Control(limited.site.app).loop for _ in range(2)]
+    place = [partial(loop.run_round, sweep=False) for loop in loops]
+    with repeatedly(partial(watch_slots, limited.database, seen), *place):
+        with ThreadPoolExecutor(20) as pool:
+            assert set(pool.map(submit, range(submits))) == {201}
+        check_all_wait_for_the_limit(limited, submits, seen)
+
+
+def hold_beyond_the_limit(session: Write, team_id: UUID, device: str, slots: int, run_id: UUID) -> bool:
+    """The defect of the control: the guard of the limit lets twice as many slots pass, and so does the plan."""
+    quota = update(Quota).where(Quota.team_id == team_id, Quota.device == device)
+    session.execute(quota.values(slots_limit=Quota.slots_limit + LIMIT))
+    taken = hold(session, team_id, device, slots, run_id)
+    session.execute(quota.values(slots_limit=Quota.slots_limit - LIMIT))
+    return taken
+
+
+def budgets_beyond_the_limit(session: Read, device: str) -> dict[UUID, SlotBudget]:
+    budgets = slot_budgets(session, device)
+    return {team_id: replace(budget, limit=budget.limit + LIMIT) for team_id, budget in budgets.items()}
 
 
 def watch_slots(database: Database, seen: list[int]) -> None:

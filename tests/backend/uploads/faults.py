@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from types import TracebackType
@@ -77,6 +78,8 @@ class Proxy:
         self._left: int | None = None
         self._action: Callable[[], object] = lambda: None
         self.cuts = 0
+        self.cut_at = 0.0
+        """The time of the last cut, in seconds of ``time.monotonic``."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -114,6 +117,7 @@ class Proxy:
                     await up_writer.drain()
                     self._left = None
                     self.cuts += 1
+                    self.cut_at = time.monotonic()
                     await asyncio.get_running_loop().run_in_executor(None, self._action)
                     break
                 if self._left is not None:
