@@ -49,6 +49,7 @@ NOT_RUN: dict[tuple[str, str | None], str] = {
         "docs/fp8.md",
         None,
     ): "measures the figures of the page; `make bench-dry` runs the same code at toy size",
+    ("docs/faults.md", None): "injects faults for an hour",
     ("docs/benchmarks.md", None): "measures for hours, or needs a GPU; `make bench-dry` runs it at toy size",
 }
 """Page and section whose commands no test runs, with the reason. Their programs and options are checked to exist."""
