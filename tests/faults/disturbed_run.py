@@ -8,12 +8,14 @@ from typing import Any
 
 import httpx
 
-from tests.live import TEAM, Live, eventually, finished, series, small_spec
+from tests.live import SCALED_TIMERS, TEAM, Live, eventually, finished, series, small_spec
 from trainwright.client import TeamClient
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.run_state import RunState
 
+LEASE_SECONDS = 10.0
+TIMERS = SCALED_TIMERS | {"lease_seconds": LEASE_SECONDS, "margin_seconds": 3.0, "start_seconds": 240.0}
 SAVED_EVERY_STEPS = 25
 STEPS_PER_FAULT = 100
 """So many that each attempt saves a checkpoint, and ends are not counted together."""

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.disturbed_run import LONG_FAULTS, DisturbedRun, check_equal, reference_losses
+from tests.faults.disturbed_run import LEASE_SECONDS, LONG_FAULTS, DisturbedRun, check_equal, reference_losses
 from tests.faults.rows import FaultRow
 from tests.faults.shifted_clock.sitecustomize import FILE, SHIFTS_ALL
-from tests.live import SCALED_TIMERS, Live, LiveAgent, end_runs, live_agent, live_platform, write_letters
+from tests.live import Live, LiveAgent, end_runs, live_agent
 from trainwright.contracts.api.datasets import Dataset
 
-LEASE_SECONDS = 10.0
-TIMERS = SCALED_TIMERS | {"lease_seconds": LEASE_SECONDS, "margin_seconds": 3.0, "start_seconds": 240.0}
 TEN_MINUTES = 600.0
 SHIFTS = {
     "ten minutes fast": (TEN_MINUTES, TEN_MINUTES),
@@ -22,17 +20,6 @@ SHIFTS = {
     "set by twenty minutes": (-TEN_MINUTES, TEN_MINUTES),
 }
 """Seconds to add to the node's clock when its agent starts, and once its run trains."""
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live_platform(tmp_path_factory.mktemp("platform") / "data", TIMERS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return live.team.upload("letters", [write_letters(tmp_path_factory.mktemp("text") / "letters.jsonl")])
 
 
 @contextmanager

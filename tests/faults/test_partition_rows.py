@@ -13,15 +13,16 @@ from pathlib import Path
 import pytest
 
 from tests.faults.disturbed_run import (
+    LEASE_SECONDS,
     LONG_FAULTS,
     PATIENCE_SECONDS,
+    TIMERS,
     DisturbedRun,
     check_equal,
     reference_losses,
 )
 from tests.faults.rows import FaultRow
 from tests.live import (
-    SCALED_TIMERS,
     Live,
     LiveAgent,
     command_of,
@@ -37,8 +38,6 @@ from trainwright.contracts.run_state import WITHOUT_TRAINER
 
 pytestmark = pytest.mark.namespaces
 
-LEASE_SECONDS = 10.0
-TIMERS = SCALED_TIMERS | {"lease_seconds": LEASE_SECONDS, "margin_seconds": 3.0, "start_seconds": 240.0}
 NODE = "a"
 SEED = 20
 FLAPS = 6

@@ -4,13 +4,14 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.faults.disturbed_run import (
+    LEASE_SECONDS,
     LONG_FAULTS,
     PATIENCE_SECONDS,
     SAVED_EVERY_STEPS,
@@ -22,45 +23,18 @@ from tests.faults.disturbed_run import (
 )
 from tests.faults.rows import FaultRow
 from tests.live import (
-    SCALED_TIMERS,
     Live,
-    end_runs,
     eventually,
     live_agent,
-    live_platform,
     rank_processes,
     using_trainer,
-    write_letters,
 )
 from trainwright.client import TeamClient
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.api.nodes import Node
 from trainwright.contracts.run_state import WITHOUT_TRAINER
 
-LEASE_SECONDS = 10.0
-TIMERS = SCALED_TIMERS | {"lease_seconds": LEASE_SECONDS, "margin_seconds": 3.0, "start_seconds": 240.0}
 SEED = 20
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A platform whose node can also import the trainers with injected faults."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
-        with live_platform(tmp_path_factory.mktemp("platform") / "data", TIMERS) as running:
-            yield running
-
-
-@pytest.fixture(autouse=True)
-def team(live: Live) -> Iterator[TeamClient]:
-    """The team, whose runs end with the test."""
-    yield live.team
-    end_runs(live.team)
-
-
-@pytest.fixture(scope="module")
-def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return live.team.upload("letters", [write_letters(tmp_path_factory.mktemp("text") / "letters.jsonl")])
 
 
 Undisturbed = Callable[[int], dict[int, float]]

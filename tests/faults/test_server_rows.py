@@ -16,10 +16,16 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.disturbed_run import LONG_FAULTS, SAVED_EVERY_STEPS, DisturbedRun, submission_codes
+from tests.faults.disturbed_run import (
+    LEASE_SECONDS,
+    LONG_FAULTS,
+    SAVED_EVERY_STEPS,
+    TIMERS,
+    DisturbedRun,
+    submission_codes,
+)
 from tests.faults.rows import FaultRow
 from tests.live import (
-    SCALED_TIMERS,
     TEAM,
     Live,
     end_runs,
@@ -36,27 +42,7 @@ from trainwright.contracts.run_state import RunState
 from trainwright_backend.local.data_folder import DataFolder
 from trainwright_backend.local.platform import Platform, bind_socket
 
-LEASE_SECONDS = 10.0
-TIMERS = SCALED_TIMERS | {"lease_seconds": LEASE_SECONDS, "margin_seconds": 3.0, "start_seconds": 240.0}
 SEED = 20
-
-
-@pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live_platform(tmp_path_factory.mktemp("platform") / "data", TIMERS) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def team(live: Live) -> Iterator[TeamClient]:
-    """The team, whose runs end with the test."""
-    yield live.team
-    end_runs(live.team)
-
-
-@pytest.fixture(scope="module")
-def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return live.team.upload("letters", [write_letters(tmp_path_factory.mktemp("text") / "letters.jsonl")])
 
 
 def _kill_broker(live: Live) -> None:

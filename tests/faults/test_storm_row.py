@@ -18,12 +18,9 @@ from tests.live import (
     PATIENT_TIMERS,
     TEAM,
     Live,
-    end_runs,
     eventually,
-    live_platform,
     rank_processes,
     small_spec,
-    write_letters,
 )
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.datasets import Dataset
@@ -35,22 +32,9 @@ CALLERS = 4
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A platform whose leases outlast the start of an API, so that the run trains on."""
-    with live_platform(tmp_path_factory.mktemp("platform") / "data", PATIENT_TIMERS) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def team(live: Live) -> Iterator[TeamClient]:
-    """The team, whose runs end with the test."""
-    yield live.team
-    end_runs(live.team)
-
-
-@pytest.fixture(scope="module")
-def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return live.team.upload("letters", [write_letters(tmp_path_factory.mktemp("text") / "letters.jsonl")])
+def timers() -> Mapping[str, float]:
+    """Leases outlast the start of an API, so that the run trains on."""
+    return PATIENT_TIMERS
 
 
 @dataclass
