@@ -11,6 +11,7 @@
 # PAUSES         rounds of `pauses`
 # ONLY           the one row of `bench` or `faults` to measure; all of them when empty
 # LONG           not empty: `faults` injects each fault as often as before a release, for hours
+# TABLE          empty: `faults` runs its tests, and not the fault table, which takes hours
 
 PYTHON ?=
 TORCH_VERSION ?= 2.13.0
@@ -22,6 +23,7 @@ DRY ?=
 PAUSES ?= 20
 ONLY ?=
 LONG ?=
+TABLE ?= yes
 
 # Tests start hundreds of Python processes. Without cached bytecode, each compiles all sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -81,7 +83,7 @@ pauses: tools ## pause and resume a run at random moments (PAUSES=n: at n) and c
 
 faults: tools ## inject faults and count violations, in faults.json (ONLY=F8: one row; LONG=1: for hours); older data folders; hostile files
 	@$(if $(ONLY),:,$(PYTEST) -m "slow(target='$@') and not fault_row" tests/faults tests/integration tests/prepare tests/backend $(PYTEST_ARGS))
-	@TRAINWRIGHT_FAULTS_LONG=$(LONG) $(BIN)/pytest -n 0 -m "fault_row$(if $(ONLY),(name='$(ONLY)'))" tests/faults tests/backend tests/trainer $(PYTEST_ARGS)
+	@$(if $(TABLE),TRAINWRIGHT_FAULTS_LONG=$(LONG) $(BIN)/pytest -n 0 -m "fault_row$(if $(ONLY),(name='$(ONLY)'))" tests/faults tests/backend tests/trainer $(PYTEST_ARGS),:)
 
 browsers: tools frontend chromium ## browser tests of every page in every size and color scheme, and of long runs
 	@$(PYTEST) -m "slow(target='$@')" tests/e2e $(PYTEST_ARGS)

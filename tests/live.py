@@ -163,6 +163,13 @@ def store_cpu_peak(data: Path, cpu_slots: int) -> None:
     save_record(data, record.model_copy(update={"is_calm": True}))
 
 
+def release_nodes(live: Live) -> None:
+    """Release all nodes from quarantine: one that failed twice must not make a test wait for its self-test."""
+    for node in live.client.nodes():
+        if node.quarantine is not None:
+            live.client.set_quarantined(node.id, False)
+
+
 def new_team(live: Live, slug: str) -> TeamClient:
     """Create a team for one test, so that tests can share a platform. The first owner owns it."""
     live.client.post("/teams", Team, json=NewTeam(slug=slug, name=slug).model_dump(mode="json"))

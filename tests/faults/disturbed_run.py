@@ -1,14 +1,11 @@
 """A run of many steps that a test disturbs again and again, and whose losses must equal those of an undisturbed one."""
 
 import random
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
-
-from tests.live import SCALED_TIMERS, TEAM, Live, eventually, finished, series, small_spec
+from tests.live import SCALED_TIMERS, eventually, finished, series, small_spec
 from trainwright.client import TeamClient
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.api.runs import Run
@@ -25,7 +22,7 @@ PATIENCE_SECONDS = 240.0
 
 @dataclass(frozen=True)
 class DisturbedRun:
-    """A run, and the number of faults that it has steps for."""
+    """The run, as a client of its team sees it."""
 
     team: TeamClient
     id: str
@@ -38,7 +35,7 @@ class DisturbedRun:
         return self.team.run(self.id)
 
     def wait_for_step(self, number: int, drawn: random.Random) -> Run:
-        """Wait for a random step before fault ``number`` (from 1), after the checkpoint that the attempt before did not save."""
+        """Wait for a random step among the last before fault ``number`` (from 1) is due, whichever attempt makes it."""
         step = number * STEPS_PER_FAULT - drawn.randrange(SAVED_EVERY_STEPS)
 
         def trains() -> bool:
@@ -112,16 +109,3 @@ def check_equal(losses: Mapping[int, float], expected: Mapping[int, float]) -> N
     assert common, "no step has a loss in both runs"
     first = next((step for step in common if losses[step] != expected[step]), None)
     assert first is None, f"step {first}: {losses[first]!r} instead of {expected[first]!r}"
-
-
-def submission_codes(live: Live, key: str, spec: Mapping[str, Any], seconds: float) -> list[int]:
-    """Status codes of submissions, one after another. A refusal must say when to try again."""
-    codes = []
-    url = f"{live.platform.url}/api/v1/teams/{TEAM}/runs"
-    until = time.monotonic() + seconds
-    with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
-        while not codes or time.monotonic() < until:
-            answer = client.post(url, json=spec)
-            assert answer.status_code != 503 or "Retry-After" in answer.headers
-            codes.append(answer.status_code)
-    return codes

@@ -97,7 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     if item.get_closest_marker(MARK):
         item.add_marker(pytest.mark.slow(target="faults"))
-        item.add_marker(pytest.mark.timeout(7_200))
+        item.add_marker(pytest.mark.timeout(0 if IS_LONG else 7_200))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,9 +17,9 @@ from tests.faults.disturbed_run import (
     DisturbedRun,
     check_equal,
     reference_losses,
-    submission_codes,
 )
 from tests.faults.rows import FaultRow
+from tests.faults.submissions import submission_codes
 from tests.live import (
     SCALED_TIMERS,
     Live,
@@ -27,6 +27,7 @@ from tests.live import (
     eventually,
     live_agent,
     live_platform,
+    release_nodes,
     small_spec,
     write_letters,
 )
@@ -112,9 +113,7 @@ def fill_the_node(scene: Scene, row: FaultRow, drawn: random.Random) -> None:
         eventually(lambda: run.reasons()[0] is not None, "the attempt ends", 120)
         assert run.reasons()[0] == "disk_full", run.reasons()
     freed = time.monotonic()
-    for node in scene.live.client.nodes():
-        if node.quarantine is not None:
-            scene.live.client.set_quarantined(node.id, False)
+    release_nodes(scene.live)
     run.wait_for_step(2, drawn)  # whichever attempt trains then
     row.recovered(freed)
     assert scene.team.metrics(run.id).attempts[-1].resume_step > 0, "the checkpoint before is valid"

@@ -21,6 +21,7 @@ from tests.live import (
     live_platform,
     marked_processes,
     parent_of,
+    release_nodes,
     series,
     small_spec,
     write_letters,
@@ -59,12 +60,6 @@ class Cluster:
 
     def node(self, name: str) -> Node:
         return next(node for node in self.live.client.nodes() if node.name == name)
-
-    def release_nodes(self) -> None:
-        """A node that failed in two tests must not make a third one wait for its self-test."""
-        for node in self.live.client.nodes():
-            if node.quarantine is not None:
-                self.live.client.set_quarantined(node.id, False)
 
     def trainers(self) -> set[tuple[int, str]]:
         """Process id and start time of all ranks and launchers on the nodes."""
@@ -105,7 +100,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def healthy(cluster: Cluster) -> Iterator[None]:
-    cluster.release_nodes()
+    release_nodes(cluster.live)
     yield
     cluster.network.heal()
 
@@ -239,7 +234,7 @@ def _has_left_nodes(run: Run) -> bool:
 
 def _ended(cluster: Cluster, run_id: str) -> Run:
     def has_ended() -> bool:
-        cluster.release_nodes()
+        release_nodes(cluster.live)
         return cluster.live.team.run(run_id).state in FINAL
 
     eventually(has_ended, "the run ends", SECONDS)

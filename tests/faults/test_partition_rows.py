@@ -30,6 +30,7 @@ from tests.live import (
     live_agent,
     live_platform,
     marked_processes,
+    release_nodes,
     write_letters,
 )
 from tests.network_namespaces import Network
@@ -62,12 +63,6 @@ class Cluster:
             for pid in marked_processes(self.agent.data)
             if "trainwright_agent.supervisor.main" in command_of(pid)
         ]
-
-    def release(self) -> None:
-        """A node that has failed twice must not wait for its self-test."""
-        for node in self.live.client.nodes():
-            if node.quarantine is not None:
-                self.live.client.set_quarantined(node.id, False)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +142,7 @@ def test_a_node_that_is_cut_off_ends_its_processes_before_the_server_gives_up(
                 check_ended_before_reaped(cluster, run)
             time.sleep(max(0.0, cut + partition.leases * LEASE_SECONDS - time.monotonic()))
             cluster.network.heal()
-            cluster.release()
+            release_nodes(live)
             healed = time.monotonic()
             run.wait_until_it_trains(2 if partition.ends_the_attempt else 1, run.show().summary.step)
             row.recovered(healed)
@@ -174,8 +169,10 @@ def test_a_node_that_is_cut_off_ends_its_processes_before_the_server_gives_up(
 def check_ended_before_reaped(cluster: Cluster, run: DisturbedRun) -> None:
     """Fail if a process of the trainer is alive when the server ends the attempt."""
     deadline = time.monotonic() + PATIENCE_SECONDS
+    alive = cluster.trainers()
     while (found := run.show()).attempt == 1 and found.state not in WITHOUT_TRAINER:
         alive = cluster.trainers()
-        assert time.monotonic() < deadline, "the server did not end the attempt"
+        if time.monotonic() > deadline:
+            raise TimeoutError("the server did not end the attempt")
         time.sleep(0.02)
     assert not alive, f"alive when the server gave up: {[command_of(pid) for pid in alive]}"

@@ -27,6 +27,7 @@ from tests.live import (
     eventually,
     live_agent,
     rank_processes,
+    release_nodes,
     using_trainer,
 )
 from trainwright.client import TeamClient
@@ -35,7 +36,6 @@ from trainwright.contracts.api.nodes import Node
 from trainwright.contracts.run_state import WITHOUT_TRAINER
 
 SEED = 20
-
 
 Undisturbed = Callable[[int], dict[int, float]]
 
@@ -143,7 +143,7 @@ def test_a_run_whose_node_dies_returns_to_the_queue(
             run = DisturbedRun.submit(team, dataset, row.count)
         for number in range(1, row.count + 1):
             with live_agent(live, folder, "other") as agent:
-                _release(live)
+                release_nodes(live)
                 before = run.wait_for_step(number, drawn)
                 agent.kill()
                 killed = time.monotonic()
@@ -152,7 +152,7 @@ def test_a_run_whose_node_dies_returns_to_the_queue(
                     row.recovered(killed)
                     assert run.reasons()[before.attempt - 1] in ("lease_expired", "supervisor_lost")
         with live_agent(live, folder, "other"):
-            _release(live)
+            release_nodes(live)
             with row.checking("losses"):
                 check_complete(run.losses(), expected)
             alive = DisturbedRun.submit(team, dataset, row.count)
@@ -161,13 +161,6 @@ def test_a_run_whose_node_dies_returns_to_the_queue(
                 _wait_until_queued(alive, attempt=1)
     finally:
         live.client.set_draining(_own_node(live).id, False)
-
-
-def _release(live: Live) -> None:
-    """A node that has failed twice must not wait for its self-test."""
-    for node in live.client.nodes():
-        if node.quarantine is not None:
-            live.client.set_quarantined(node.id, False)
 
 
 def _wait_until_queued(run: DisturbedRun, attempt: int) -> None:

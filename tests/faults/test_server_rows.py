@@ -1,6 +1,7 @@
-"""Rows F6, F7 and F22 of the fault table: broker and database that lose everything or do not answer, and a platform that is restored
-from its backup."""
+"""Rows F6, F7 and F22 of the fault table: a broker that loses messages, a database that is locked, and a platform that is restored from
+its backup."""
 
+import itertools
 import os
 import random
 import shutil
@@ -22,9 +23,9 @@ from tests.faults.disturbed_run import (
     SAVED_EVERY_STEPS,
     TIMERS,
     DisturbedRun,
-    submission_codes,
 )
 from tests.faults.rows import FaultRow
+from tests.faults.submissions import submission_codes
 from tests.live import (
     TEAM,
     Live,
@@ -45,19 +46,28 @@ from trainwright_backend.local.platform import Platform, bind_socket
 SEED = 20
 
 
-def _kill_broker(live: Live) -> None:
+@contextmanager
+def _killed_broker(live: Live) -> Iterator[None]:
+    """Dead for the block, then empty."""
     pid = live.platform.pid("broker")
     os.kill(pid, signal.SIGKILL)
     eventually(lambda: live.platform.exit_code("broker") is not None, "the broker is dead")
+    yield
     live.platform.restart("broker")
 
 
-def _empty_broker(live: Live) -> None:
+@contextmanager
+def _flushed_broker(live: Live) -> Iterator[None]:
+    """All messages of the block are lost that nobody has received yet."""
+    yield
     _broker(live).flushall()
 
 
-def _fill_broker(live: Live) -> None:
+@contextmanager
+def _full_broker(live: Live) -> Iterator[None]:
+    """Takes no message during the block, and for two sweeps of the control loop."""
     _broker(live).config_set("maxmemory", "1")
+    yield
     time.sleep(2 * TIMERS["sweep_seconds"])
     _broker(live).config_set("maxmemory", "0")
 
@@ -67,46 +77,48 @@ def _broker(live: Live) -> redis.Redis:
 
 
 BROKER_FAULTS = {
-    "killed and empty again": _kill_broker,
-    "flushed": _empty_broker,
-    "out of memory": _fill_broker,
+    "killed": _killed_broker,
+    "flushed": _flushed_broker,
+    "out of memory": _full_broker,
 }
 CONSUMING_SECONDS = 30.0
 
 
 @pytest.mark.fault_row(name="F6", trials=6, long=60)
-def test_a_broker_that_loses_everything_delays_work_by_seconds(
+def test_a_broker_that_loses_messages_delays_work_by_seconds(
     row: FaultRow, live: Live, team: TeamClient, dataset: Dataset, tmp_path: Path
 ) -> None:
-    kinds = list(BROKER_FAULTS)
-    for number in range(row.count):
-        kind = kinds[number % len(kinds)]
-        BROKER_FAULTS[kind](live)
-        began = time.monotonic()
+    for number, kind in enumerate(itertools.islice(itertools.cycle(BROKER_FAULTS), row.count)):
         with row.trial(kind):
-            _check_work_is_done(team, dataset, tmp_path / f"letters-{number}.jsonl")
-            row.recovered(began)
+            with BROKER_FAULTS[kind](live):
+                work = _submit_work(team, dataset, tmp_path / f"letters-{number}.jsonl")
+            over = time.monotonic()
+            check_done(team, *work)
+            row.recovered(over)
+        end_runs(team)
 
     pid = live.platform.pid("worker")
     os.kill(pid, signal.SIGSTOP)
-    try:
-        with row.control():
-            _check_work_is_done(team, dataset, tmp_path / "letters-control.jsonl")
-    finally:
-        os.kill(pid, signal.SIGCONT)
+    work = _submit_work(team, dataset, tmp_path / "letters-control.jsonl")
+    with row.control():
+        check_done(team, *work)
+    os.kill(pid, signal.SIGCONT)
 
 
-def _check_work_is_done(team: TeamClient, dataset: Dataset, file: Path) -> None:
-    """Fail unless a run is placed, and a worker reads a new dataset, in time."""
-    run_id = team.submit(small_spec(dataset)).id
-    uploaded = team.upload(file.stem, [write_letters(file, documents=20)])
+def _submit_work(team: TeamClient, dataset: Dataset, file: Path) -> tuple[str, str]:
+    """A run to place, and a dataset for a worker to read; returns their ids."""
+    run = team.submit(small_spec(dataset))
+    return run.id, team.upload(file.stem, [write_letters(file, documents=20)]).id
+
+
+def check_done(team: TeamClient, run_id: str, dataset_id: str) -> None:
+    """Fail unless the run is placed and the dataset is read in time."""
     eventually(lambda: team.run(run_id).state is not RunState.QUEUED, "the run is placed", CONSUMING_SECONDS)
     eventually(
-        lambda: team.dataset(uploaded.id).versions[0].state == "ready",
+        lambda: team.dataset(dataset_id).versions[0].state == "ready",
         "the dataset is read",
         CONSUMING_SECONDS,
     )
-    end_runs(team)
 
 
 LOCKED_LEASES = (0.5, 3.0)

@@ -85,9 +85,7 @@ def test_hints_that_arrive_again_start_nothing(
     for number in range(row.count):
         with row.trial(f"trial {number}"):
             past.append(check_one_attempt_each(scene, agents, receive, past, choose))
-            if (
-                len(past) > 2
-            ):  # the hints of two trials name ended runs, and those of two more name deleted ones
+            if len(past) > 2:  # hints of the last two trials name ended runs, earlier ones deleted runs
                 for _, run_id in past[-3]:
                     assert scene.site.admin.delete(f"{scene.runs}/{run_id}").status_code == 200
     with row.control(), monkeypatch.context() as patch:

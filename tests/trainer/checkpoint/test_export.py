@@ -246,7 +246,10 @@ def safe_names(path: Path) -> list[str]:
     ("option", "says"),
     [
         ({"some_later_option": 1}, r"does not know some_later_option: use the model\.py"),
-        ({"attention": "gated"}, r"model\.attention is gated, but .* only full, localized_filtering: use"),
+        (
+            {"attention": "no-such"},
+            r"model\.attention is no-such, but .* only full, localized_filtering: use",
+        ),
         ({"block": "sandwich"}, r"model\.block is sandwich"),
         ({"activation": "relu"}, r"model\.activation is relu"),
         ({"norm": "batch"}, r"model\.norm is batch"),

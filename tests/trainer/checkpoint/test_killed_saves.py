@@ -32,7 +32,7 @@ SAVE_SECONDS = 60
 """A save that takes longer hangs."""
 
 CONTROLS = 50
-"""Kills of the defective save, of which one must hit the moment of its defect."""
+"""How often the control kills the defective save. Only a kill at the right moment shows the defect."""
 
 ORIGIN = Origin("of-this-test", 1, None)
 

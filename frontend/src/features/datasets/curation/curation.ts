@@ -132,6 +132,7 @@ const CHANGED_LABELS: Record<string, string> = {
   ...Object.fromEntries(FILTER_RULES.map(({ name, label }) => [`rules.${name}`, label.replace(/,.*/, "")])),
 };
 const PERCENT_FIELDS = new Set(["rejected_limit", ...FILTER_RULES.filter(({ isPercent }) => isPercent).map(({ name }) => `rules.${name}`)]);
+const VALUE_WORDS: Record<string, string> = { true: "yes", false: "no", empty: "none", file: "one per file", blank_line: "split at blank lines" };
 const CHANGE = /^curation\.([\w.]+): (.*) → (.*)$/;
 
 /** What changed in a version, with the form's labels: `curation.rejected_limit: 0.01 → 0.05` is "Maximum unreadable documents: 1 % → 5 %". */
@@ -142,8 +143,6 @@ export function changeText(change: string): string {
   const shown = (value: string) => (PERCENT_FIELDS.has(field) && value !== "empty" ? `${percentText(Number(value))} %` : (VALUE_WORDS[value] ?? value));
   return `${label}: ${shown(before)} → ${shown(after)}`;
 }
-
-const VALUE_WORDS: Record<string, string> = { true: "yes", false: "no", empty: "none", file: "one per file", blank_line: "split at blank lines" };
 
 const DROP_REASONS: Record<string, string> = {
   duplicate: "duplicate",

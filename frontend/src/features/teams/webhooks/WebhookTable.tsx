@@ -19,7 +19,7 @@ export function WebhookTable({ team }: { team: string }) {
   const client = useQueryClient();
   const refresh = () => client.invalidateQueries({ queryKey: ["team", team, "webhooks"] });
   const test = useMutation({ mutationFn: (webhook: string) => testWebhook(team, webhook), onSuccess: refresh });
-  const [deleting, setDeleting] = useState<(typeof data)[number] | null>(null);
+  const [deleting, setDeleting] = useState<{ id: string; url: string } | null>(null);
   const deletion = useMutation({
     mutationFn: (webhook: string) => deleteWebhook(team, webhook),
     onSuccess: async () => {
@@ -43,9 +43,7 @@ export function WebhookTable({ team }: { team: string }) {
           </>
         }
       >
-        {data.map((webhook) => {
-          const { id, url, events, deliveries } = webhook;
-          return (
+        {data.map(({ id, url, events, deliveries }) => (
           <tr key={id} className={`${rowClass} align-top`}>
             <Td className="break-all">
               {url}
@@ -72,15 +70,14 @@ export function WebhookTable({ team }: { team: string }) {
                 className="ml-2 text-bad hover:underline max-tablet:min-h-11 max-tablet:min-w-11"
                 aria-label={`Delete the webhook to ${url}`}
                 onClick={() => {
-                  setDeleting(webhook);
+                  setDeleting({ id, url });
                 }}
               >
                 Delete
               </button>
             </Td>
           </tr>
-          );
-        })}
+        ))}
       </Table>
       {deleting !== null && (
         <ConfirmDialog
