@@ -99,6 +99,10 @@ class ScriptedApi:
         """The number of requests, by action, that are carried out without a reply."""
         self.reply_delays: dict[str, float] = {}
         """Seconds, by action, between carrying out a request and replying."""
+        self.blob_bytes: int | None = None
+        """Downloads break off after so many bytes."""
+        self.has_ranges = True
+        """Whether downloads may begin anywhere."""
         self.lock = threading.RLock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -352,10 +356,12 @@ class ScriptedApi:
                         self.close_connection = True
                         return
                 time.sleep(api.reply_delays.get(action, 0.0))
+                if api.has_ranges and (wanted := self.headers["Range"]):
+                    status, content = 206, content[int(wanted.removeprefix("bytes=").removesuffix("-")) :]
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                self.wfile.write(content)
+                self.wfile.write(content[: api.blob_bytes] if method == "GET" else content)
 
             def log_message(self, *_: object) -> None:
                 pass

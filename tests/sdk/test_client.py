@@ -27,6 +27,7 @@ from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.transport.errors import ApiError, DigestMismatchError
+from trainwright.transport.responses import RETRY_SECONDS
 
 CONTENT = b"weights " * 1_000
 FILE = {"name": "model.safetensors", "bytes": len(CONTENT), "digest": hashlib.sha256(CONTENT).hexdigest()}
@@ -37,19 +38,23 @@ class Scripted(BaseHTTPRequestHandler):
 
     answers: dict[str, list[tuple[int, bytes]]]
     asked: list[str]
+    ranges: list[str | None]
+    """The Range header of each request."""
+
     retry_after: str | None
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.do_GET()
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         self.asked.append(path)
+        self.ranges.append(self.headers["Range"])
         script = self.answers[path]
         status, body = script.pop(0) if len(script) > 1 else script[0]
         if status == 0:  # drop the connection in the middle of the response
-            self.send_response(200)
+            self.send_response(206 if self.headers["Range"] else 200)
             self.send_header("Content-Length", str(len(body) + 1))
             self.end_headers()
             self.wfile.write(body)
@@ -118,7 +123,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
         "transport.async_connection",
     ):
         monkeypatch.setattr(f"trainwright.{module}.RETRY_SECONDS", (0.01, 0.01))
-    handler = type("Handler", (Scripted,), {"answers": {}, "asked": [], "retry_after": None})
+    handler = type("Handler", (Scripted,), {"answers": {}, "asked": [], "ranges": [], "retry_after": None})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
         thread = threading.Thread(target=http.serve_forever)
         thread.start()
@@ -198,11 +203,37 @@ def test_waiting_for_a_run_reports_only_changes(connect: Connect, server: type[S
     assert len(server.asked) == len(script)
 
 
-def test_an_interrupted_download_is_retried(connect: Connect, server: type[Scripted], tmp_path: Path) -> None:
-    serve_file(server, (0, CONTENT[:500]), (200, CONTENT))
-    folder = download(connect, server, tmp_path / "export")
+@pytest.mark.parametrize("rest", [(206, CONTENT[500:]), (200, CONTENT)], ids=["the rest", "all of it"])
+def test_an_interrupted_download_continues_where_it_broke_off(
+    connect: Connect, server: type[Scripted], tmp_path: Path, rest: tuple[int, bytes]
+) -> None:
+    serve_file(server, (0, CONTENT[:500]), rest)
+    reported: list[int] = []
+    with connect(server.url) as client:
+        team = client.team("crew")
+        folder = team.download("run_x", tmp_path / "export", "ckpt_x", lambda done, _: reported.append(done))
     assert (folder / "model.safetensors").read_bytes() == CONTENT
     assert [file.name for file in folder.iterdir()] == ["model.safetensors"]
+    assert [found for found in server.ranges if found] == ["bytes=500-"]
+    assert reported[-1] == len(CONTENT) == max(reported)
+
+
+def test_a_download_may_break_off_more_often_than_a_request_is_retried(
+    connect: Connect, server: type[Scripted], tmp_path: Path
+) -> None:
+    parts = [CONTENT[start : start + 500] for start in range(0, len(CONTENT), 500)]
+    serve_file(server, *((0, part) for part in parts))
+    folder = download(connect, server, tmp_path / "export")
+    assert (folder / "model.safetensors").read_bytes() == CONTENT
+    assert len(parts) > len(RETRY_SECONDS)
+
+
+def test_a_question_is_asked_again_if_its_answer_is_lost(connect: Connect, server: type[Scripted]) -> None:
+    path = "/api/v1/teams/crew/runs/run_x/pause"
+    server.answers[path] = [(0, b"{"), run_answer("paused")]
+    with connect(server.url) as client:
+        assert client.team("crew").pause("run_x").state == "paused"
+    assert server.asked == [path, path]
 
 
 def test_a_damaged_file_is_never_renamed_to_its_final_name(

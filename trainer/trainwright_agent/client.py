@@ -184,20 +184,25 @@ class Client:
         finally:
             connection.close()
 
-    def get(self, url: str, write: Callable[[bytes], object]) -> None:
-        """Download a signed link block by block, or what it redirects to. The node token is not sent."""
+    def get(self, url: str, write: Callable[[bytes], object], begin: int = 0) -> None:
+        """Download a signed link block by block from byte ``begin`` on, or what it redirects to. The node token is not sent."""
         with ExitStack() as opened:
             try:
                 address = urljoin(f"{self._base}/", url)
-                response = _open(address, opened)
+                response = _open(address, begin, opened)
                 if response.status in _REDIRECTS:
-                    response = _follow(address, response, opened)
-                if response.status != 200:
+                    response = _follow(address, begin, response, opened)
+                if response.status not in (200, 206):
                     _raise_for_status(response.status, response.read(_ANSWER_LIMIT_BYTES))
             except (OSError, http.client.HTTPException) as error:
                 raise UnreachableError(f"GET of a file: {error!r}") from error
+            left_out = begin if response.status == 200 else 0  # it sends the entire file
             while block := _read_block(response):
-                write(block)
+                if new := block[left_out:]:
+                    write(new)
+                left_out = max(left_out - len(block), 0)
+            if response.length:  # the connection was closed
+                raise UnreachableError(f"GET of a file broke off: {response.length} bytes are missing")
 
     def _post(
         self, path: str, body: Envelope, answer: type[Answer], timeout_seconds: float = TIMEOUT_SECONDS
@@ -264,18 +269,20 @@ def _connect(url: str, timeout_seconds: float) -> tuple[http.client.HTTPConnecti
     return connection, f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
 
 
-def _open(address: str, opened: ExitStack) -> http.client.HTTPResponse:
-    """Start a download; ``opened`` closes its connection."""
+def _open(address: str, begin: int, opened: ExitStack) -> http.client.HTTPResponse:
+    """Start a download from byte ``begin`` on; ``opened`` closes its connection."""
     connection, target = _connect(address, _TRANSFER_TIMEOUT_SECONDS)
     opened.callback(connection.close)
-    connection.request("GET", target)
+    connection.request("GET", target, headers={"Range": f"bytes={begin}-"} if begin else {})
     return connection.getresponse()
 
 
-def _follow(address: str, response: http.client.HTTPResponse, opened: ExitStack) -> http.client.HTTPResponse:
+def _follow(
+    address: str, begin: int, response: http.client.HTTPResponse, opened: ExitStack
+) -> http.client.HTTPResponse:
     location = response.getheader("Location", "")
     try:
-        return _open(urljoin(address, location), opened)
+        return _open(urljoin(address, location), begin, opened)
     except ValueError as error:
         raise UnreachableError(f"GET of a file: redirected to {location!r}: {error}") from error
 

@@ -56,12 +56,14 @@ def locked_run(session: Write, team_id: UUID, run_id: str) -> Run:
 
 
 def cancel_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
-    """Ask the run's nodes to stop it; a run without a node is cancelled immediately.
+    """Ask the run's nodes to stop it; a run without a node is cancelled immediately. Repeating is harmless.
 
     Raises:
-        Conflict: the run has ended.
+        Conflict: the run has ended in another way.
     """
     run = locked_run(session, team_id, run_id)
+    if run.state is RunState.CANCELLED:
+        return run
     if run.state in FINAL:
         raise Conflict("run_is_final", f"This run has already ended: it is {run.state}.")
     message = f"Cancelled by {by}"

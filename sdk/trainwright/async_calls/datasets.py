@@ -97,7 +97,7 @@ class AsyncDatasetCalls(AsyncTeamCalls):
         asked = {"uploads": ids} | (
             {"curation": curation.model_dump(mode="json")} if curation is not None else {}
         )
-        return await self._client.post(f"{self._path}/uploads/preview", Preview, json=asked)
+        return await self._client.post_repeatable(f"{self._path}/uploads/preview", Preview, json=asked)
 
     async def uploads(self) -> list[Upload]:
         """Uploads in progress, and complete uploads that no dataset uses."""
@@ -108,7 +108,7 @@ class AsyncDatasetCalls(AsyncTeamCalls):
     ) -> CurationCounts:
         """Count what a curation would keep of a version's documents, or what a mixture would contain."""
         asked = CountRequest(dataset=dataset_id, version=version, curation=curation).model_dump(mode="json")
-        return await self._client.post(f"{self._path}/datasets/count", CurationCounts, json=asked)
+        return await self._client.post_repeatable(f"{self._path}/datasets/count", CurationCounts, json=asked)
 
     async def documents(
         self, dataset_id: str, version: int, limit: int = 50, cursor: str | None = None

@@ -31,15 +31,16 @@ class AsyncRunCalls(AsyncTeamCalls):
         return await self._client.post_repeatable(f"{self._path}/runs{query}", Run, json=as_json(spec))
 
     async def cancel(self, run_id: str) -> Run:
-        return await self._do(run_id, "cancel")
+        """End a run for good. Repeating is harmless."""
+        return await self._client.post_repeatable(f"{self._path}/runs/{run_id}/cancel", Run)
 
     async def pause(self, run_id: str) -> Run:
-        """Ask a run to save its state and free its slots. It is paused when its node has released it."""
-        return await self._do(run_id, "pause")
+        """Ask a run to save its state and free its slots. It is paused when its node has released it. Repeating is harmless."""
+        return await self._client.post_repeatable(f"{self._path}/runs/{run_id}/pause", Run)
 
     async def resume(self, run_id: str) -> Run:
         """Queue a paused run again. If it needs more slots than the team's limit, the call fails and the run stays paused."""
-        return await self._do(run_id, "resume")
+        return await self._client.post(f"{self._path}/runs/{run_id}/resume", Run)
 
     async def move(self, run_id: str, node: str) -> Run:
         """Ask a run to save its state and leave its nodes. It is placed again without ``node``."""
@@ -114,6 +115,3 @@ class AsyncRunCalls(AsyncTeamCalls):
         asked = ((RunAction.UNTAG, remove), (RunAction.TAG, add))
         rounds = [await self.act(action, run_ids, tags) for action, tags in asked if tags]
         return [next((item for item in each if not item.done), each[0]) for each in zip(*rounds, strict=True)]
-
-    async def _do(self, run_id: str, verb: str) -> Run:
-        return await self._client.post(f"{self._path}/runs/{run_id}/{verb}", Run)

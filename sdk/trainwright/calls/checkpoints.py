@@ -20,6 +20,7 @@ from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.run_state import FINAL
 from trainwright.transport.blocking import call_blocking, sleep
 from trainwright.transport.errors import ApiError, DigestMismatchError
+from trainwright.transport.partial_file import PartialFile
 from trainwright.transport.progress import OnProgress, ProgressMeter
 from trainwright.transport.responses import RETRY_SECONDS
 
@@ -109,17 +110,27 @@ class CheckpointCalls(TeamCalls):
     def _save(
         self, run_id: str, checkpoint_id: str, file: CheckpointFile, target: Path, meter: ProgressMeter
     ) -> None:
-        """Download one file. Retries use a new link, since links expire."""
-        url = file.url
-        for wait_seconds in RETRY_SECONDS:
-            before = meter.done
-            try:
-                return self._client.save(url, target, file.digest, meter.add)
-            except (httpx.TransportError, DigestMismatchError, ApiError):
-                meter.add(before - meter.done)
-            sleep(wait_seconds)
-            url = {file.name: file.url for file in self._files(run_id, checkpoint_id)}[file.name]
-        self._client.save(url, target, file.digest, meter.add)
+        """Download one file. Retries continue where it broke off, with a new link, since links expire."""
+        url, waits = file.url, iter(RETRY_SECONDS)
+        with PartialFile(target, file.digest) as partial:
+            while True:
+                before = partial.received
+                try:
+                    if before == 0 or before < file.bytes:
+                        self._client.save(url, partial, meter.add)
+                    return call_blocking(partial.finish)
+                except DigestMismatchError:
+                    if (wait_seconds := next(waits, None)) is None:
+                        raise
+                    meter.add(-partial.received)
+                    partial.restart()
+                except (httpx.TransportError, ApiError):
+                    if partial.received > before:
+                        waits = iter(RETRY_SECONDS)  # a long download may break off any number of times
+                    if (wait_seconds := next(waits, None)) is None:
+                        raise
+                sleep(wait_seconds)
+                url = {file.name: file.url for file in self._files(run_id, checkpoint_id)}[file.name]
 
     def _newest_export(self, run_id: str) -> str:
         exports = [c for c in self.checkpoints(run_id) if c.kind is CheckpointKind.EXPORT and c.valid]

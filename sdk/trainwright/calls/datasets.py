@@ -98,7 +98,7 @@ class DatasetCalls(TeamCalls):
         asked = {"uploads": ids} | (
             {"curation": curation.model_dump(mode="json")} if curation is not None else {}
         )
-        return self._client.post(f"{self._path}/uploads/preview", Preview, json=asked)
+        return self._client.post_repeatable(f"{self._path}/uploads/preview", Preview, json=asked)
 
     def uploads(self) -> list[Upload]:
         """Uploads in progress, and complete uploads that no dataset uses."""
@@ -109,7 +109,7 @@ class DatasetCalls(TeamCalls):
     ) -> CurationCounts:
         """Count what a curation would keep of a version's documents, or what a mixture would contain."""
         asked = CountRequest(dataset=dataset_id, version=version, curation=curation).model_dump(mode="json")
-        return self._client.post(f"{self._path}/datasets/count", CurationCounts, json=asked)
+        return self._client.post_repeatable(f"{self._path}/datasets/count", CurationCounts, json=asked)
 
     def documents(
         self, dataset_id: str, version: int, limit: int = 50, cursor: str | None = None

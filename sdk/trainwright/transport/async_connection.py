@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +12,7 @@ import httpx
 from pydantic import BaseModel
 
 from trainwright.transport.async_blocking import call_blocking, sleep
-from trainwright.transport.errors import DigestMismatchError
+from trainwright.transport.partial_file import PartialFile
 from trainwright.transport.responses import RETRY_SECONDS, checked, pause_seconds
 from trainwright.transport.sse import Message, MessageParser
 
@@ -90,10 +89,12 @@ class AsyncConnection:
         """POST without a response body."""
         await self._wait_while_busy("POST", path, json=json)
 
-    async def post_repeatable(self, path: str, model: type[Model], *, json: Any) -> Model:
-        """POST under an idempotency key, retried if the response is lost."""
+    async def post_repeatable(
+        self, path: str, model: type[Model], *, json: Any = None, params: Mapping[str, Any] | None = None
+    ) -> Model:
+        """POST, retried if the response is lost: it changes nothing, or its idempotency key shows that it is a repetition."""
         headers = {"Idempotency-Key": str(uuid4())}
-        response = await self._retry("POST", path, json=json, headers=headers)
+        response = await self._retry("POST", path, json=json, params=params, headers=headers)
         return model.model_validate_json(response.content)
 
     async def put(self, path: str, model: type[Model], *, json: Any) -> Model:
@@ -145,29 +146,26 @@ class AsyncConnection:
                 if message is not None:
                     yield message
 
-    async def save(self, url: str, target: Path, digest: str, on_bytes: Callable[[int], None]) -> None:
-        """Download ``url`` or what it redirects to, verify its SHA-256, and then move it to ``target``.
+    async def save(self, url: str, partial: PartialFile, on_bytes: Callable[[int], None]) -> None:
+        """Download what ``partial`` lacks of ``url`` or what it redirects to.
 
         The API key is not sent to another host.
         """
-        partial = target.with_name(f".{target.name}.{uuid4().hex}.part")
-        try:
-            found = hashlib.sha256()
-            async with self._http.stream("GET", url, follow_redirects=True) as response:
-                if response.is_error:
-                    await response.aread()
-                with partial.open("wb") as out:
-                    async for block in checked(response).aiter_bytes(BLOCK_BYTES):
-                        await call_blocking(out.write, block)
-                        found.update(block)
-                        on_bytes(len(block))
-            if found.hexdigest() != digest:
-                raise DigestMismatchError(
-                    f"{target.name}: its SHA-256 is {found.hexdigest()} instead of {digest}"
-                )
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        headers = {"Accept-Encoding": "identity"}
+        if partial.received:
+            headers["Range"] = f"bytes={partial.received}-"
+        async with self._http.stream("GET", url, headers=headers, follow_redirects=True) as response:
+            if response.is_error:
+                await response.aread()
+            checked(response)
+            if response.status_code != httpx.codes.PARTIAL_CONTENT:  # the server sends all of it again
+                on_bytes(-partial.received)
+                partial.restart()
+            async for (
+                block
+            ) in response.aiter_bytes():  # as they arrive, so that none is lost if the connection breaks
+                await call_blocking(partial.add, block)
+                on_bytes(len(block))
 
     async def save_as(self, path: str, params: Mapping[str, Any], target: Path) -> None:
         """GET what the server computes for this request, and then move it to ``target``."""

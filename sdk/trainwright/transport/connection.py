@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +13,7 @@ import httpx
 from pydantic import BaseModel
 
 from trainwright.transport.blocking import call_blocking, sleep
-from trainwright.transport.errors import DigestMismatchError
+from trainwright.transport.partial_file import PartialFile
 from trainwright.transport.responses import RETRY_SECONDS, checked, pause_seconds
 from trainwright.transport.sse import Message, MessageParser
 
@@ -87,10 +86,12 @@ class Connection:
         """POST without a response body."""
         self._wait_while_busy("POST", path, json=json)
 
-    def post_repeatable(self, path: str, model: type[Model], *, json: Any) -> Model:
-        """POST under an idempotency key, retried if the response is lost."""
+    def post_repeatable(
+        self, path: str, model: type[Model], *, json: Any = None, params: Mapping[str, Any] | None = None
+    ) -> Model:
+        """POST, retried if the response is lost: it changes nothing, or its idempotency key shows that it is a repetition."""
         headers = {"Idempotency-Key": str(uuid4())}
-        response = self._retry("POST", path, json=json, headers=headers)
+        response = self._retry("POST", path, json=json, params=params, headers=headers)
         return model.model_validate_json(response.content)
 
     def put(self, path: str, model: type[Model], *, json: Any) -> Model:
@@ -140,29 +141,26 @@ class Connection:
                 if message is not None:
                     yield message
 
-    def save(self, url: str, target: Path, digest: str, on_bytes: Callable[[int], None]) -> None:
-        """Download ``url`` or what it redirects to, verify its SHA-256, and then move it to ``target``.
+    def save(self, url: str, partial: PartialFile, on_bytes: Callable[[int], None]) -> None:
+        """Download what ``partial`` lacks of ``url`` or what it redirects to.
 
         The API key is not sent to another host.
         """
-        partial = target.with_name(f".{target.name}.{uuid4().hex}.part")
-        try:
-            found = hashlib.sha256()
-            with self._http.stream("GET", url, follow_redirects=True) as response:
-                if response.is_error:
-                    response.read()
-                with partial.open("wb") as out:
-                    for block in checked(response).iter_bytes(BLOCK_BYTES):
-                        call_blocking(out.write, block)
-                        found.update(block)
-                        on_bytes(len(block))
-            if found.hexdigest() != digest:
-                raise DigestMismatchError(
-                    f"{target.name}: its SHA-256 is {found.hexdigest()} instead of {digest}"
-                )
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        headers = {"Accept-Encoding": "identity"}
+        if partial.received:
+            headers["Range"] = f"bytes={partial.received}-"
+        with self._http.stream("GET", url, headers=headers, follow_redirects=True) as response:
+            if response.is_error:
+                response.read()
+            checked(response)
+            if response.status_code != httpx.codes.PARTIAL_CONTENT:  # the server sends all of it again
+                on_bytes(-partial.received)
+                partial.restart()
+            for (
+                block
+            ) in response.iter_bytes():  # as they arrive, so that none is lost if the connection breaks
+                call_blocking(partial.add, block)
+                on_bytes(len(block))
 
     def save_as(self, path: str, params: Mapping[str, Any], target: Path) -> None:
         """GET what the server computes for this request, and then move it to ``target``."""

@@ -86,6 +86,23 @@ def test_progress_is_described_and_only_bytes_count(api: ScriptedApi, tmp_path: 
     assert len(blocks) == 2
 
 
+def test_a_download_that_breaks_off_continues_with_the_next_byte(api: ScriptedApi, tmp_path: Path) -> None:
+    content = os.urandom(1_000)
+    download = Download.model_validate(api.store("resume/model.safetensors", content))
+    api.blob_bytes = 300
+    fetcher(api, tmp_path).fetch_all([download], tmp_path / "folder")
+    assert (tmp_path / "folder/resume/model.safetensors").read_bytes() == content
+
+
+def test_a_server_that_sends_all_of_a_file_again_is_understood(api: ScriptedApi, tmp_path: Path) -> None:
+    content = os.urandom(1_000)
+    api.store("resume/model.safetensors", content)
+    api.has_ranges = False
+    received: list[bytes] = []
+    Client(api.url).get("/api/v1/blobs/store/resume/model.safetensors", received.append, begin=300)
+    assert b"".join(received) == content[300:]
+
+
 def test_the_cache_evicts_the_least_recently_used(tmp_path: Path) -> None:
     for age, name in enumerate(["new", "middle", "old"]):
         (tmp_path / name).write_bytes(b"x" * 10)

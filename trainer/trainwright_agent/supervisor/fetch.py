@@ -88,9 +88,8 @@ class Fetcher:
                 log.warning("%s: %s", download.path, error)
                 if tries >= _TRIES:
                     raise _fetch_error(download, error) from error
-            except UnreachableError as error:
-                # Retried until the start times out.
-                log.warning("%s: %s", download.path, error)
+            except UnreachableError:
+                return  # stopped
             except OSError as error:
                 raise _fetch_error(download, error) from error
             self.stopped.wait(backoff.next_seconds())
@@ -151,16 +150,26 @@ class Fetcher:
         verification.finish()
 
     def _download(self, download: Download, target: Path) -> None:
+        """Download ``target``. A download that breaks off continues with the next byte, until the start times out."""
         draft = target.with_name(f".{target.name}.{uuid4().hex}")
         verification = _Verification(download, self.on_bytes)
+        backoff = Backoff(0.2, 10.0)
         try:
             with draft.open("xb") as file:
 
                 def write(block: bytes) -> None:
                     verification.add(block)
                     file.write(block)
+                    backoff.reset()
 
-                self.client.get(download.url, write)
+                while verification.lacks_bytes:
+                    try:
+                        self.client.get(download.url, write, verification.bytes)
+                        break
+                    except UnreachableError as error:
+                        log.warning("%s, after %d bytes: %s", download.path, verification.bytes, error)
+                        if self.stopped.wait(backoff.next_seconds()):
+                            raise
             verification.finish()
             draft.rename(target)
         finally:
@@ -174,18 +183,22 @@ class _Verification:
         self._download = download
         self._on_block = on_block
         self._sha = hashlib.sha256()
-        self._bytes = 0
+        self.bytes = 0
+
+    @property
+    def lacks_bytes(self) -> bool:
+        return self.bytes < max(self._download.bytes, 1)
 
     def add(self, block: bytes) -> None:
         self._sha.update(block)
-        self._bytes += len(block)
-        if self._bytes > self._download.bytes:
+        self.bytes += len(block)
+        if self.bytes > self._download.bytes:
             raise _DamagedError(f"more than the announced {self._download.bytes} bytes")
         self._on_block()
 
     def finish(self) -> None:
-        if self._bytes != self._download.bytes:
-            raise _DamagedError(f"{self._bytes} bytes instead of the announced {self._download.bytes}")
+        if self.bytes != self._download.bytes:
+            raise _DamagedError(f"{self.bytes} bytes instead of the announced {self._download.bytes}")
         if self._sha.hexdigest() != self._download.digest:
             raise _DamagedError("its SHA-256 is not the announced one")
 
