@@ -119,18 +119,23 @@ class LiveAgent:
 
 @contextmanager
 def live_agent(
-    live: Live, data: Path, name: str, cpu_slots: int = 2, within: Sequence[str] = ()
+    live: Live,
+    data: Path,
+    name: str,
+    cpu_slots: int = 2,
+    within: Sequence[str] = (),
+    api: str | None = None,
 ) -> Iterator[LiveAgent]:
     """Run an agent in addition to the platform's own for the block. A folder that has joined before is used again.
 
-    ``within``: the beginning of its command, such as for a network namespace.
+    ``within``: the beginning of its command, such as for a network namespace. ``api``: the server's address, if it is not the platform's.
     """
     store_cpu_peak(data, cpu_slots)
     token_file = data.with_name(f"{data.name}.token")
     if not (data / "agent.json").exists():
         token_file.write_text(live.client.post("/join-tokens", JoinToken, json={"name": name}).token)
     command = [*within, sys.executable, "-m", "trainwright_agent.main", "run", "--data", data, "--name", name]
-    command += ["--api", live.platform.url, "--token-file", token_file]
+    command += ["--api", api or live.platform.url, "--token-file", token_file]
     agent = LiveAgent(data, name, subprocess.Popen([*map(str, command), "--cpu-slots", str(cpu_slots)]))
     try:
         eventually(lambda: agent.is_online(live), f"{name} joins", 120)

@@ -16,7 +16,13 @@ from trainwright.contracts.api.datasets import (
 )
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.uploads import RejectedDocument
-from trainwright_backend.api.dependencies import CurrentDatabase, ReadSession, Store, WriteSession
+from trainwright_backend.api.dependencies import (
+    CurrentDatabase,
+    IdempotencyKey,
+    ReadSession,
+    Store,
+    WriteSession,
+)
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.datasets import curation_counts, deletion, documents, preparation_requests, service
@@ -40,10 +46,19 @@ def list_datasets(
 
 
 @router.post("", status_code=201)
-def create_dataset(new: NewDataset, access: Editor, session: WriteSession, store: Store) -> Dataset:
-    """Create a dataset from complete uploads, or a mixture. It is read and prepared immediately, in the background."""
+def create_dataset(
+    new: NewDataset,
+    access: Editor,
+    session: WriteSession,
+    store: Store,
+    idempotency_key: IdempotencyKey = None,
+) -> Dataset:
+    """Create a dataset from complete uploads, or a mixture. It is read and prepared immediately, in the background.
+
+    With an Idempotency-Key, repeating the request returns the same dataset.
+    """
     by = Creator(access.user_id, access.user_name)
-    return service.create_dataset(session, store, access.team_id, by, new)
+    return service.create_dataset(session, store, access.team_id, by, new, idempotency_key)
 
 
 @router.post("/count")
@@ -68,10 +83,18 @@ def delete_dataset(dataset: str, access: Editor, session: WriteSession) -> None:
 
 @router.post("/{dataset}/versions", status_code=201)
 def create_dataset_version(
-    dataset: str, new: NewVersion, access: Editor, session: WriteSession, store: Store
+    dataset: str,
+    new: NewVersion,
+    access: Editor,
+    session: WriteSession,
+    store: Store,
+    idempotency_key: IdempotencyKey = None,
 ) -> Dataset:
-    """Create the dataset's next version: other files, another curation, or both. Versions never change."""
-    return service.add_version(session, store, access.team_id, dataset, new)
+    """Create the dataset's next version: other files, another curation, or both. Versions never change.
+
+    With an Idempotency-Key, repeating the request creates no other version.
+    """
+    return service.add_version(session, store, access.team_id, dataset, new, idempotency_key)
 
 
 @router.delete("/{dataset}/versions/{number}", status_code=204)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, select
@@ -30,6 +31,8 @@ from trainwright_backend.datasets.parsed_files import ensure_parsed
 from trainwright_backend.datasets.preparations import find_or_create, show_preparation
 from trainwright_backend.datasets.tables import Dataset, DatasetFile, DatasetVersion, MixedVersion
 from trainwright_backend.datasets.version_changes import changes_between
+from trainwright_backend.teams.idempotency import deleted, reserve_key
+from trainwright_backend.teams.tables import IdempotencyKey
 from trainwright_backend.uploads.service import consume_uploads
 
 DEFAULT_DATA = DataSpec(dataset="default")
@@ -45,13 +48,17 @@ class Creator:
 
 
 def create_dataset(
-    session: Write, store: ObjectStore, team_id: UUID, by: Creator, new: NewDataset
+    session: Write, store: ObjectStore, team_id: UUID, by: Creator, new: NewDataset, key: str | None
 ) -> DatasetOut:
-    """Create a dataset with its first version, and start to read and prepare it.
+    """Create a dataset with its first version, and start to read and prepare it; or find what was created with the same ``key``.
 
     Raises:
+        AppError: 422 ``idempotency_key_reused``: the key was used with another body; 410 ``dataset_deleted``.
         Invalid: the files or the mixture cannot be used.
     """
+    earlier = _earlier(session, team_id, key, {"dataset": new.model_dump(mode="json")})
+    if earlier is not None:
+        return earlier
     contents = first_contents(session, store, team_id, new.uploads, new.curation)
     dataset = Dataset(
         id=new_id(),
@@ -64,17 +71,22 @@ def create_dataset(
     session.add(dataset)
     session.flush()
     _add_version(session, dataset, contents, [])
+    _record(session, team_id, key, dataset)
     return show_dataset(session, team_id, public_id("ds", dataset.id))
 
 
 def add_version(
-    session: Write, store: ObjectStore, team_id: UUID, dataset: str, new: NewVersion
+    session: Write, store: ObjectStore, team_id: UUID, dataset: str, new: NewVersion, key: str | None
 ) -> DatasetOut:
     """Create the next version of a dataset, with other files, another curation, or both.
 
     Raises:
+        AppError: as for `create_dataset`.
         Invalid: as for `create_dataset`, or the dataset has no version ``new.base``.
     """
+    earlier = _earlier(session, team_id, key, {"version of": dataset, **new.model_dump(mode="json")})
+    if earlier is not None:
+        return earlier
     row = get_dataset(session, team_id, dataset)
     mix = _mix_of(_base(row, new), new)
     lock_datasets(session, team_id, mix, row.id)
@@ -84,7 +96,25 @@ def add_version(
         raise Invalid.at("base", describe_versions(row), new.base)
     contents = next_contents(session, store, team_id, base, new)
     _add_version(session, row, contents, changes_between(newest, contents))
+    _record(session, team_id, key, row)
     return show_dataset(session, team_id, dataset)
+
+
+def _earlier(session: Write, team_id: UUID, key: str | None, request: Any) -> DatasetOut | None:
+    """The dataset of an earlier request with this Idempotency-Key."""
+    earlier = reserve_key(session, team_id, key, request)
+    if earlier is None:
+        return None
+    if earlier.dataset_id is None or session.get(Dataset, earlier.dataset_id) is None:
+        raise deleted("dataset")
+    return show_dataset(session, team_id, public_id("ds", earlier.dataset_id))
+
+
+def _record(session: Write, team_id: UUID, key: str | None, dataset: Dataset) -> None:
+    """Store what the request with this key has created."""
+    if key is not None:
+        session.get_one(IdempotencyKey, (team_id, key)).dataset_id = dataset.id
+        session.flush()
 
 
 def _base(row: Dataset, new: NewVersion) -> DatasetVersion | None:

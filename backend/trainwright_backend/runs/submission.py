@@ -5,8 +5,6 @@ dataset is refused immediately. One that has to wait for data, for a free node, 
 the first node joins, sizes are unknown, so every size is accepted and waits.
 """
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +12,6 @@ from uuid import UUID
 
 from pydantic import ValidationError
 from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.api.plans import RunPlan
@@ -29,7 +26,7 @@ from trainwright.planner.flops import count_parameters
 from trainwright.planner.plan import Host, plan
 from trainwright.tracing import current_traceparent
 from trainwright_backend.core.db import Read, Write, now
-from trainwright_backend.core.errors import AppError, Invalid
+from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import new_id
 from trainwright_backend.datasets.data_resolution import check_data, resolve_data
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
@@ -51,12 +48,13 @@ from trainwright_backend.runs.joined_nodes import (
 from trainwright_backend.runs.limit_usage import check_queued_runs, check_slots
 from trainwright_backend.runs.precision_choice import choose_precision
 from trainwright_backend.runs.rank_memory import check_memory, largest_slot, smallest_slot
-from trainwright_backend.runs.tables import IdempotencyKey, NodeSize, Run, RunSummary
+from trainwright_backend.runs.tables import NodeSize, Run, RunSummary
 from trainwright_backend.runs.transitions import add_event, add_run
+from trainwright_backend.teams.idempotency import deleted, reserve_key
+from trainwright_backend.teams.tables import IdempotencyKey
 from trainwright_backend.teams.usage import SECONDS_AN_HOUR
 
 NO_NODE = "no node has joined yet"
-LONGEST_KEY = 200
 _NO_SLOTS = {
     Device.CUDA: "No node has a GPU. Use resources.device cpu, or add a node with a GPU.",
     Device.CPU: "No node offers CPU slots. Use resources.device cuda, or add a node that offers CPU slots.",
@@ -374,25 +372,11 @@ def find_by_idempotency_key(session: Write, team_id: UUID, key: str | None, requ
     Raises:
         AppError: 422 ``idempotency_key_reused``: the key was used with another body; 410 ``run_deleted``.
     """
-    if key is None:
+    earlier = reserve_key(session, team_id, key, request)
+    if earlier is None:
         return None
-    if not 1 <= len(key) <= LONGEST_KEY:
-        raise Invalid.at("Idempotency-Key", f"The key has 1 to {LONGEST_KEY} characters.", len(key))
-    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
-    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
-    row = {"team_id": team_id, "key": key, "body_digest": digest, "run_id": None, "created": now()}
-    taken = session.execute(
-        insert(IdempotencyKey).values(**row).on_conflict_do_nothing().returning(IdempotencyKey.key)
-    ).first()
-    if taken is not None:
-        return None
-    earlier = session.get_one(IdempotencyKey, (team_id, key))
-    if earlier.body_digest != digest:
-        detail = "This Idempotency-Key was used with another body before. Use a new key for a new run."
-        raise AppError("idempotency_key_reused", 422, detail)
     if earlier.run_id is None:
-        detail = "The run of this Idempotency-Key was deleted. Use a new key for a new run."
-        raise AppError("run_deleted", 410, detail)
+        raise deleted("run")
     return session.get_one(Run, earlier.run_id)
 
 

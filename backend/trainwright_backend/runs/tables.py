@@ -234,19 +234,6 @@ class SavedView(Base):
     saved: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
-class IdempotencyKey(Base):
-    """A used Idempotency-Key, and the request it was used for."""
-
-    __tablename__ = "submission"
-
-    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), primary_key=True)
-    key: Mapped[str] = mapped_column(primary_key=True)
-    body_digest: Mapped[str]
-    run_id: Mapped[UUID | None] = mapped_column(ForeignKey("run.id", ondelete="SET NULL"), index=True)
-    """Empty once the run was deleted: a late repetition must not start it again."""
-    created: Mapped[datetime] = mapped_column(UtcDateTime)
-
-
 class Attempt(Base):
     """One execution of a run, created by the transition to `starting`."""
 

@@ -56,6 +56,21 @@ class LedgerEntry(Base):
     time: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
 
 
+class IdempotencyKey(Base):
+    """A used Idempotency-Key, the request it was used for, and what that request created."""
+
+    __tablename__ = "submission"
+
+    team_id: Mapped[UUID] = mapped_column(ForeignKey("team.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    body_digest: Mapped[str]
+    run_id: Mapped[UUID | None] = mapped_column(ForeignKey("run.id", ondelete="SET NULL"), index=True)
+    """Empty once the run was deleted: a late repetition must not start it again."""
+    dataset_id: Mapped[UUID | None]
+    """No foreign key: a late repetition must not create a deleted dataset again."""
+    created: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
 class SlotTime(Base):
     """How long a run used its slots on one day (UTC): slots × seconds from `leased` to the end of each attempt."""
 

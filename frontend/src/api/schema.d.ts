@@ -1083,6 +1083,8 @@ export interface paths {
         /**
          * Create Dataset
          * @description Create a dataset from complete uploads, or a mixture. It is read and prepared immediately, in the background.
+         *
+         *     With an Idempotency-Key, repeating the request returns the same dataset.
          */
         post: operations["create_dataset"];
         delete?: never;
@@ -1187,6 +1189,8 @@ export interface paths {
         /**
          * Create Dataset Version
          * @description Create the dataset's next version: other files, another curation, or both. Versions never change.
+         *
+         *     With an Idempotency-Key, repeating the request creates no other version.
          */
         post: operations["create_dataset_version"];
         delete?: never;
@@ -10162,7 +10166,9 @@ export interface operations {
     create_dataset: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                "idempotency-key"?: string | null;
+            };
             path: {
                 team: string;
             };
@@ -10363,7 +10369,9 @@ export interface operations {
     create_dataset_version: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                "idempotency-key"?: string | null;
+            };
             path: {
                 dataset: string;
                 team: string;

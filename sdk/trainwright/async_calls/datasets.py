@@ -78,12 +78,13 @@ class AsyncDatasetCalls(AsyncTeamCalls):
     async def change_curation(self, dataset_id: str, curation: CurationSpec) -> Dataset:
         """Create a version with the files of the newest one and another curation."""
         new = {"curation": curation.model_dump(mode="json")}
-        return await self._client.post(f"{self._path}/datasets/{dataset_id}/versions", Dataset, json=new)
+        path = f"{self._path}/datasets/{dataset_id}/versions"
+        return await self._client.post_repeatable(path, Dataset, json=new)
 
     async def mix(self, name: str, curation: CurationSpec) -> Dataset:
         """Create a mixture of other datasets, as described by the curation."""
         new = {"name": name, "curation": curation.model_dump(mode="json")}
-        return await self._client.post(f"{self._path}/datasets", Dataset, json=new)
+        return await self._client.post_repeatable(f"{self._path}/datasets", Dataset, json=new)
 
     async def preview(
         self,
@@ -189,7 +190,7 @@ class AsyncDatasetCalls(AsyncTeamCalls):
         found = await call_blocking(find_files, paths)
         await call_blocking(check_documents, found.files)
         sender, ids = await self._send(found.files, on_progress)
-        made = await self._client.post(path, Dataset, json={**new, "uploads": ids})
+        made = await self._client.post_repeatable(path, Dataset, json={**new, "uploads": ids})
         sender.forget(found.files)
         return made
 

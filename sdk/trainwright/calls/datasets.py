@@ -79,12 +79,13 @@ class DatasetCalls(TeamCalls):
     def change_curation(self, dataset_id: str, curation: CurationSpec) -> Dataset:
         """Create a version with the files of the newest one and another curation."""
         new = {"curation": curation.model_dump(mode="json")}
-        return self._client.post(f"{self._path}/datasets/{dataset_id}/versions", Dataset, json=new)
+        path = f"{self._path}/datasets/{dataset_id}/versions"
+        return self._client.post_repeatable(path, Dataset, json=new)
 
     def mix(self, name: str, curation: CurationSpec) -> Dataset:
         """Create a mixture of other datasets, as described by the curation."""
         new = {"name": name, "curation": curation.model_dump(mode="json")}
-        return self._client.post(f"{self._path}/datasets", Dataset, json=new)
+        return self._client.post_repeatable(f"{self._path}/datasets", Dataset, json=new)
 
     def preview(
         self,
@@ -188,7 +189,7 @@ class DatasetCalls(TeamCalls):
         found = call_blocking(find_files, paths)
         call_blocking(check_documents, found.files)
         sender, ids = self._send(found.files, on_progress)
-        made = self._client.post(path, Dataset, json={**new, "uploads": ids})
+        made = self._client.post_repeatable(path, Dataset, json={**new, "uploads": ids})
         sender.forget(found.files)
         return made
 

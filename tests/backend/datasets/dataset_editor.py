@@ -26,8 +26,9 @@ class DatasetEditor:
         """Upload a file; returns the upload's id."""
         return send_file(self.site.admin, self.site.path, name, content)
 
-    def post(self, path: str, body: Json | None = None) -> Response:
-        return self.site.admin.post(f"{self.site.path}/{path}", json=body or {})
+    def post(self, path: str, body: Json | None = None, key: str | None = None) -> Response:
+        headers = {} if key is None else {"Idempotency-Key": key}
+        return self.site.admin.post(f"{self.site.path}/{path}", json=body or {}, headers=headers)
 
     def get(self, path: str, **query: Any) -> Any:
         answer = self.site.admin.get(f"{self.site.path}/{path}", params=query)

@@ -124,7 +124,7 @@ def test_a_delete_keeps_files_that_a_new_dataset_uses(editor: DatasetEditor) -> 
 
     def make(session: Write) -> None:
         by = Creator(session.scalars(select(Account.id)).one(), "Ada")
-        create_dataset(session, editor.site.app.state.store, team_id(session), by, new)
+        create_dataset(session, editor.site.app.state.store, team_id(session), by, new, key=None)
 
     assert answer_after(editor.site, make, lambda: editor.delete(f"datasets/{old['id']}")) == (204, "")
     check_only_dataset(editor)

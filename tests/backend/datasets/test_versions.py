@@ -35,6 +35,30 @@ def test_complete_uploads_become_a_dataset_that_is_read_and_prepared(editor: Dat
     assert editor.count(Upload) == 0, "the uploads now belong to the dataset"
 
 
+@pytest.mark.both_databases
+def test_a_repeated_request_with_the_same_key_creates_nothing(editor: DatasetEditor) -> None:
+    """Its response may have been lost, and its uploads are used up."""
+
+    new = {"name": "letters", "uploads": [editor.send("a.jsonl", letters())]}
+    made, again = (editor.post("datasets", new, key="first") for _ in range(2))
+    assert (made.status_code, again.json()) == (201, made.json())
+    assert len(editor.get("datasets")["items"]) == 1
+
+    path = f"datasets/{made.json()['id']}/versions"
+    added = {"uploads": [editor.send("b.jsonl", letters(3))]}
+    for _ in range(2):
+        assert [
+            version["number"] for version in editor.post(path, added, key="second").json()["versions"]
+        ] == [2, 1]
+    other = editor.post(path, {**added, "keep_files": True}, key="second")
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+
+    editor.ready(made.json())
+    assert editor.delete(f"datasets/{made.json()['id']}").status_code == 204
+    late = editor.post("datasets", new, key="first")
+    assert (late.status_code, late.json()["code"]) == (410, "dataset_deleted")
+
+
 def test_a_version_with_only_another_curation_parses_no_file_again(editor: DatasetEditor) -> None:
     first = editor.make(**{"a.jsonl": lines("twice", "twice", "once")})
     second = editor.add(first, curation={"drop_duplicates": True})
