@@ -6,8 +6,9 @@ A new variant touches three files, or four:
     trainwright_trainer.model           its module, in a separate file, and a line of ``attention_registry``
     trainwright_trainer.checkpoint      its computation in ``plain_model``, if no class of `transformers` reads its exports
 
-Settings of its own are fields of ``ModelSpec``. Parameters, FLOPs, memory, shards, FP8 layers, initial values, refusals and
-names in exports follow from what it declares. A weight of the same name is the same in all variants.
+Settings of its own are fields of ``ModelSpec`` besides, which refuses them for other variants. Parameters, FLOPs, memory, shards,
+FP8 layers, initial values, refusals and names in exports follow from what it declares. A weight of the same name is the same in
+all variants.
 
     D width   Q heads · head size   G kv heads · head size   H heads   T tokens of a sequence
 """
@@ -66,6 +67,10 @@ class AttentionPart:
 
     unsharded_float32: Callable[[ModelSpec], int] = lambda m: 0
     """Values per token that are saved in float32, in full on each tensor rank."""
+
+    stored_scores: int = 0
+    """How many values of the scores of each query head and pair of positions it stores in float32: 0 if a kernel computes
+    attention."""
 
     width_divisor: int | None = None
     """Tensor ranks split width ÷ this. None: none of its weights splits the width."""

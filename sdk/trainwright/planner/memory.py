@@ -30,7 +30,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
-from trainwright.contracts.block_parts import block_weights, last_norm_size, position_table_size
+from trainwright.contracts.block_parts import (
+    attention_of,
+    block_weights,
+    last_norm_size,
+    position_table_size,
+)
 from trainwright.contracts.block_weight import BlockWeight
 from trainwright.contracts.parallelism_spec import Device, EngineKind, OffloadKind
 from trainwright.contracts.precision_spec import (
@@ -246,14 +251,17 @@ def stage_bytes(
 
 
 def score_bytes(spec: RunSpec) -> int:
-    """What a layer stores besides, if scores have a soft cap and no kernel caps them: scores, capped and as probabilities in
-    float32, and cast for the product with values; keys and values of each query head.
+    """What a layer stores besides, if no kernel computes attention from its scores: the variant's own values in float32, or scores
+    with a soft cap and as probabilities; these cast for the product with values; keys and values of each query head.
     """
     model, batch = spec.model, spec.batch
-    if model.attn_logit_softcapping is None or _uses_flex_attention(spec):
+    stored = attention_of(model).stored_scores
+    if model.attn_logit_softcapping is not None and not _uses_flex_attention(spec):
+        stored = max(stored, 2)
+    if stored == 0:
         return 0
     size, cast = (4, 0) if spec.precision.kind is PrecisionKind.FP32 else (2, 2)
-    scores = (8 + cast) * batch.sequence_tokens * model.heads
+    scores = (4 * stored + cast) * batch.sequence_tokens * model.heads
     repeated = 2 * size * (model.query_features - model.key_features)
     return batch.micro_sequences * batch.sequence_tokens * (scores + repeated) // spec.parallelism.tensor
 

@@ -22,11 +22,16 @@ from trainwright.contracts.attention_parts import ATTENTIONS
 from trainwright.contracts.block_parts import block_weights
 from trainwright.contracts.block_weight import BlockWeight
 from trainwright.contracts.hugging_face import HuggingFaceArchitecture
+from trainwright.contracts.data_spec import DataSpec, TokenizerSpec
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import Degrees
+from trainwright.contracts.precision_spec import FP8Spec
+from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.flops import count_parameters
-from trainwright_trainer.checkpoint.export import load_export
+from trainwright_trainer.checkpoint import plain_model
+from trainwright_trainer.checkpoint.export import load_export, model_config
 from trainwright_trainer.distributed.mesh import Mesh
+from trainwright_trainer.fp8.compute.conversion import convert
 from trainwright_trainer.fp8.compute.linear import FP8Linear
 from trainwright_trainer.main import main
 from trainwright_trainer.model.attention import Attention, AttentionTables
@@ -153,6 +158,24 @@ def _check_declared(spec: ModelSpec) -> None:
     modules = dict(block.named_modules())
     linear = {f"{name}.weight" for name, module in modules.items() if isinstance(module, nn.Linear)}
     assert linear == {name for name, weight in block_weights(spec).items() if weight.is_linear}
+
+
+@pytest.mark.parametrize("kind", ATTENTIONS)
+def test_each_variant_has_a_module_and_a_reader_of_its_exports(kind: str) -> None:
+    assert kind in ATTENTION_MODULES
+    model = SPEC.model_copy(update={"attention": kind})
+    data = DataSpec(dataset="letters", tokenizer=TokenizerSpec(kind="bytes"))
+    config = model_config(RunSpec(name="variant", data=data, model=model))
+    if isinstance(ATTENTIONS[kind].hugging_face(model), str):
+        with torch.device("meta"):
+            ours, reader = Transformer(model, 257, 8), plain_model.Model(config["model"], 257, 8)
+        assert reader.state_dict().keys() == ours.state_dict().keys()
+
+
+def test_a_weight_that_is_no_module_is_refused_in_fp8_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(Gained, monkeypatch.setitem)
+    with pytest.raises(TypeError, match=r"attention itself has gain: FP8 runs need a module for each weight"):
+        convert(Transformer(SPEC, 257, 8), FP8Spec(), torch.device("cpu"))
 
 
 def test_all_variants_declare_weights_of_equal_names_alike() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from tests.selection import partly_slow
-from tests.trainer.jobs import write_job
+from tests.trainer.jobs import TINY, write_job
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.job_spec import output_folder
 from trainwright.contracts.layout_rules import configured_stages
@@ -19,7 +19,7 @@ from trainwright.contracts.precision_spec import FP8Level, FP8Spec, PrecisionKin
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright.planner.activations import BlockMode, activation_bytes, cast_bytes_per_weight
-from trainwright.planner.memory import RankMemory, rank_memory
+from trainwright.planner.memory import RankMemory, rank_memory, score_bytes
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.compute.conversion import convert
 from trainwright_trainer.model.recompute import recompute
@@ -34,6 +34,9 @@ MODELS = {
     "wide heads": ModelSpec(layers=2, width=64, heads=4, head_size=32, feed_forward=256),
     "filtered": ModelSpec(
         layers=2, width=64, heads=4, kv_heads=2, feed_forward=160, attention="localized_filtering"
+    ),
+    "capped": ModelSpec(
+        layers=2, width=128, heads=4, kv_heads=2, feed_forward=320, attn_logit_softcapping=50.0
     ),
     "narrow gate": ModelSpec(layers=2, width=256, heads=4, feed_forward=192),
     "parallel block": ModelSpec(layers=2, width=128, heads=4, kv_heads=2, feed_forward=320, block="parallel"),
@@ -105,7 +108,15 @@ def planned_bytes(built: nn.Module, model: ModelSpec, mode: BlockMode) -> float:
     tokens = SEQUENCES * LENGTH
     matrices = model.width * (2 * model.heads + 2 * model.key_value_heads) * model.features_per_head
     matrices += (3 if model.is_gated else 2) * model.width * model.feed_forward_width
-    return tokens * activation_bytes(model, mode).total + cast_bytes_per_weight(mode) * matrices
+    activations = tokens * activation_bytes(model, mode).total + cast_bytes_per_weight(mode) * matrices
+    batch = {"sequence_tokens": LENGTH, "micro_sequences": SEQUENCES, "global_sequences": SEQUENCES}
+    sections = {
+        "model": model,
+        "precision": {"kind": mode.precision},
+        "batch": batch,
+        "resources": {"device": "cpu"},
+    }
+    return activations + score_bytes(RunSpec.model_validate(TINY | sections))
 
 
 @pytest.mark.parametrize("model", MODELS)

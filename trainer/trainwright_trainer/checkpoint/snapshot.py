@@ -85,31 +85,27 @@ def config_digest(spec: RunSpec) -> str:
     return digest_of(json.dumps(shaping, sort_keys=True).encode())
 
 
-_ADDED_OPTIONS = (
-    "attention",
-    "sliding_window",
-    "sliding_window_pattern",
-    "block",
-    "qk_norm",
-    "activation",
-    "norm",
-    "biases",
-    "embedding_multiplier",
-    "residual_multiplier",
-    "positions",
-    "partial_rotary_factor",
-    "rope_scaling",
-    "no_rope_layer_interval",
-    "post_norms",
-    "attn_logit_softcapping",
-    "final_logit_softcapping",
+_FIRST_FIELDS = frozenset(
+    {
+        "layers",
+        "width",
+        "heads",
+        "kv_heads",
+        "head_size",
+        "feed_forward",
+        "rope_theta",
+        "norm_epsilon",
+        "tied_embeddings",
+        "initializer_std",
+    }
 )
-"""Fields of ``ModelSpec`` that were added after the first checkpoints existed."""
+"""Fields of ``ModelSpec`` when the first checkpoints were written. This never changes."""
 
 
 def used_fields(model: ModelSpec) -> dict[str, Any]:
-    """``model`` without added options that have their defaults, so that older checkpoints keep their digest."""
-    unused = {name for name in _ADDED_OPTIONS if getattr(model, name) == ModelSpec.model_fields[name].default}
+    """``model`` without later fields that have their defaults, so that older checkpoints keep their digest."""
+    later = ModelSpec.model_fields.keys() - _FIRST_FIELDS
+    unused = {name for name in later if getattr(model, name) == ModelSpec.model_fields[name].default}
     return model.model_dump(mode="json", exclude=unused)
 
 

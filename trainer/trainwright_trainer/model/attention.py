@@ -99,13 +99,16 @@ class Attention(nn.Module):
         q_BTF, k_BTF, v_BTF = self.query_bias(q_BTF), self.key_bias(k_BTF), self.value_bias(v_BTF)
         q_BHTK = self._rotated(self.query_norm(self._heads(q_BTF)).type_as(q_BTF), tables)
         k_BGTK = self._rotated(self.key_norm(self._heads(k_BTF)).type_as(k_BTF), tables)
-        mixed_BHTK = self._attend(q_BHTK, k_BGTK, self._heads(v_BTF), tables)
+        mixed_BHTK = self.attend(q_BHTK, k_BGTK, self._heads(v_BTF), tables)
         return mixed_BHTK.transpose(1, 2).flatten(2)
 
     def _rotated(self, x_BHTK: Tensor, tables: AttentionTables) -> Tensor:
         return rotate(x_BHTK, tables.cosines, tables.sines) if self.has_rotary_positions else x_BHTK
 
-    def _attend(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, tables: AttentionTables) -> Tensor:
+    def attend(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, tables: AttentionTables) -> Tensor:
+        """Attention of each head, (B, H, T, K). A variant with another softmax overrides it; then it handles the masks and the
+        cache of ``tables`` itself, or refuses the options that have them.
+        """
         cache = tables.cache
         if cache is not None:
             k_BGTK, v_BGTK = cache.extend(self, k_BGTK, v_BGTK)

@@ -87,8 +87,12 @@ def _convert_modules(
     layers: dict[str, FP8Linear] = {}
     casts: dict[str, InputCast] = {}
     for path, module in list(model.named_modules()):
-        if not any(True for _ in module.parameters(recurse=False)):
+        own = [name for name, _ in module.named_parameters(recurse=False)]
+        if not own:
             continue
+        if own != ["weight"]:
+            rule = "FP8 runs need a module for each weight, which calls it weight (see linear.bias)"
+            raise TypeError(f"{path or 'the model'} itself has {', '.join(own)}: {rule}")
         weight = stored[id(module.weight)]
         parent, _, child = path.rpartition(".")
         if f"{path}.weight" in chosen:
