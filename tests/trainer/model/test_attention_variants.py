@@ -21,8 +21,8 @@ from trainwright.contracts import block_parts
 from trainwright.contracts.attention_parts import ATTENTIONS
 from trainwright.contracts.block_parts import block_weights
 from trainwright.contracts.block_weight import BlockWeight
-from trainwright.contracts.hugging_face import HuggingFaceArchitecture
 from trainwright.contracts.data_spec import DataSpec, TokenizerSpec
+from trainwright.contracts.hugging_face import HuggingFaceArchitecture
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright.contracts.precision_spec import FP8Spec
