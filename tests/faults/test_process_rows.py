@@ -1,4 +1,4 @@
-"""Rows F1, F3 and F4 of the fault table: processes and nodes that are killed while a run trains."""
+"""Rows F1, F3, F4 and F15 of the fault table: processes and nodes that are killed while a run trains, and runs that are cancelled."""
 
 import os
 import random
@@ -19,21 +19,26 @@ from tests.faults.disturbed_run import (
     DisturbedRun,
     check_complete,
     check_equal,
+    long_spec,
     reference_losses,
 )
 from tests.faults.rows import FaultRow
 from tests.live import (
     Live,
     eventually,
+    finished,
     live_agent,
+    marked_processes,
     rank_processes,
     release_nodes,
+    small_spec,
     using_trainer,
 )
 from trainwright.client import TeamClient
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.api.nodes import Node
-from trainwright.contracts.run_state import WITHOUT_TRAINER
+from trainwright.contracts.run_state import WITHOUT_TRAINER, RunState
+from trainwright.transport.errors import ApiError
 
 SEED = 20
 
@@ -171,3 +176,41 @@ def _wait_until_queued(run: DisturbedRun, attempt: int) -> None:
         return found.attempt > attempt or found.state in WITHOUT_TRAINER
 
     eventually(is_queued, f"attempt {attempt} has ended", LEASE_SECONDS + 5)
+
+
+FREED_SECONDS = 15.0
+
+
+@pytest.mark.fault_row(name="F15", trials=20, long=100)
+def test_a_cancelled_run_leaves_no_process_and_no_slot(
+    row: FaultRow, live: Live, team: TeamClient, dataset: Dataset
+) -> None:
+    began = time.monotonic()
+    finished(team, team.submit(small_spec(dataset)).id, PATIENCE_SECONDS)
+    entire_seconds = time.monotonic() - began
+    drawn = random.Random(SEED)
+    for _ in range(row.count):
+        run = team.submit(small_spec(dataset))
+        time.sleep(drawn.uniform(0, entire_seconds))
+        with row.trial():
+            asked = time.monotonic()
+            try:
+                team.cancel(run.id)
+            except ApiError as refused:
+                assert refused.code == "run_is_final", refused
+            check_freed(live, team, run.id)
+            row.recovered(asked)
+
+    run = team.submit(long_spec(dataset, LONG_FAULTS))
+    with row.control():
+        check_freed(live, team, run.id)
+
+
+def check_freed(live: Live, team: TeamClient, run_id: str) -> None:
+    """Fail unless the run soon has one end, no process and no slot."""
+    deadline = time.monotonic() + FREED_SECONDS
+    run = finished(team, run_id, FREED_SECONDS)
+    assert run.state in (RunState.CANCELLED, RunState.SUCCEEDED), run.sentence
+    left_seconds = max(0.0, deadline - time.monotonic())
+    eventually(lambda: not marked_processes(live.platform.folder.path), "no process is left", left_seconds)
+    assert not any(quota.used for quota in team.show().quota), "slots stay in use"
