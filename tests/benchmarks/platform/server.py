@@ -160,24 +160,31 @@ SPEC = {
 }
 
 
+IDLE_SECONDS = 4.0
+"""The server closes connections that are idle for 5 s."""
+
 BUSY_SECONDS = 60.0
 """How long a call is repeated while the server answers 503, as the SDK does. The time counts as the call's."""
 
 
 class Caller:
-    """One persistent connection; an error response raises."""
+    """One persistent connection, opened again after a pause; an error response raises."""
 
     def __init__(self, url: str, token: str = "") -> None:
         self._connection = HTTPConnection(urlsplit(url).netloc)
+        self._used = time.monotonic()
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def ask(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json") -> bytes:
         headers = dict(self._headers) | ({"Content-Type": kind} if body is not None else {})
         until = time.monotonic() + BUSY_SECONDS
         while True:
+            if time.monotonic() - self._used > IDLE_SECONDS:
+                self._connection.close()
             self._connection.request(method, path, body, headers)
             answer = self._connection.getresponse()
             content = answer.read()
+            self._used = time.monotonic()
             if answer.status != 503 or time.monotonic() > until:
                 break
             time.sleep(float(answer.headers.get("Retry-After", "1")))
