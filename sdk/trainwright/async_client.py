@@ -10,8 +10,9 @@
             print(points.steps[-1], points.series["loss"][-1])
         await team.download(run.id, Path("pilot"))
 
-Its only state is the connection. If the connection breaks, reads are retried, submissions are retried under an idempotency
-key, and uploads continue where they stopped; nothing else is retried. If the server is busy (429 and 503), everything is, after
+Its only state is the connection. If the connection breaks, requests that may be repeated are retried: reads, validating,
+estimating and previewing, edits, cancelling and pausing, and under an idempotency key what creates a run or a dataset. Uploads and
+downloads continue where they stopped. Nothing else is retried. If the server is busy (429 and 503), everything is, after
 the time that it asks for (Retry-After), unless that is more than half a minute. `wait` and `stream_metrics` follow a run for days, so
 they tolerate a server that is down for minutes. Errors of the server raise `transport.errors.ApiError` with code, detail
 and fields.

@@ -6,6 +6,8 @@ kill.
 
 import hashlib
 import json
+import socket
+import struct
 import threading
 import time
 from collections import Counter
@@ -99,8 +101,10 @@ class ScriptedApi:
         """The number of requests, by action, that are carried out without a reply."""
         self.reply_delays: dict[str, float] = {}
         """Seconds, by action, between carrying out a request and replying."""
-        self.blob_bytes: int | None = None
-        """Downloads break off after so many bytes."""
+        self.break_off_bytes: int | None = None
+        """Downloads of objects are reset after so many bytes."""
+        self.begins: list[str | None] = []
+        """The Range header of each download of an object."""
         self.has_ranges = True
         """Whether downloads may begin anywhere."""
         self.lock = threading.RLock()
@@ -356,12 +360,23 @@ class ScriptedApi:
                         self.close_connection = True
                         return
                 time.sleep(api.reply_delays.get(action, 0.0))
-                if api.has_ranges and (wanted := self.headers["Range"]):
-                    status, content = 206, content[int(wanted.removeprefix("bytes=").removesuffix("-")) :]
+                is_download = method == "GET" and "/blobs/" in self.path
+                if is_download:
+                    api.begins.append(self.headers["Range"])
+                    if api.has_ranges and (wanted := self.headers["Range"]):
+                        begin = int(wanted.removeprefix("bytes=").removesuffix("-"))
+                        status, content = (206 if begin < len(content) else 416), content[begin:]
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                self.wfile.write(content[: api.blob_bytes] if method == "GET" else content)
+                if is_download and api.break_off_bytes is not None and len(content) > api.break_off_bytes:
+                    self.wfile.write(content[: api.break_off_bytes])
+                    time.sleep(0.2)  # so that the other end reads it before the reset
+                    self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    self.connection.close()
+                    self.close_connection = True
+                    return
+                self.wfile.write(content)
 
             def log_message(self, *_: object) -> None:
                 pass

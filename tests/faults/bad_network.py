@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 BLOCK_BYTES = 1 << 16
+READING_SECONDS = 0.05
+"""Between the last bytes and a reset, which would discard bytes that the other end has not read."""
+
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER: closing the socket sends RST."""
 
@@ -43,7 +46,7 @@ class BadNetwork:
     def __init__(self, server: str, seed: int) -> None:
         parts = urlsplit(server)
         self._server = (parts.hostname, parts.port)
-        self._drawn = random.Random(seed)
+        self._random = random.Random(seed)
         self.quality = Quality()
         self.connections = 0
         """Accepted so far."""
@@ -94,11 +97,11 @@ class BadNetwork:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         quality = self.quality
-        fate = self._drawn.random()
-        silent = fate < quality.silent
-        broken = not silent and fate < quality.silent + quality.broken
+        draw = self._random.random()
+        silent = draw < quality.silent
+        broken = not silent and draw < quality.silent + quality.broken
         self.disturbed += silent or broken
-        limit = self._drawn.randrange(quality.broken_bytes) if broken else None
+        limit = self._random.randrange(quality.broken_bytes) if broken else None
         from_server, to_server = await asyncio.open_connection(*self._server)
         sending = asyncio.create_task(self._carry(reader, to_server, quality, None))
         try:
@@ -120,13 +123,17 @@ class BadNetwork:
     ) -> None:
         """Carry bytes until the other end closes, or ``limit`` of them, and then reset the connection."""
         while block := await reader.read(quality.block_bytes):
-            late_seconds = self._drawn.uniform(*quality.latency_seconds)
+            late_seconds = self._random.uniform(*quality.latency_seconds)
             await asyncio.sleep(late_seconds + len(block) / quality.bytes_per_second)
-            if limit is not None and (limit := limit - len(block)) < 0:
+            if limit is not None and len(block) > limit:
+                writer.write(block[:limit])
+                await writer.drain()
+                await asyncio.sleep(READING_SECONDS)
                 connection = writer.get_extra_info("socket")
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
                 writer.transport.abort()
                 return
+            limit = None if limit is None else limit - len(block)
             writer.write(block)
             await writer.drain()
         if writer.can_write_eof():

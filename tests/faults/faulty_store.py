@@ -30,14 +30,14 @@ class FaultyStore:
 
     def __init__(self, seed: int) -> None:
         self._store = DomainDispatcherApplication(create_backend_app)
-        self._drawn = random.Random(seed)
+        self._random = random.Random(seed)
         self._fault: Fault | None = None
         self._share = 0.0
         self._healthy = threading.Event()
         self._healthy.set()
         self._lock = threading.Lock()
         self.disturbed = 0
-        """Requests that met a fault."""
+        """Requests that failed, or whose bytes were changed."""
         self.endpoint = ""
 
     @contextmanager
@@ -55,7 +55,7 @@ class FaultyStore:
 
     @contextmanager
     def failing(self, fault: Fault, share: float) -> Iterator[None]:
-        """For the block, so large a share of requests meets the fault."""
+        """For the block, this share of the requests fails."""
         self._fault, self._share, self.disturbed = fault, share, 0
         self._healthy.clear()
         try:
@@ -65,30 +65,32 @@ class FaultyStore:
             self._healthy.set()
 
     def _answer(self, environment: Environment, respond: StartResponse) -> Iterable[bytes]:
-        match self._drawn_fault():
-            case Fault.REFUSES:
-                environment["wsgi.input"].read(int(environment.get("CONTENT_LENGTH") or 0))
-                return self._refuse(respond)
-            case Fault.STALLS:
-                self._healthy.wait(LONGEST_STALL_SECONDS)
-            case Fault.CHANGES_SENT if environment["REQUEST_METHOD"] == "PUT":
-                sent = environment["wsgi.input"].read(int(environment.get("CONTENT_LENGTH") or 0))
-                environment["wsgi.input"] = io.BytesIO(_changed(sent))
-            case Fault.CHANGES_RETURNED if environment["REQUEST_METHOD"] == "GET":
-                return [_changed(b"".join(self._store(environment, respond)))]
-        found: Iterable[bytes] = self._store(environment, respond)
-        return found
+        fault = self._fault_of(environment)
+        if fault is None:
+            found: Iterable[bytes] = self._store(environment, respond)
+            return found
+        self.disturbed += 1
+        if fault is Fault.REFUSES:
+            _body(environment)
+            return self._refuse(respond)
+        if fault is Fault.STALLS:
+            self._healthy.wait(LONGEST_STALL_SECONDS)
+        if fault is Fault.CHANGES_SENT:
+            environment["wsgi.input"] = io.BytesIO(_changed(_body(environment)))
+        returned = b"".join(self._store(environment, respond))
+        return [_changed(returned) if fault is Fault.CHANGES_RETURNED else returned]
 
-    def _drawn_fault(self) -> Fault | None:
+    def _fault_of(self, environment: Environment) -> Fault | None:
+        """The fault that this request meets."""
         with self._lock:
             fault = self._fault
-            if fault is None or self._drawn.random() >= self._share:
-                return None
-            self.disturbed += 1
-            return fault
+            is_met = self._random.random() < self._share
+        changes = {Fault.CHANGES_SENT: "PUT", Fault.CHANGES_RETURNED: "GET"}
+        is_other = fault in changes and environment["REQUEST_METHOD"] != changes[fault]
+        return fault if is_met and not is_other else None
 
     def _refuse(self, respond: StartResponse) -> Iterable[bytes]:
-        status, code = self._drawn.choice(
+        status, code = self._random.choice(
             (("503 Slow Down", "SlowDown"), ("500 Internal Server Error", "InternalError"))
         )
         body = (
@@ -96,6 +98,11 @@ class FaultyStore:
         )
         respond(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
         return [body]
+
+
+def _body(environment: Environment) -> bytes:
+    body: bytes = environment["wsgi.input"].read(int(environment.get("CONTENT_LENGTH") or 0))
+    return body
 
 
 def _changed(content: bytes) -> bytes:

@@ -16,11 +16,10 @@ import pytest
 from tests.faults.bad_network import BadNetwork, Quality
 from tests.faults.disturbed_run import LONG_FAULTS, TIMERS, DisturbedRun, check_equal, reference_losses
 from tests.faults.rows import IS_LONG, FaultRow
-from tests.live import TEAM, Live, eventually, live_agent, small_spec, write_letters
+from tests.live import TEAM, Live, eventually, finished, live_agent, small_spec, write_letters
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.run_state import RunState
-from trainwright.transport.errors import ApiError
 
 Answer = TypeVar("Answer")
 
@@ -53,7 +52,7 @@ def timers() -> Mapping[str, float]:
 
 @dataclass
 class Callers:
-    """People at the other end of the bad network, and what became of their calls."""
+    """People at the other end of the bad network, and the results of their calls."""
 
     url: str
     key: str
@@ -67,16 +66,20 @@ class Callers:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def calling(self, file: Path, run_id: str) -> Iterator[None]:
-        """Some submit and cancel runs, one uploads ``file``, and one reads the losses of a run."""
+    def calling(self, folder: Path, run_id: str, done: str) -> Iterator[None]:
+        """Some submit and cancel runs, one uploads files, one reads the losses of a run, and one downloads the model of ``done``."""
 
-        def uploads(team: TeamClient, number: int) -> None:
-            self._count(lambda: team.preview([write_letters(file, documents=2_000 + number)]))
+        def upload(team: TeamClient, number: int) -> None:
+            file = write_letters(folder / "letters.jsonl", documents=2_000 + number)
+            self._count(lambda: team.preview([file]))
 
-        def reads(team: TeamClient, number: int) -> None:
+        def read(team: TeamClient, number: int) -> None:
             self._count(lambda: team.metrics(run_id))
 
-        actions = [*[self._submit] * CALLERS, uploads, reads]
+        def download(team: TeamClient, number: int) -> None:
+            self._count(lambda: team.download(done, folder / f"model-{number}"))
+
+        actions = [*[self._submit] * CALLERS, upload, read, download]
         threads = [
             threading.Thread(target=self._repeat, args=(action, number))
             for number, action in enumerate(actions)
@@ -91,10 +94,11 @@ class Callers:
                 thread.join()
 
     def _repeat(self, action: Callable[[TeamClient, int], None], caller: int) -> None:
-        with Client(self.url, self.key, timeout_seconds=TIMEOUT_SECONDS) as client:
-            for number in itertools.count(1_000 * caller):
-                if self._done.is_set():
-                    return
+        """Call on a new connection each time, as people do, so that a good one is not kept."""
+        for number in itertools.count(1_000 * caller):
+            if self._done.is_set():
+                return
+            with Client(self.url, self.key, timeout_seconds=TIMEOUT_SECONDS) as client:
                 action(client.team(TEAM), number)
 
     def _submit(self, team: TeamClient, number: int) -> None:
@@ -109,7 +113,7 @@ class Callers:
         failure = None
         try:
             return call()
-        except (httpx.TransportError, ApiError) as error:
+        except Exception as error:
             failure = repr(error)
         finally:
             with self._lock:
@@ -123,6 +127,7 @@ def test_a_bad_network_delays_calls_and_repeats_none(
     row: FaultRow, live: Live, team: TeamClient, dataset: Dataset, tmp_path: Path
 ) -> None:
     undisturbed = reference_losses(team, dataset)
+    done = finished(team, team.submit(small_spec(dataset)).id).id
     (own,) = live.client.nodes()
     key = live.client.create_key("far").secret
     network = BadNetwork(live.platform.url, seed=20)
@@ -133,16 +138,23 @@ def test_a_bad_network_delays_calls_and_repeats_none(
         for number, kind in enumerate(itertools.islice(itertools.cycle(QUALITIES), row.count)):
             sockets = _sockets(live)
             callers = Callers(network.url, key, dataset, f"n{number}")
+            (folder := tmp_path / f"{number}").mkdir()
+            disturbed = network.disturbed
             with row.trial(kind):
                 network.quality = QUALITIES[kind]
-                with callers.calling(tmp_path / f"{number}.jsonl", run.id):
+                with callers.calling(folder, run.id, done):
                     time.sleep(SECONDS)
                 network.quality = Quality()
                 healed = time.monotonic()
                 step = run.show().summary.step
                 run.wait_until_it_trains(attempt=1, beyond=step)
                 row.recovered(healed)
-                failed = callers.failures
+                quality, failed = QUALITIES[kind], callers.failures
+                assert callers.calls > SECONDS / 10, f"only {callers.calls} calls"
+                if quality.broken or quality.silent:
+                    assert (
+                        network.disturbed - disturbed > callers.calls * (quality.broken + quality.silent) / 4
+                    )
                 assert len(failed) <= MOST_FAILED * callers.calls, (
                     f"{len(failed)} of {callers.calls}: {failed[:3]}"
                 )
@@ -160,6 +172,8 @@ def test_a_bad_network_delays_calls_and_repeats_none(
         _submit_carelessly(callers, spec)
         network.quality = Quality()
         _submit_carelessly(callers, spec)
+        for careless in team.runs(q=callers.prefix):
+            callers.submitted[careless.name] = team.cancel(careless.id).id
         with row.control():
             check_effects(team, callers)
         live.client.set_draining(own.id, False)

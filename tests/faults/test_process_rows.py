@@ -185,10 +185,12 @@ FREED_SECONDS = 15.0
 def test_a_cancelled_run_leaves_no_process_and_no_slot(
     row: FaultRow, live: Live, team: TeamClient, dataset: Dataset
 ) -> None:
+    finished(team, team.submit(small_spec(dataset)).id, PATIENCE_SECONDS)  # prepares the data
     began = time.monotonic()
     finished(team, team.submit(small_spec(dataset)).id, PATIENCE_SECONDS)
     entire_seconds = time.monotonic() - began
     drawn = random.Random(SEED)
+    ends = []
     for _ in range(row.count):
         run = team.submit(small_spec(dataset))
         time.sleep(drawn.uniform(0, entire_seconds))
@@ -198,19 +200,22 @@ def test_a_cancelled_run_leaves_no_process_and_no_slot(
                 team.cancel(run.id)
             except ApiError as refused:
                 assert refused.code == "run_is_final", refused
-            check_freed(live, team, run.id)
+            ends.append(check_freed(live, team, run.id))
             row.recovered(asked)
+    with row.checking("moments"):
+        assert ends.count(RunState.CANCELLED) >= row.count / 2, ends
 
     run = team.submit(long_spec(dataset, LONG_FAULTS))
     with row.control():
         check_freed(live, team, run.id)
 
 
-def check_freed(live: Live, team: TeamClient, run_id: str) -> None:
-    """Fail unless the run soon has one end, no process and no slot."""
+def check_freed(live: Live, team: TeamClient, run_id: str) -> RunState:
+    """Fail unless the run soon has one end, no process and no slot; returns its state."""
     deadline = time.monotonic() + FREED_SECONDS
     run = finished(team, run_id, FREED_SECONDS)
     assert run.state in (RunState.CANCELLED, RunState.SUCCEEDED), run.sentence
     left_seconds = max(0.0, deadline - time.monotonic())
     eventually(lambda: not marked_processes(live.platform.folder.path), "no process is left", left_seconds)
     assert not any(quota.used for quota in team.show().quota), "slots stay in use"
+    return run.state

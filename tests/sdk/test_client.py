@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from trainwright.async_client import AsyncClient, AsyncTeamClient
@@ -40,6 +41,8 @@ class Scripted(BaseHTTPRequestHandler):
     asked: list[str]
     ranges: list[str | None]
     """The Range header of each request."""
+    keys: list[str | None]
+    """The Idempotency-Key of each request."""
 
     retry_after: str | None
 
@@ -51,6 +54,7 @@ class Scripted(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         self.asked.append(path)
         self.ranges.append(self.headers["Range"])
+        self.keys.append(self.headers["Idempotency-Key"])
         script = self.answers[path]
         status, body = script.pop(0) if len(script) > 1 else script[0]
         if status == 0:  # drop the connection in the middle of the response
@@ -123,7 +127,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
         "transport.async_connection",
     ):
         monkeypatch.setattr(f"trainwright.{module}.RETRY_SECONDS", (0.01, 0.01))
-    handler = type("Handler", (Scripted,), {"answers": {}, "asked": [], "ranges": [], "retry_after": None})
+    handler = type(
+        "Handler", (Scripted,), {"answers": {}, "asked": [], "ranges": [], "keys": [], "retry_after": None}
+    )
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
         thread = threading.Thread(target=http.serve_forever)
         thread.start()
@@ -228,12 +234,40 @@ def test_a_download_may_break_off_more_often_than_a_request_is_retried(
     assert len(parts) > len(RETRY_SECONDS)
 
 
-def test_a_question_is_asked_again_if_its_answer_is_lost(connect: Connect, server: type[Scripted]) -> None:
+def test_a_damaged_file_that_also_breaks_off_is_given_up(
+    connect: Connect, server: type[Scripted], tmp_path: Path
+) -> None:
+    damaged = b"!" + CONTENT[1:]
+    serve_file(server, *[(0, damaged[:500]), (206, damaged[500:])] * 10)
+    with pytest.raises((DigestMismatchError, httpx.RemoteProtocolError)):
+        download(connect, server, tmp_path / "export")
+    assert len(server.answers["/blob"]) > 10, "it was given up early"
+
+
+@pytest.mark.parametrize("short", [(200, CONTENT[:500]), (416, b"")], ids=["too few bytes", "no such bytes"])
+def test_a_response_without_the_missing_bytes_is_asked_for_again(
+    connect: Connect, server: type[Scripted], tmp_path: Path, short: tuple[int, bytes]
+) -> None:
+    serve_file(
+        server,
+        (0, CONTENT[:500]),
+        short,
+        (206 if short[0] == 200 else 200, CONTENT[500 if short[0] == 200 else 0 :]),
+    )
+    folder = download(connect, server, tmp_path / "export")
+    assert (folder / "model.safetensors").read_bytes() == CONTENT
+
+
+def test_a_lost_response_is_asked_for_again_under_the_same_key(
+    connect: Connect, server: type[Scripted]
+) -> None:
     path = "/api/v1/teams/crew/runs/run_x/pause"
     server.answers[path] = [(0, b"{"), run_answer("paused")]
     with connect(server.url) as client:
         assert client.team("crew").pause("run_x").state == "paused"
     assert server.asked == [path, path]
+    first, second = server.keys
+    assert first is not None and first == second
 
 
 def test_a_damaged_file_is_never_renamed_to_its_final_name(

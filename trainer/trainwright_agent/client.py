@@ -82,6 +82,10 @@ class RefusedError(ApiError):
         return self.status in (401, 403) or self.code in _IN_TRANSIT
 
 
+class MissingBytesError(RefusedError):
+    """A file is shorter than announced."""
+
+
 class RunDeletedError(RefusedError):
     """The run was deleted."""
 
@@ -192,15 +196,16 @@ class Client:
                 response = _open(address, begin, opened)
                 if response.status in _REDIRECTS:
                     response = _follow(address, begin, response, opened)
+                if response.status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    raise MissingBytesError(response.status, "no_such_range", f"the file has no byte {begin}")
                 if response.status not in (200, 206):
                     _raise_for_status(response.status, response.read(_ANSWER_LIMIT_BYTES))
             except (OSError, http.client.HTTPException) as error:
                 raise UnreachableError(f"GET of a file: {error!r}") from error
-            left_out = begin if response.status == 200 else 0  # it sends the entire file
+            skip_bytes = begin if response.status == 200 else 0  # the server ignored Range
             while block := _read_block(response):
-                if new := block[left_out:]:
-                    write(new)
-                left_out = max(left_out - len(block), 0)
+                write(block[skip_bytes:])
+                skip_bytes = max(skip_bytes - len(block), 0)
             if response.length:  # the connection was closed
                 raise UnreachableError(f"GET of a file broke off: {response.length} bytes are missing")
 
@@ -289,7 +294,9 @@ def _follow(
 
 def _read_block(response: http.client.HTTPResponse) -> bytes:
     try:
-        return response.read(_BLOCK_BYTES)
+        return response.read1(
+            _BLOCK_BYTES
+        )  # what has arrived, so that it is not lost if the connection breaks
     except (OSError, http.client.HTTPException) as error:
         raise UnreachableError(f"GET of a file broke off: {error!r}") from error
 

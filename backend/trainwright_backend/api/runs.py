@@ -253,7 +253,7 @@ def delete_run(access: Editor, session: WriteSession, run: str, dry_run: DryRun 
 
 @router.post("/{run}/cancel", status_code=202)
 def cancel_run(access: Editor, session: WriteSession, settings: CurrentSettings, run: str) -> Run:
-    """Cancel a run. It is `stopping` until its node has released it."""
+    """Cancel a run. It is `stopping` until its node has released it. A cancelled run does not change."""
     cancelled = service.cancel_run(session, access.team_id, run, access.user_name)
     return service.show_run(session, cancelled, settings.timers.scale)
 

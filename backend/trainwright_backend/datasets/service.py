@@ -31,7 +31,7 @@ from trainwright_backend.datasets.parsed_files import ensure_parsed
 from trainwright_backend.datasets.preparations import find_or_create, show_preparation
 from trainwright_backend.datasets.tables import Dataset, DatasetFile, DatasetVersion, MixedVersion
 from trainwright_backend.datasets.version_changes import changes_between
-from trainwright_backend.teams.idempotency import deleted, reserve_key
+from trainwright_backend.teams.idempotency import deleted_error, reserve_key
 from trainwright_backend.teams.tables import IdempotencyKey
 from trainwright_backend.uploads.service import consume_uploads
 
@@ -56,7 +56,7 @@ def create_dataset(
         AppError: 422 ``idempotency_key_reused``: the key was used with another body; 410 ``dataset_deleted``.
         Invalid: the files or the mixture cannot be used.
     """
-    earlier = _earlier(session, team_id, key, {"dataset": new.model_dump(mode="json")})
+    earlier = _find_or_reserve(session, team_id, key, {"dataset": new.model_dump(mode="json")})
     if earlier is not None:
         return earlier
     contents = first_contents(session, store, team_id, new.uploads, new.curation)
@@ -84,7 +84,7 @@ def add_version(
         AppError: as for `create_dataset`.
         Invalid: as for `create_dataset`, or the dataset has no version ``new.base``.
     """
-    earlier = _earlier(session, team_id, key, {"version of": dataset, **new.model_dump(mode="json")})
+    earlier = _find_or_reserve(session, team_id, key, {"version of": dataset, **new.model_dump(mode="json")})
     if earlier is not None:
         return earlier
     row = get_dataset(session, team_id, dataset)
@@ -100,13 +100,13 @@ def add_version(
     return show_dataset(session, team_id, dataset)
 
 
-def _earlier(session: Write, team_id: UUID, key: str | None, request: Any) -> DatasetOut | None:
-    """The dataset of an earlier request with this Idempotency-Key."""
+def _find_or_reserve(session: Write, team_id: UUID, key: str | None, request: Any) -> DatasetOut | None:
+    """The dataset of an earlier request with this Idempotency-Key, which is reserved if there was none."""
     earlier = reserve_key(session, team_id, key, request)
     if earlier is None:
         return None
     if earlier.dataset_id is None or session.get(Dataset, earlier.dataset_id) is None:
-        raise deleted("dataset")
+        raise deleted_error("dataset")
     return show_dataset(session, team_id, public_id("ds", earlier.dataset_id))
 
 

@@ -50,7 +50,7 @@ from trainwright_backend.runs.precision_choice import choose_precision
 from trainwright_backend.runs.rank_memory import check_memory, largest_slot, smallest_slot
 from trainwright_backend.runs.tables import NodeSize, Run, RunSummary
 from trainwright_backend.runs.transitions import add_event, add_run
-from trainwright_backend.teams.idempotency import deleted, reserve_key
+from trainwright_backend.teams.idempotency import deleted_error, reserve_key
 from trainwright_backend.teams.tables import IdempotencyKey
 from trainwright_backend.teams.usage import SECONDS_AN_HOUR
 
@@ -376,7 +376,7 @@ def find_by_idempotency_key(session: Write, team_id: UUID, key: str | None, requ
     if earlier is None:
         return None
     if earlier.run_id is None:
-        raise deleted("run")
+        raise deleted_error("run")
     return session.get_one(Run, earlier.run_id)
 
 

@@ -43,7 +43,7 @@ def reserve_key(session: Write, team_id: UUID, key: str | None, request: Any) ->
     return earlier
 
 
-def deleted(noun: str) -> AppError:
+def deleted_error(noun: str) -> AppError:
     """410: what the key created was deleted."""
     detail = f"The {noun} of this Idempotency-Key was deleted. Use a new key for a new {noun}."
     return AppError(f"{noun}_deleted", 410, detail)

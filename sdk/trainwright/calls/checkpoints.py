@@ -111,23 +111,23 @@ class CheckpointCalls(TeamCalls):
         self, run_id: str, checkpoint_id: str, file: CheckpointFile, target: Path, meter: ProgressMeter
     ) -> None:
         """Download one file. Retries continue where it broke off, with a new link, since links expire."""
-        url, waits = file.url, iter(RETRY_SECONDS)
-        with PartialFile(target, file.digest) as partial:
+        url, furthest = file.url, 0
+        breaks, damages = iter(RETRY_SECONDS), iter(RETRY_SECONDS)
+        with PartialFile(target, file.bytes, file.digest) as partial:
             while True:
-                before = partial.received
                 try:
-                    if before == 0 or before < file.bytes:
+                    if not partial.is_complete:
                         self._client.save(url, partial, meter.add)
                     return call_blocking(partial.finish)
                 except DigestMismatchError:
-                    if (wait_seconds := next(waits, None)) is None:
+                    if (wait_seconds := next(damages, None)) is None:
                         raise
                     meter.add(-partial.received)
-                    partial.restart()
+                    call_blocking(partial.restart)
                 except (httpx.TransportError, ApiError):
-                    if partial.received > before:
-                        waits = iter(RETRY_SECONDS)  # a long download may break off any number of times
-                    if (wait_seconds := next(waits, None)) is None:
+                    if partial.received > furthest:  # a long download may break off any number of times
+                        furthest, breaks = partial.received, iter(RETRY_SECONDS)
+                    if (wait_seconds := next(breaks, None)) is None:
                         raise
                 sleep(wait_seconds)
                 url = {file.name: file.url for file in self._files(run_id, checkpoint_id)}[file.name]

@@ -6,7 +6,7 @@ A new variant touches three files, or four:
     trainwright_trainer.model           its module, in a separate file, and a line of ``attention_registry``
     trainwright_trainer.checkpoint      its computation in ``plain_model``, if no class of `transformers` reads its exports
 
-Settings of its own are fields of ``ModelSpec`` besides, which refuses them for other variants. Parameters, FLOPs, memory, shards,
+Its own settings are fields of ``ModelSpec``, which refuses them for other variants. Parameters, FLOPs, memory, shards,
 FP8 layers, initial values, refusals and names in exports follow from what it declares. A weight of the same name is the same in
 all variants.
 
@@ -69,8 +69,7 @@ class AttentionPart:
     """Values per token that are saved in float32, in full on each tensor rank."""
 
     stored_scores: int = 0
-    """How many values of the scores of each query head and pair of positions it stores in float32: 0 if a kernel computes
-    attention."""
+    """Number of float32 values that it stores for each query head and pair of positions; 0 if a kernel computes attention."""
 
     width_divisor: int | None = None
     """Tensor ranks split width ÷ this. None: none of its weights splits the width."""

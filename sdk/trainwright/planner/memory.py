@@ -251,8 +251,9 @@ def stage_bytes(
 
 
 def score_bytes(spec: RunSpec) -> int:
-    """What a layer stores besides, if no kernel computes attention from its scores: the variant's own values in float32, or scores
-    with a soft cap and as probabilities; these cast for the product with values; keys and values of each query head.
+    """Bytes that a layer also stores if no kernel computes its attention: the variant's values for each pair of positions, or scores
+    with a soft cap and as probabilities. They are float32, and cast for the product with values. Keys and values are repeated for
+    each query head.
     """
     model, batch = spec.model, spec.batch
     stored = attention_of(model).stored_scores

@@ -147,9 +147,11 @@ class AsyncConnection:
                     yield message
 
     async def save(self, url: str, partial: PartialFile, on_bytes: Callable[[int], None]) -> None:
-        """Download what ``partial`` lacks of ``url`` or what it redirects to.
+        """Download what ``partial`` lacks of ``url`` or what it redirects to. The API key is not sent to another host.
 
-        The API key is not sent to another host.
+        Raises:
+            httpx.TransportError: the connection broke. ``partial`` has what arrived before.
+            ApiError: the server refused. If it does not have the missing part, ``partial`` is empty.
         """
         headers = {"Accept-Encoding": "identity"}
         if partial.received:
@@ -157,15 +159,16 @@ class AsyncConnection:
         async with self._http.stream("GET", url, headers=headers, follow_redirects=True) as response:
             if response.is_error:
                 await response.aread()
-            checked(response)
-            if response.status_code != httpx.codes.PARTIAL_CONTENT:  # the server sends all of it again
+            if response.status_code in (httpx.codes.OK, httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE):
                 on_bytes(-partial.received)
-                partial.restart()
-            async for (
-                block
-            ) in response.aiter_bytes():  # as they arrive, so that none is lost if the connection breaks
+                await call_blocking(partial.restart)
+            # In the pieces in which they arrive, so that none is lost if the connection breaks.
+            async for block in checked(response).aiter_bytes():
                 await call_blocking(partial.add, block)
                 on_bytes(len(block))
+        if not partial.is_complete:
+            missing = partial.size_bytes - partial.received
+            raise httpx.RemoteProtocolError(f"{partial.target.name}: {missing} bytes are missing")
 
     async def save_as(self, path: str, params: Mapping[str, Any], target: Path) -> None:
         """GET what the server computes for this request, and then move it to ``target``."""

@@ -142,9 +142,11 @@ class Connection:
                     yield message
 
     def save(self, url: str, partial: PartialFile, on_bytes: Callable[[int], None]) -> None:
-        """Download what ``partial`` lacks of ``url`` or what it redirects to.
+        """Download what ``partial`` lacks of ``url`` or what it redirects to. The API key is not sent to another host.
 
-        The API key is not sent to another host.
+        Raises:
+            httpx.TransportError: the connection broke. ``partial`` has what arrived before.
+            ApiError: the server refused. If it does not have the missing part, ``partial`` is empty.
         """
         headers = {"Accept-Encoding": "identity"}
         if partial.received:
@@ -152,15 +154,16 @@ class Connection:
         with self._http.stream("GET", url, headers=headers, follow_redirects=True) as response:
             if response.is_error:
                 response.read()
-            checked(response)
-            if response.status_code != httpx.codes.PARTIAL_CONTENT:  # the server sends all of it again
+            if response.status_code in (httpx.codes.OK, httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE):
                 on_bytes(-partial.received)
-                partial.restart()
-            for (
-                block
-            ) in response.iter_bytes():  # as they arrive, so that none is lost if the connection breaks
+                call_blocking(partial.restart)
+            # In the pieces in which they arrive, so that none is lost if the connection breaks.
+            for block in checked(response).iter_bytes():
                 call_blocking(partial.add, block)
                 on_bytes(len(block))
+        if not partial.is_complete:
+            missing = partial.size_bytes - partial.received
+            raise httpx.RemoteProtocolError(f"{partial.target.name}: {missing} bytes are missing")
 
     def save_as(self, path: str, params: Mapping[str, Any], target: Path) -> None:
         """GET what the server computes for this request, and then move it to ``target``."""

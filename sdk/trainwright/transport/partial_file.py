@@ -16,11 +16,13 @@ class PartialFile:
 
     Args:
         target: where the complete file belongs. An existing file is replaced only by `finish`.
+        size_bytes: its size.
         digest: its SHA-256 in hexadecimal.
     """
 
-    def __init__(self, target: Path, digest: str) -> None:
+    def __init__(self, target: Path, size_bytes: int, digest: str) -> None:
         self.target = target
+        self.size_bytes = size_bytes
         self._digest = digest
         self._path = target.with_name(f".{target.name}.{uuid4().hex}.part")
         self._out = self._path.open("wb")
@@ -34,6 +36,11 @@ class PartialFile:
     ) -> None:
         self._out.close()
         self._path.unlink(missing_ok=True)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all bytes have arrived."""
+        return self.received >= self.size_bytes
 
     def add(self, block: bytes) -> None:
         """Append ``block``."""
@@ -52,7 +59,7 @@ class PartialFile:
         """Give the complete file its name.
 
         Raises:
-            DigestMismatchError: its SHA-256 is another one.
+            DigestMismatchError: its SHA-256 differs.
         """
         if (found := self._sha.hexdigest()) != self._digest:
             raise DigestMismatchError(f"{self.target.name}: its SHA-256 is {found} instead of {self._digest}")

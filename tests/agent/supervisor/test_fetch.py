@@ -89,9 +89,10 @@ def test_progress_is_described_and_only_bytes_count(api: ScriptedApi, tmp_path: 
 def test_a_download_that_breaks_off_continues_with_the_next_byte(api: ScriptedApi, tmp_path: Path) -> None:
     content = os.urandom(1_000)
     download = Download.model_validate(api.store("resume/model.safetensors", content))
-    api.blob_bytes = 300
+    api.break_off_bytes = 300
     fetcher(api, tmp_path).fetch_all([download], tmp_path / "folder")
     assert (tmp_path / "folder/resume/model.safetensors").read_bytes() == content
+    assert api.begins == [None, "bytes=300-", "bytes=600-", "bytes=900-"]
 
 
 def test_a_server_that_sends_all_of_a_file_again_is_understood(api: ScriptedApi, tmp_path: Path) -> None:
@@ -101,6 +102,14 @@ def test_a_server_that_sends_all_of_a_file_again_is_understood(api: ScriptedApi,
     received: list[bytes] = []
     Client(api.url).get("/api/v1/blobs/store/resume/model.safetensors", received.append, begin=300)
     assert b"".join(received) == content[300:]
+
+
+def test_a_file_that_is_shorter_than_announced_is_refused(api: ScriptedApi, tmp_path: Path) -> None:
+    download = Download.model_validate(api.store("resume/model.safetensors", b"x" * 1_000))
+    api.objects[download.object_key] = b"x" * 300
+    with pytest.raises(FetchError) as caught:
+        fetcher(api, tmp_path).fetch_all([download], tmp_path / "folder")
+    assert caught.value.code == "checkpoint_invalid"
 
 
 def test_the_cache_evicts_the_least_recently_used(tmp_path: Path) -> None:

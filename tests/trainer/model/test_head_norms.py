@@ -69,13 +69,13 @@ def test_a_norm_after_the_rotation_is_detected(monkeypatch: pytest.MonkeyPatch) 
     def mix(self: Attention, q: Tensor, k: Tensor, v: Tensor, tables: object) -> Tensor:
         first, second = self.query_norm, self.key_norm
         self.query_norm = self.key_norm = torch.nn.Identity()
-        monkeypatch.setattr(self, "_attend", lambda q, k, v, t: honest(self, first(q), second(k), v, t))
+        monkeypatch.setattr(self, "attend", lambda q, k, v, t: honest(self, first(q), second(k), v, t))
         try:
             return plain(self, q, k, v, tables)
         finally:
             self.query_norm, self.key_norm = first, second
 
-    plain, honest = Attention.mix, Attention._attend
+    plain, honest = Attention.mix, Attention.attend
     monkeypatch.setattr(Attention, "mix", mix)
     assert apart_from_formula() > 1e-2
 

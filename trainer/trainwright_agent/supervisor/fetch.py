@@ -25,7 +25,14 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.file_names import is_plain_name
 from trainwright.contracts.job_spec import DATA_FOLDER, RESUME_FOLDER
 from trainwright.durable_files import is_disk_full
-from trainwright_agent.client import Backoff, Client, RefusedError, RunDeletedError, UnreachableError
+from trainwright_agent.client import (
+    Backoff,
+    Client,
+    MissingBytesError,
+    RefusedError,
+    RunDeletedError,
+    UnreachableError,
+)
 from trainwright_agent.file_copies import copy_file
 
 log = logging.getLogger(__name__)
@@ -165,7 +172,11 @@ class Fetcher:
                 while verification.lacks_bytes:
                     try:
                         self.client.get(download.url, write, verification.bytes)
+                        if verification.lacks_bytes:
+                            raise UnreachableError("the response ended early")
                         break
+                    except MissingBytesError as error:
+                        raise _DamagedError(f"only {verification.bytes} bytes") from error
                     except UnreachableError as error:
                         log.warning("%s, after %d bytes: %s", download.path, verification.bytes, error)
                         if self.stopped.wait(backoff.next_seconds()):

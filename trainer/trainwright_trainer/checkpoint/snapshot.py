@@ -104,8 +104,12 @@ _FIRST_FIELDS = frozenset(
 
 def used_fields(model: ModelSpec) -> dict[str, Any]:
     """``model`` without later fields that have their defaults, so that older checkpoints keep their digest."""
-    later = ModelSpec.model_fields.keys() - _FIRST_FIELDS
-    unused = {name for name in later if getattr(model, name) == ModelSpec.model_fields[name].default}
+    later = {name: field for name, field in ModelSpec.model_fields.items() if name not in _FIRST_FIELDS}
+    unused = {
+        name
+        for name, field in later.items()
+        if getattr(model, name) == field.get_default(call_default_factory=True)
+    }
     return model.model_dump(mode="json", exclude=unused)
 
 

@@ -42,9 +42,9 @@ PUT     T/limits/members/{member}                   MemberLimits (owners)
 GET POST T/uploads                                  Page[Upload]; POST: tus 1.0 creation (headers, 201 + Location)
 HEAD PATCH DELETE T/uploads/{upload}                tus 1.0: offset, more bytes, termination; OPTIONS T/uploads
 POST    T/uploads/preview                           PreviewRequest → Preview: formats, columns, first rows
-GET POST T/datasets                                 Page[Dataset]; NewDataset (complete uploads) → 201 Dataset
+GET POST T/datasets                                 Page[Dataset]; NewDataset (complete uploads; + header Idempotency-Key) → 201 Dataset
 GET DELETE T/datasets/{dataset}                     Dataset with versions and preparations
-POST    T/datasets/{dataset}/versions               NewVersion → 201 Dataset
+POST    T/datasets/{dataset}/versions               NewVersion (+ header Idempotency-Key) → 201 Dataset
 DELETE  T/datasets/{dataset}/versions/{n}           204; 409 names the live runs or mixtures that use it
 GET     T/datasets/{dataset}/versions/{n}/documents?cursor&limit   Page[DocumentSample]
 GET     T/datasets/{dataset}/versions/{n}/rejected  list[RejectedDocument]
