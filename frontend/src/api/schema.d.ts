@@ -1764,7 +1764,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel Run
-         * @description Cancel a run. It is `stopping` until its node has released it.
+         * @description Cancel a run. It is `stopping` until its node has released it. A cancelled run does not change.
          */
         post: operations["cancel_run"];
         delete?: never;
