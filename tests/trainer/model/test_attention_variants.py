@@ -25,9 +25,11 @@ from trainwright.contracts.data_spec import DataSpec, TokenizerSpec
 from trainwright.contracts.hugging_face import HuggingFaceArchitecture
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.parallelism_spec import Degrees
-from trainwright.contracts.precision_spec import FP8Spec
+from trainwright.contracts.precision_spec import FP8Spec, PrecisionKind, PrecisionSpec
 from trainwright.contracts.run_spec import RunSpec
+from trainwright.contracts.training_spec import BatchSpec
 from trainwright.planner.flops import count_parameters
+from trainwright.planner.memory import score_bytes
 from trainwright_trainer.checkpoint import plain_model
 from trainwright_trainer.checkpoint.export import load_export, model_config
 from trainwright_trainer.distributed.mesh import Mesh
@@ -170,6 +172,19 @@ def test_each_variant_has_a_module_and_a_reader_of_its_exports(kind: str) -> Non
         with torch.device("meta"):
             ours, reader = Transformer(model, 257, 8), plain_model.Model(config["model"], 257, 8)
         assert reader.state_dict().keys() == ours.state_dict().keys()
+
+
+def test_the_planner_counts_what_a_variant_stores_for_each_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ATTENTIONS, "full", replace(ATTENTIONS["full"], stored_scores=3))
+    data = DataSpec(dataset="letters", tokenizer=TokenizerSpec(kind="bytes"))
+    batch = BatchSpec(sequence_tokens=16, micro_sequences=2, global_sequences=2)
+    spec = RunSpec(
+        name="variant", data=data, model=SPEC, batch=batch, precision=PrecisionSpec(kind=PrecisionKind.FP32)
+    )
+    scores, repeated = 2 * 16 * 16 * 4, 2 * 16 * (32 - 16) * 2
+    assert score_bytes(spec) == 4 * (3 * scores + repeated)
+    monkeypatch.setitem(ATTENTIONS, "full", replace(ATTENTIONS["full"], stored_scores=0))
+    assert score_bytes(spec) == 0
 
 
 def test_a_weight_that_is_no_module_is_refused_in_fp8_runs(monkeypatch: pytest.MonkeyPatch) -> None:
