@@ -104,6 +104,12 @@ def test_a_server_that_sends_all_of_a_file_again_is_understood(api: ScriptedApi,
     assert b"".join(received) == content[300:]
 
 
+def test_an_empty_file_needs_no_bytes(api: ScriptedApi, tmp_path: Path) -> None:
+    download = Download.model_validate(api.store("data/empty.bin", b""))
+    fetcher(api, tmp_path).fetch_all([download], tmp_path / "folder")
+    assert (tmp_path / "folder/data/empty.bin").read_bytes() == b""
+
+
 def test_a_file_that_is_shorter_than_announced_is_refused(api: ScriptedApi, tmp_path: Path) -> None:
     download = Download.model_validate(api.store("resume/model.safetensors", b"x" * 1_000))
     api.objects[download.object_key] = b"x" * 300

@@ -174,7 +174,6 @@ class Fetcher:
                         self.client.get(download.url, write, verification.bytes)
                         if verification.lacks_bytes:
                             raise UnreachableError("the response ended early")
-                        break
                     except MissingBytesError as error:
                         raise _DamagedError(f"only {verification.bytes} bytes") from error
                     except UnreachableError as error:
@@ -198,7 +197,7 @@ class _Verification:
 
     @property
     def lacks_bytes(self) -> bool:
-        return self.bytes < max(self._download.bytes, 1)
+        return self.bytes < self._download.bytes
 
     def add(self, block: bytes) -> None:
         self._sha.update(block)
