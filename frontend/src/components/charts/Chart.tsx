@@ -1,7 +1,7 @@
 import { memo, useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode, type RefObject } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { chartOptions, type AxisText, type ChartLine, type ChartMarker, type ChartScale, type ChartZoom, type LineStyle } from "@/components/charts/chartOptions";
+import { chartOptions, isFaintDrawn, measuredValues, type AxisText, type ChartLine, type ChartMarker, type ChartScale, type ChartZoom, type LineStyle } from "@/components/charts/chartOptions";
 import { ChartTable } from "@/components/charts/ChartTable";
 import { LineSwatch } from "@/components/charts/LineSwatch";
 import type { WindowMove } from "@/lib/charts/stepWindow";
@@ -69,13 +69,13 @@ export const Chart = memo(function Chart({
   const [asTable, setAsTable] = useState(false);
   const scheme = useColorScheme();
   const data = useMemo<uPlot.AlignedData>(
-    () => [x as number[], ...lines.flatMap(({ raw, values }) => (raw === undefined ? [values] : [raw, values]))],
+    () => [x as number[], ...lines.flatMap((line) => (isFaintDrawn(line) ? [measuredValues(line), line.values] : [line.values]))],
     [x, lines],
   );
   const latest = useRef({ data, markers, zoom, xText, axisText });
   // New values are passed to setData; only other lines require a new plot.
   const scaleKey = JSON.stringify(scale);
-  const stylesKey = JSON.stringify(lines.map(({ label, color, dash = false, raw }) => ({ label, color, dash, faint: raw !== undefined })));
+  const stylesKey = JSON.stringify(lines.map((line) => ({ label: line.label, color: line.color, dash: line.dash ?? false, faint: isFaintDrawn(line) })));
   const styles = useMemo(() => JSON.parse(stylesKey) as LineStyle[], [stylesKey]);
 
   useEffect(() => {
@@ -197,9 +197,9 @@ function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, yText }: C
   return (
     <figcaption className="mt-1 truncate text-small text-soft">
       {index === null
-        ? `last ${captionText(lines, isLabelled, yText, ({ values, end }) => (end === undefined ? values.findLast(isKnown) : end))}`
+        ? `last ${captionText(lines, isLabelled, yText, (line) => (line.end === undefined ? measuredValues(line).findLast(isKnown) : line.end))}`
         : // Series measured only occasionally show their latest value.
-          `${xName} ${xText(x[index] ?? 0)}: ${captionText(lines, isLabelled, yText, ({ values }) => lastUpTo(values, index))}`}
+          `${xName} ${xText(x[index] ?? 0)}: ${captionText(lines, isLabelled, yText, (line) => lastUpTo(measuredValues(line), index))}`}
     </figcaption>
   );
 }

@@ -8,8 +8,10 @@ export interface ChartLine {
   /** Dashed: from the ninth line on, colours repeat. */
   dash?: boolean | undefined;
   values: (number | null)[];
-  /** The values before smoothing, drawn faintly behind. */
+  /** The values before smoothing: the caption and the table show them, and they are drawn faintly behind. */
   raw?: (number | null)[] | undefined;
+  /** With many lines, the values before smoothing are not drawn. */
+  hideRaw?: boolean | undefined;
   /** The last value. Needed if the values are extremes of buckets, whose last one need not be the newest. */
   end?: number | null | undefined;
 }
@@ -21,6 +23,16 @@ export interface LineStyle {
   dash: boolean;
   /** Whether the unsmoothed values are drawn behind. */
   faint: boolean;
+}
+
+/** The values of a line as they were measured. */
+export function measuredValues({ raw, values }: ChartLine): ChartLine["values"] {
+  return raw ?? values;
+}
+
+/** Whether the values before smoothing are drawn behind a line. */
+export function isFaintDrawn({ raw, hideRaw = false }: ChartLine): boolean {
+  return raw !== undefined && !hideRaw;
 }
 
 export interface ChartMarker {

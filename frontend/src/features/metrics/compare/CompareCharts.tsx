@@ -159,7 +159,8 @@ function ComparedChart({ name, runs, compared, axis, zoom, isPlaceholder, weight
       const fullRange = curves[at]?.values ?? [];
       // As on a run's page, the caption says what was measured.
       const end = fullRange.at(-1) ?? null;
-      return { label, ...lineStyle(index, compared), values: smooth(common.values[at] ?? [], smoothing), end };
+      const raw = common.values[at] ?? [];
+      return { label, ...lineStyle(index, compared), values: smooth(raw, smoothing), raw, hideRaw: true, end };
     });
     return { x: common.x, lines };
   }, [name, runs, compared, weight]);
