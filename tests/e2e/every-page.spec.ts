@@ -27,14 +27,14 @@ const PAGES: readonly PageToCheck[] = [
   pageWith(`/${TEAM}/runs`, "eight bits"),
   pageWith(`/${TEAM}/runs/new`, "not measured yet"),
   pageWith(`/${TEAM}/runs/new?fork=${DONE}`, /at step 30, saved/),
-  pageWith(`/${TEAM}/runs/${DONE}/overview`, /last train [\d.]+, validation [\d.]+/),
-  pageWith(`/${TEAM}/runs/${DONE}/fp8`, /last clamped [\d.e-]+/),
+  pageWith(`/${TEAM}/runs/${DONE}/overview`, /last: train [\d.]+, validation [\d.]+/),
+  pageWith(`/${TEAM}/runs/${DONE}/fp8`, /last: clamped [\d.e-]+/),
   pageWith(`/${TEAM}/runs/${DONE}/samples?beside=10`, "the ship"),
   pageWith(`/${TEAM}/runs/${DONE}/logs`, /step 30\s+loss/),
   pageWith(`/${TEAM}/runs/${DONE}/events`, "submitted by Ada"),
   pageWith(`/${TEAM}/runs/${DONE}/checkpoints`, "Weights"),
   pageWith(`/${TEAM}/runs/${DONE}/configuration`, "learning rate"),
-  pageWith(`/${TEAM}/compare?runs=${DONE},${HELD}`, /last eight bits [\d.]+, held [\d.]+/),
+  pageWith(`/${TEAM}/compare?runs=${DONE},${HELD}`, /last: eight bits [\d.]+, held [\d.]+/),
   pageWith(`/${TEAM}/queue`, "No run is waiting."),
   pageWith(`/${TEAM}/datasets`, "letters"),
   pageWith(`/${TEAM}/datasets/${DATASET}`, "Ready"),
@@ -78,7 +78,7 @@ async function signedOutPage(browser: Browser): Promise<Page> {
 
 /** One page at both sizes in both color schemes, reloaded at each size; in a run that is not audited, once for axe. */
 async function checkPage(page: Page, { path, findData }: PageToCheck): Promise<void> {
-  const name = path.replace(/(run|ds)_\w+/g, "x").replaceAll(TEAM, "team").replace(/\W+/g, "-");
+  const name = path.replace(/(run|ds)_(?!none)\w+/g, "x").replaceAll(TEAM, "team").replace(/\W+/g, "-");
   await test.step(path, async () => {
     for (const size of AUDITED ? SIZES : [DESKTOP]) {
       await page.setViewportSize(size);
@@ -87,7 +87,7 @@ async function checkPage(page: Page, { path, findData }: PageToCheck): Promise<v
       await expect(page.getByLabel("Loading")).toHaveCount(0);
       if (AUDITED) {
         for (const colorScheme of COLOR_SCHEMES) {
-          await page.emulateMedia({ colorScheme });
+          await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
           // Rules that do not depend on colors are checked once.
           await audit(page, `every${name}-${size.width}-${colorScheme}`, colorScheme === "light" ? undefined : COLOR_RULES);
         }

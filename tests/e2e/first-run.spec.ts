@@ -53,7 +53,7 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
   await test.step("its loss curve is live", async () => {
     await expect(page.getByText("Running").first()).toBeVisible({ timeout: 120_000 });
     const caption = page.locator("figure", { hasText: "loss" }).first().locator("figcaption");
-    await expect(caption).toContainText(/last train [\d.]+/, { timeout: 60_000 });
+    await expect(caption).toContainText(/last: train [\d.]+/, { timeout: 60_000 });
     const before = await caption.textContent();
     await expect(caption).not.toHaveText(before ?? "", { timeout: 60_000 });
     await expect(page.getByText("live", { exact: true })).toBeVisible();
@@ -91,7 +91,7 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
     await page.goto(firstRun);
     await expect(page.getByText("Done").first()).toBeVisible({ timeout: 300_000 });
     await page.reload();
-    await expect(page.locator("figcaption").first()).toContainText(/last train [\d.]+, validation [\d.]+/);
+    await expect(page.locator("figcaption").first()).toContainText(/last: train [\d.]+, validation [\d.]+/);
     await audit(page, "run-done");
     for (const [tab, sign] of Object.entries(TABS)) {
       const link = page.getByRole("navigation", { name: "Parts of the run" }).getByRole("link", { name: tab });

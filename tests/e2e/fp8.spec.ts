@@ -45,7 +45,7 @@ test("a run in FP8, from its settings to its tensors", async ({ page }) => {
     await page.getByRole("link", { name: "FP8", exact: true }).press("Enter");
     await expect(page).toHaveURL(/\/fp8$/);
     await expect(page.getByText(/Level O2, tensor scaling, current amax. Measured every 5 steps/)).toBeVisible({ timeout: 120_000 });
-    await expect(figure(page, "tensors clamped, values underflowed").locator("figcaption")).toHaveText(/last clamped [\d.e-]+( %)?, underflow [\d.e-]+( %)?/);
+    await expect(figure(page, "tensors clamped, values underflowed").locator("figcaption")).toHaveText(/last: clamped [\d.e-]+( %)?, underflow [\d.e-]+( %)?/);
     await expect(page.getByText("Done").first()).toBeVisible({ timeout: 300_000 });
     await expect(page.getByText("last at step 60")).toBeVisible();
     expect(asked.filter((url) => /names=fp8_(amax|scale)\/\*/.test(url) && !url.includes("/names?"))).toEqual([]);

@@ -186,7 +186,7 @@ async function storedAddresses(): Promise<string[]> {
 /** A chart's latest value changes. */
 async function moves(chart: Locator): Promise<void> {
   const caption = chart.locator("figcaption");
-  await expect(caption).toContainText(/last train [\d.]+/, { timeout: 60_000 });
+  await expect(caption).toContainText(/last: train [\d.]+/, { timeout: 60_000 });
   const before = await caption.textContent();
   await expect(caption).not.toHaveText(before ?? "", { timeout: 60_000 });
 }

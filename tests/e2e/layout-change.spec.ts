@@ -72,7 +72,7 @@ test("a run continues in another layout after a rank was killed", async ({ page 
     const all = Array.from({ length: STEPS }, (_, n) => n + 1);
     expect(series.find(({ name }) => name === "loss")?.steps).toEqual(all);
     const figure = page.locator("figure").filter({ has: page.getByRole("heading", { name: "loss", exact: true }) });
-    await expect(figure.locator("figcaption")).toContainText(/last train [\d.]+/);
+    await expect(figure.locator("figcaption")).toContainText(/last: train [\d.]+/);
     await audit(page, "layout-recovered");
     await figure.getByRole("button", { name: "loss as a table" }).click();
     const rows = figure.getByRole("row");

@@ -264,7 +264,7 @@ async function follows(page: Page, chart: Locator): Promise<void> {
       const answer = await page.request.get(`${new URL(page.url()).origin}/api/v1${teamOf(page)}/runs/${RUN}/metrics?names=loss&after_step=${step - 1}`);
       const { steps, values } = lossOf((await answer.json()) as Answer);
       const value = values[steps.indexOf(step)];
-      return (await chart.locator("figcaption").textContent()) === `last train ${value?.toFixed(3)}`;
+      return (await chart.locator("figcaption").textContent()) === `last: train ${value?.toFixed(3)}`;
     })
     .toBe(true);
 }

@@ -52,11 +52,11 @@ test("a run is paused, edited, compared and found by keyboard", async ({ page })
   await test.step("two runs are compared", async () => {
     await page.goto(`/${TEAM}/compare?runs=${first},${second}&series=loss,validation_loss,mfu`);
     const loss = page.locator("figure", { hasText: "loss" }).first();
-    await expect(loss.locator("figcaption")).toContainText(/last pilot-1 [\d.]+, pilot-2 [\d.]+/);
+    await expect(loss.locator("figcaption")).toContainText(/last: pilot-1 [\d.]+, pilot-2 [\d.]+/);
     await expect(page.getByRole("row", { name: /learning rate 0.001 0.003/ })).toBeVisible();
     await audit(page, "compare");
     await page.getByLabel("Show pilot-2").uncheck();
-    await expect(loss.locator("figcaption")).toContainText(/^last [\d.]+$/);
+    await expect(loss.locator("figcaption")).toContainText(/^last: pilot-1 [\d.]+$/);
     await expect(page).toHaveURL(new RegExp(`hide=${second}`));
     await page.getByRole("radiogroup", { name: "x axis" }).getByText("time").click();
     // The address is updated once the input pauses.

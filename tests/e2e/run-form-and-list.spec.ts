@@ -94,7 +94,7 @@ test("from the home page through a run written as YAML to many runs at once", as
     await expect(page.getByRole("button", { name: "Compare" })).toBeInViewport();
     await audit(page, "runs-chosen-phone");
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
-    await page.getByRole("button", { name: "Done" }).click();
+    await page.getByRole("button", { name: "Stop selecting" }).click();
     await expect(box).toBeHidden();
     await page.setViewportSize({ width: 1_440, height: 900 });
   });
@@ -107,7 +107,7 @@ test("from the home page through a run written as YAML to many runs at once", as
     await expect(page).toHaveURL(/columns=.*learning_rate/);
     await page.getByRole("link", { name: "Home" }).click();
     await page.getByRole("link", { name: "Runs", exact: true }).click();
-    await expect(page.getByRole("columnheader", { name: "rate", exact: true })).toBeVisible();
+    await expect(page.getByRole("columnheader", { name: "learning rate", exact: true })).toBeVisible();
   });
 
   await test.step("many are paused, resumed, cancelled and deleted at once", async () => {

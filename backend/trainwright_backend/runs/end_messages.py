@@ -46,5 +46,7 @@ def _event(run: Run) -> WebhookEvent | None:
 def _sentence(run: Run) -> str:
     if run.state is RunState.SUCCEEDED:
         return f"{run.name} succeeded."
+    if run.state is RunState.CANCELLED and run.message.startswith("Cancelled by "):
+        return f"{run.name} was cancelled by {run.message.removeprefix('Cancelled by ').rstrip('.')}."
     verb = {RunState.FAILED: "failed", RunState.CANCELLED: "was cancelled"}.get(run.state, "was paused")
     return f"{run.name} {verb}: {run.message}" if run.message else f"{run.name} {verb}."

@@ -118,7 +118,7 @@ def _paused(spec: RunSpec, summary: RunSummary) -> str:
 def _done(summary: RunSummary) -> str:
     parts = []
     if "loss" in summary.values:
-        parts.append(f"loss {summary.values['loss']:.3g}")
+        parts.append(f"loss {summary.values['loss']:.3f}")
     if "mfu" in summary.values:
         parts.append(f"{100 * summary.values['mfu']:.1f} % MFU")
     elif summary.mfu_unknown is not None and summary.peak_name is not None:

@@ -26,13 +26,14 @@ export function Dialog({ title, onClose, children, actions, wide = false }: Prop
       ref={dialog}
       aria-labelledby={titleId}
       onCancel={onClose}
-      className={`m-auto rounded-box border border-line bg-surface p-6 text-text shadow-float ${wide ? "w-[min(960px,calc(100vw-32px))]" : "w-[min(480px,calc(100vw-32px))]"}`}
+      className={`m-auto rounded-box border border-line bg-surface px-6 pt-6 text-text shadow-float ${wide ? "w-[min(960px,calc(100vw-32px))]" : "w-[min(480px,calc(100vw-32px))]"}`}
     >
       <h2 id={titleId} className="text-title font-semibold break-words">
         {title}
       </h2>
       <div className="mt-2 flex flex-col gap-4 text-soft">{children}</div>
-      <div className="mt-6 flex flex-wrap justify-end gap-2">{actions}</div>
+      {/* In sight also while the content is higher than the window. */}
+      <div className="sticky bottom-0 z-1 -mx-6 mt-4 flex flex-wrap justify-end gap-2 bg-surface px-6 pt-2 pb-6">{actions}</div>
     </dialog>
   );
 }

@@ -8,7 +8,7 @@ import { Select } from "@/components/Select";
 import { TextInput } from "@/components/TextInput";
 
 /** What each scope but `manage` allows, the least first. */
-const SCOPE_LABELS = { read: "see everything", submit: "also upload data and train" } as const;
+const SCOPE_LABELS = { read: "see everything", submit: "see everything, upload data, start and change runs" } as const;
 
 const LIFETIMES = [
   { days: "30", label: "expires in 30 days" },
@@ -92,7 +92,7 @@ export function NewKeyForm({ create, listKey, manages }: Props) {
       {data !== undefined && (
         <div role="status" className="panel px-4 py-3">
           <p className="mb-1">
-            This is the key <span className="font-medium">{data.name}</span>. Copy it now; it will not be shown again.
+            Key “{data.name}” created. Copy it now; it will not be shown again.
           </p>
           <Copyable text={data.secret} />
         </div>

@@ -112,5 +112,5 @@ it("shows the last value of each compared run although lines are drawn from extr
   const values = steps.map((step) => (step === 998 ? 1 : step === 999 ? 9 : 5));
   server.use(http.get("*/api/v1/teams/lab/metrics", () => HttpResponse.json([{ run: "run_1", series: [{ ...LOSS, steps, values }] }, { run: "run_2", series: [LOSS] }])));
   await openApp("/lab/compare?runs=run_1,run_2");
-  expect(await screen.findByText("last run_1 5.000, run_2 0.0100")).toBeDefined();
+  expect(await screen.findByText("last: run_1 5.000, run_2 0.0100")).toBeDefined();
 });

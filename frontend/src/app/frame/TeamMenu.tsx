@@ -33,7 +33,7 @@ export function TeamMenu({ team, me }: { team: string; me: Me }) {
           className="flex h-8 min-w-0 items-center gap-1 rounded-box px-2 font-semibold hover:bg-raised max-tablet:h-12 max-tablet:max-w-18 max-tablet:flex-col max-tablet:justify-center max-tablet:gap-0.5 max-tablet:px-1 max-tablet:text-small max-tablet:font-normal max-tablet:text-soft"
         >
           <Users aria-hidden size={16} className="shrink-0 tablet:hidden" />
-          <span className="max-w-full truncate">{team}</span>
+          <span className="max-w-full truncate">{me.teams.find(({ slug }) => slug === team)?.name ?? team}</span>
           <ChevronDown aria-hidden size={14} className="shrink-0 max-tablet:hidden" />
         </button>
       }

@@ -1,7 +1,7 @@
 import { memo, useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode, type RefObject } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { chartOptions, type AxisText, type ChartLine, type ChartMarker, type ChartScale, type ChartZoom, type LineStyle } from "@/components/charts/chartOptions";
+import { chartOptions, isFaintDrawn, measuredValues, type AxisText, type ChartLine, type ChartMarker, type ChartScale, type ChartZoom, type LineStyle } from "@/components/charts/chartOptions";
 import { ChartTable } from "@/components/charts/ChartTable";
 import { LineSwatch } from "@/components/charts/LineSwatch";
 import type { WindowMove } from "@/lib/charts/stepWindow";
@@ -26,6 +26,8 @@ interface Props {
   height?: number;
   /** Names the lines next to the title; false if a list on the page does. */
   legend?: boolean;
+  /** Whether the caption names the lines. */
+  isLabelled?: boolean;
   /** Controls next to the title. */
   controls?: ReactNode;
   /** Explanation below the chart. */
@@ -60,6 +62,7 @@ export const Chart = memo(function Chart({
   isPlaceholder = false,
   height = 196,
   legend = true,
+  isLabelled = lines.length > 1,
   controls,
   children,
 }: Props) {
@@ -69,13 +72,13 @@ export const Chart = memo(function Chart({
   const [asTable, setAsTable] = useState(false);
   const scheme = useColorScheme();
   const data = useMemo<uPlot.AlignedData>(
-    () => [x as number[], ...lines.flatMap(({ raw, values }) => (raw === undefined ? [values] : [raw, values]))],
+    () => [x as number[], ...lines.flatMap((line) => (isFaintDrawn(line) ? [measuredValues(line), line.values] : [line.values]))],
     [x, lines],
   );
   const latest = useRef({ data, markers, zoom, xText, axisText });
   // New values are passed to setData; only other lines require a new plot.
   const scaleKey = JSON.stringify(scale);
-  const stylesKey = JSON.stringify(lines.map(({ label, color, dash = false, raw }) => ({ label, color, dash, faint: raw !== undefined })));
+  const stylesKey = JSON.stringify(lines.map((line) => ({ label: line.label, color: line.color, dash: line.dash ?? false, faint: isFaintDrawn(line) })));
   const styles = useMemo(() => JSON.parse(stylesKey) as LineStyle[], [stylesKey]);
 
   useEffect(() => {
@@ -114,9 +117,9 @@ export const Chart = memo(function Chart({
     };
   }, [asTable, group, styles, scaleKey, height, scheme]);
 
-  const isLabelled = lines.length > 1;
   // Series without points are not mentioned, except the first one.
   const shown = lines.filter(({ values }, index) => index === 0 || values.some(isKnown));
+  const isEmpty = !lines.some(({ values }) => isInRange(x, values, zoom?.range ?? null));
   return (
     <figure className="panel flex min-w-0 flex-col p-3">
       <div className="mb-1 flex flex-wrap items-center gap-x-3 text-small">
@@ -145,10 +148,11 @@ export const Chart = memo(function Chart({
       {asTable ? (
         <ChartTable title={title} x={x} xName={xName} xText={xText} lines={shown} yText={yText} height={height} />
       ) : (
-        <div className={`min-w-0 transition-opacity duration-100 ${isPlaceholder ? "opacity-60" : ""}`} style={{ height }}>
+        <div className={`relative min-w-0 transition-opacity duration-100 ${isPlaceholder ? "opacity-60" : ""}`} style={{ height }}>
+          {isEmpty && <p className="pointer-events-none absolute inset-0 grid place-items-center text-small text-soft">No values in this range</p>}
           <div
             ref={box}
-            className="size-full min-w-0 [&_.u-select]:bg-accent/20"
+            className={`size-full min-w-0 [&_.u-select]:bg-accent/20 ${isEmpty ? "[&>*]:opacity-0" : ""}`}
             {...(zoom && {
               role: "slider",
               tabIndex: 0,
@@ -160,7 +164,7 @@ export const Chart = memo(function Chart({
           />
         </div>
       )}
-      <ChartCaption hoverRef={hoverRef} x={x} xName={xName} xText={xText} lines={shown} isLabelled={isLabelled} yText={yText} />
+      <ChartCaption hoverRef={hoverRef} x={x} xName={xName} xText={xText} lines={isEmpty ? [] : shown} isLabelled={isLabelled} yText={yText} />
       {children}
     </figure>
   );
@@ -195,11 +199,13 @@ function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, yText }: C
   }, [hoverRef]);
   const index = hoverIndex !== null && hoverIndex < x.length ? hoverIndex : null;
   return (
-    <figcaption className="mt-1 truncate text-small text-soft">
-      {index === null
-        ? `last ${captionText(lines, isLabelled, yText, ({ values, end }) => (end === undefined ? values.findLast(isKnown) : end))}`
+    <figcaption className="mt-1 min-h-4 truncate text-small text-soft">
+      {lines.length === 0
+        ? ""
+        : index === null
+        ? `last${isLabelled ? ":" : ""} ${captionText(lines, isLabelled, yText, (line) => (line.end === undefined ? measuredValues(line).findLast(isKnown) : line.end))}`
         : // Series measured only occasionally show their latest value.
-          `${xName} ${xText(x[index] ?? 0)}: ${captionText(lines, isLabelled, yText, ({ values }) => lastUpTo(values, index))}`}
+          `${xName} ${xText(x[index] ?? 0)}: ${captionText(lines, isLabelled, yText, (line) => lastUpTo(measuredValues(line), index))}`}
     </figcaption>
   );
 }
@@ -228,6 +234,12 @@ function lastUpTo(values: ChartLine["values"], index: number): number | undefine
     if (isKnown(value)) return value;
   }
   return undefined;
+}
+
+/** Whether a line is visible between two ends: it has points in between, or on both sides. */
+function isInRange(x: readonly number[], values: ChartLine["values"], range: readonly [number, number] | null): boolean {
+  const [low, high] = range ?? [-Infinity, Infinity];
+  return values.some((value, index) => isKnown(value) && (x[index] ?? 0) >= low) && values.some((value, index) => isKnown(value) && (x[index] ?? 0) <= high);
 }
 
 function isKnown(value: number | null | undefined): value is number {

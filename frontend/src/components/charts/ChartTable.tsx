@@ -1,4 +1,4 @@
-import type { ChartLine } from "@/components/charts/chartOptions";
+import { measuredValues, type ChartLine } from "@/components/charts/chartOptions";
 
 interface Props {
   title: string;
@@ -35,9 +35,9 @@ export function ChartTable({ title, x, xName, xText, lines, yText, height }: Pro
           {rows.map((row) => (
             <tr key={row} className="border-t">
               <td className="px-2 py-0.5 text-right text-soft">{xText(x[row] ?? 0)}</td>
-              {lines.map(({ label, values }) => (
-                <td key={label} className="px-2 py-0.5 text-right">
-                  {cell(values[row], yText)}
+              {lines.map((line) => (
+                <td key={line.label} className="px-2 py-0.5 text-right">
+                  {cell(measuredValues(line)[row], yText)}
                 </td>
               ))}
             </tr>

@@ -8,8 +8,10 @@ export interface ChartLine {
   /** Dashed: from the ninth line on, colours repeat. */
   dash?: boolean | undefined;
   values: (number | null)[];
-  /** The values before smoothing, drawn faintly behind. */
+  /** The values before smoothing: the caption and the table show them, and they are drawn faintly behind. */
   raw?: (number | null)[] | undefined;
+  /** With many lines, the values before smoothing are not drawn. */
+  hideRaw?: boolean | undefined;
   /** The last value. Needed if the values are extremes of buckets, whose last one need not be the newest. */
   end?: number | null | undefined;
 }
@@ -21,6 +23,16 @@ export interface LineStyle {
   dash: boolean;
   /** Whether the unsmoothed values are drawn behind. */
   faint: boolean;
+}
+
+/** The values of a line as they were measured. */
+export function measuredValues({ raw, values }: ChartLine): ChartLine["values"] {
+  return raw ?? values;
+}
+
+/** Whether the values before smoothing are drawn behind a line. */
+export function isFaintDrawn({ raw, hideRaw = false }: ChartLine): boolean {
+  return raw !== undefined && !hideRaw;
 }
 
 export interface ChartMarker {
@@ -86,7 +98,7 @@ export function chartOptions({ element, group, lines, scheme, scale, height, xTe
   return {
     width: Math.max(1, element.clientWidth),
     height,
-    padding: [8, 20, 0, 0],
+    padding: [8, (plot) => rightPadding(plot, xText), 0, 0],
     legend: { show: false },
     cursor: {
       y: false,
@@ -113,7 +125,7 @@ export function chartOptions({ element, group, lines, scheme, scale, height, xTe
         ticks: { show: false },
         gap: 4,
         size: 22,
-        space: 60,
+        space: (plot, _axis, low, high) => xSpace(plot, xText, low, high),
         incrs: INTEGER_STEPS,
         values: (_plot, ticks) => ticks.map(xText),
       },
@@ -165,12 +177,40 @@ export function chartOptions({ element, group, lines, scheme, scale, height, xTe
 const MIN_Y_AXIS_PX = 44;
 
 /** Room for the widest text of a tick, such as 512 MiB. */
-function yAxisWidth({ ctx }: uPlot, texts: readonly string[] | null): number {
+function yAxisWidth(plot: uPlot, texts: readonly string[] | null): number {
+  return Math.max(MIN_Y_AXIS_PX, widestPx(plot, texts ?? []) + 8);
+}
+
+const MIN_X_SPACE_PX = 60;
+const X_GAP_PX = 12;
+
+/** The distance between x ticks: their texts must not touch. */
+function xSpace(plot: uPlot, xText: (value: number) => string, low: number, high: number): number {
+  return Math.max(MIN_X_SPACE_PX, widestPx(plot, sampleTexts(xText, low, high)) + X_GAP_PX);
+}
+
+const MIN_RIGHT_PADDING_PX = 20;
+
+/** Half of a text at the end of the x axis is right of the plot. */
+function rightPadding(plot: uPlot, xText: (value: number) => string): number {
+  const { min, max } = plot.scales["x"] ?? {};
+  const texts = typeof min === "number" && typeof max === "number" ? sampleTexts(xText, min, max) : [];
+  return Math.max(MIN_RIGHT_PADDING_PX, Math.ceil(widestPx(plot, texts) / 2));
+}
+
+const SAMPLES = 4;
+
+/** Texts of values in a range: the ticks are not known before their distance is. */
+function sampleTexts(text: (value: number) => string, low: number, high: number): string[] {
+  return Array.from({ length: SAMPLES + 1 }, (_, index) => text(Math.round(low + ((high - low) * index) / SAMPLES)));
+}
+
+function widestPx({ ctx }: uPlot, texts: readonly string[]): number {
   ctx.save();
   ctx.font = FONT;
-  const widest = Math.max(0, ...(texts ?? []).map((text) => ctx.measureText(text).width));
+  const widest = Math.max(0, ...texts.map((text) => ctx.measureText(text).width));
   ctx.restore();
-  return Math.max(MIN_Y_AXIS_PX, Math.ceil(widest) + 8);
+  return Math.ceil(widest);
 }
 
 const FEW_POINTS = 8;

@@ -50,7 +50,7 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
             <Th className="text-right">step</Th>
             <Th className="text-right max-tablet:hidden">validation loss</Th>
             <Th>content</Th>
-            <Th className="max-tablet:hidden">verified</Th>
+            <Th className="max-tablet:hidden">integrity</Th>
             <Th className="max-tablet:hidden">origin</Th>
             <Th className="text-right max-tablet:hidden">size</Th>
             <Th className="max-tablet:hidden">saved</Th>

@@ -105,7 +105,7 @@ export function CleanUpDialog({ team, runs, onClose }: Props) {
             />
           )}
         </Field>
-        <Field label="Also keep states at multiples of this many steps" help="Empty: none.">
+        <Field label="Also keep states at multiples of this many steps" help="Leave empty to keep none.">
           {(control) => (
             <TextInput
               {...control}

@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient, useSuspenseQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { CircleCheck, CircleX, Gauge, Pause, ServerOff, type LucideIcon } from "lucide-react";
+import { CircleCheck, CircleX, Gauge, Pause, ServerOff, Square, type LucideIcon } from "lucide-react";
 import { Button } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { ErrorNote } from "@/components/ErrorNote";
@@ -40,7 +40,7 @@ export function NoticeList() {
       <ul aria-label="Notices" className="panel w-full divide-y">
         {data.items.map(({ id, kind, sentence, path, team, time, read: wasRead }) => (
           <li key={id} className="flex items-start gap-3 px-4 py-2">
-            <NoticeIcon kind={kind} />
+            <NoticeIcon kind={kind} sentence={sentence} />
             <span className="min-w-0 flex-1 break-words">
               <Link
                 to={path}
@@ -64,7 +64,11 @@ export function NoticeList() {
   );
 }
 
-function NoticeIcon({ kind }: { kind: NoticeKind }) {
-  const { Icon, color } = ICONS[kind];
+/** A cancelled run ends too, but is no success. */
+const CANCELLED = / was cancelled( by .*)?\.$/;
+const CANCELLED_ICON: (typeof ICONS)[NoticeKind] = { Icon: Square, color: "text-idle" };
+
+function NoticeIcon({ kind, sentence }: { kind: NoticeKind; sentence: string }) {
+  const { Icon, color } = kind === "run.ended" && CANCELLED.test(sentence) ? CANCELLED_ICON : ICONS[kind];
   return <Icon aria-hidden size={16} className={`mt-0.5 shrink-0 ${color}`} />;
 }

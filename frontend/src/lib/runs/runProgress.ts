@@ -31,7 +31,7 @@ export function timeSentence(run: Run, now: number): string {
   if (secondsLeft(run) !== undefined) return time;
   if (isFinishing(run)) return run.sentence;
   if (run.paused) return `after ${time}`;
-  return `${run.started ? "started" : "submitted"} ${time} ago`;
+  return `${startOf(run) === run.created ? "submitted" : "started"} ${time} ago`;
 }
 
 /** `step 120 of 400`, or after the end `400 steps, 45.2 % MFU`: what a narrow row shows beside loss and time. */
@@ -47,5 +47,10 @@ export function progressText(run: Run): string {
 export function timeText(run: Run, now: number): string {
   const left = secondsLeft(run);
   if (left !== undefined) return `${duration(left)} left`;
-  return duration(secondsBetween(run.started ?? run.created, run.ended ?? run.paused ?? now));
+  return duration(secondsBetween(startOf(run), run.ended ?? run.paused ?? now));
+}
+
+/** A run that waits again, after a pause or another attempt, is not running since its first start. */
+function startOf({ state, started, created }: Run): string {
+  return state === "queued" ? created : (started ?? created);
 }

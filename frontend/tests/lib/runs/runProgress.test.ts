@@ -9,6 +9,7 @@ const AFTER_THE_LAST_STEP = { started: STARTED, summary: { ...aRun().summary, st
 
 it.each([
   [aRun({ state: "queued", created: CREATED, started: null, ended: null }), "submitted 10 min ago"],
+  [aRun({ state: "queued", created: CREATED, started: STARTED, ended: null }), "submitted 10 min ago"],
   [aRun({ state: "paused", created: CREATED, started: STARTED, ended: null, paused: "2026-02-01T10:07:00Z" }), "after 3 min"],
   [aRun({ state: "succeeded", created: CREATED, started: STARTED, ended: "2026-02-01T10:09:00Z" }), "in 5 min"],
   [aRun({ state: "starting", created: CREATED, started: STARTED, ended: null }), "started 6 min ago"],

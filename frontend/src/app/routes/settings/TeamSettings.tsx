@@ -20,8 +20,8 @@ import { QuotaForm } from "@/features/teams/usage/QuotaForm";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 
 const ROLE_TEXTS = {
-  owner: "You are an owner: you also manage people.",
-  editor: "You are an editor: you upload data and start runs.",
+  owner: "You are an owner: you see everything, upload data, start and change runs, and manage people.",
+  editor: "You are an editor: you see everything, upload data, start and change runs.",
   viewer: "You are a viewer: you see everything and change nothing.",
 } as const;
 

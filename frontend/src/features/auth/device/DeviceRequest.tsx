@@ -11,7 +11,7 @@ interface Props {
 
 const SCOPES = {
   read: "see everything that you see",
-  submit: "also upload data, and start and change runs",
+  submit: "see everything that you see, upload data, start and change runs",
   manage: "do everything that you may do",
 } as const;
 

@@ -26,19 +26,21 @@ export function LengthHistogram({ characters, tokens }: Props) {
       <div className="flex min-h-8 flex-wrap items-center gap-x-3">
         <h3 className="font-medium">Length</h3>
         {tokens.length > 0 && <Segmented label="Length in" value={unit} options={["characters", "tokens"]} onChange={setChosen} />}
-        <button
-          type="button"
-          aria-pressed={asTable}
-          aria-label="Length as a table"
-          className="ml-auto rounded-box px-1 text-small text-soft hover:text-accent max-tablet:min-h-11"
-          onClick={() => {
-            setAsTable(!asTable);
-          }}
-        >
-          {asTable ? "chart" : "table"}
-        </button>
+        {bins.length > 1 && (
+          <button
+            type="button"
+            aria-pressed={asTable}
+            aria-label="Length as a table"
+            className="ml-auto rounded-box px-1 text-small text-soft hover:text-accent max-tablet:min-h-11"
+            onClick={() => {
+              setAsTable(!asTable);
+            }}
+          >
+            {asTable ? "chart" : "table"}
+          </button>
+        )}
       </div>
-      {asTable ? <BinTable bins={bins} unit={unit} /> : bins.length > 1 && <Bars bins={bins} unit={unit} />}
+      {bins.length > 1 && (asTable ? <BinTable bins={bins} unit={unit} /> : <Bars bins={bins} unit={unit} />)}
       <figcaption className="mt-1 text-small text-soft">{caption(bins, unit)}</figcaption>
     </figure>
   );
@@ -46,9 +48,11 @@ export function LengthHistogram({ characters, tokens }: Props) {
 
 function Bars({ bins, unit }: { bins: readonly HistogramBin[]; unit: Unit }) {
   const most = Math.max(...bins.map(({ documents }) => documents), 1);
-  const middle = bins[Math.floor((bins.length - 1) / 2)];
+  const last = bins.length - 1;
+  const labelled = last > 3 ? [0, Math.floor(last / 2), last] : [0, last];
   return (
-    <>
+    // The labels of the first and the last bar are wider than these.
+    <div className="px-8">
       <svg
         aria-hidden
         viewBox={`0 0 ${bins.length * BAR_WIDTH} 100`}
@@ -71,12 +75,14 @@ function Bars({ bins, unit }: { bins: readonly HistogramBin[]; unit: Unit }) {
           );
         })}
       </svg>
-      <div aria-hidden className="mt-1 flex justify-between text-small text-soft">
-        <span>{count(bins[0]?.upto ?? 0)}</span>
-        {bins.length > 4 && <span>{count(middle?.upto ?? 0)}</span>}
-        <span>{count(bins.at(-1)?.upto ?? 0)}</span>
+      <div aria-hidden className="relative mt-1 h-4 text-small text-soft">
+        {labelled.map((index) => (
+          <span key={index} className="absolute -translate-x-1/2 whitespace-nowrap" style={{ left: `${((index + 0.5) / bins.length) * 100}%` }}>
+            ≤ {count(bins[index]?.upto ?? 0)}
+          </span>
+        ))}
       </div>
-    </>
+    </div>
   );
 }
 

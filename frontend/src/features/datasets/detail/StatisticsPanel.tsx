@@ -29,9 +29,11 @@ export function StatisticsPanel({ team, statistics, preparations }: Props) {
               {count(number)} <Secondary>{share(number / Math.max(1, documents))}</Secondary>
             </Figure>
           ))}
-          <Figure name="exact duplicates">
-            {count(duplicates)} {duplicates > 0 && !droppedCounts.some(([part]) => dropReason(part) === "duplicate") && <Secondary>kept</Secondary>}
-          </Figure>
+          {!droppedCounts.some(([part]) => dropReason(part) === "duplicate") && (
+            <Figure name="exact duplicates">
+              {count(duplicates)} {duplicates > 0 && <Secondary>kept</Secondary>}
+            </Figure>
+          )}
           <Figure name="could not be read">{count(rejected)}</Figure>
           <Figure name="characters kept">{short(characters)}</Figure>
         </dl>

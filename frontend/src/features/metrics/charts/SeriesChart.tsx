@@ -68,7 +68,7 @@ export function SeriesChart({ title, series, columns, position, markers, zoom, i
   );
 }
 
-/** `best train 2.05 at step 380, validation 2.14 at step 400` */
+/** `best: train 2.05 at step 380, validation 2.14 at step 400` */
 function bestText(series: readonly NamedSeries[], columns: readonly (Column | undefined)[], best: "low" | "high", text: (value: number) => string): string {
   const found = series.flatMap(({ label }, index) => {
     const { steps, values } = columns[index] ?? { steps: [], values: [] };
@@ -80,5 +80,5 @@ function bestText(series: readonly NamedSeries[], columns: readonly (Column | un
     const value = values[at];
     return value === undefined ? [] : [`${series.length > 1 ? `${label} ` : ""}${text(value)} at step ${count(steps[at] ?? 0)}`];
   });
-  return found.length === 0 ? "" : `best ${found.join(", ")}`;
+  return found.length === 0 ? "" : `best${series.length > 1 ? ":" : ""} ${found.join(", ")}`;
 }

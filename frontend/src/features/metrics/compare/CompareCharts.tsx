@@ -91,6 +91,10 @@ export function CompareCharts({ team, runs, view, onChange }: Props) {
   });
   const hidden = [...view.hidden].join(",");
   const shown = useMemo(() => compared.filter(({ id }) => !hidden.split(",").includes(id)), [compared, hidden]);
+  // All charts have the same x axis, although a series may begin late or end early.
+  const seriesNames = view.series.join(",");
+  const wholeRange = useMemo(() => xRangeOf(shown, seriesNames.split(",")), [shown, seriesNames]);
+  const chartZoom = useMemo(() => ({ ...zoom, range: zoom.range ?? wholeRange }), [zoom, wholeRange]);
   const isPlaceholder = zoomed && windowed.isFetching;
   const known = [...new Set([...runs.values()].flatMap(({ summary }) => Object.keys(summary.values)))];
   return (
@@ -123,7 +127,7 @@ export function CompareCharts({ team, runs, view, onChange }: Props) {
       ) : (
         <div className="grid grid-cols-2 gap-3 max-tablet:grid-cols-1">
           {view.series.map((name) => (
-            <ComparedChart key={name} name={name} runs={shown} compared={view.runs.length} axis={axisName} zoom={zoom} isPlaceholder={isPlaceholder} weight={chart.smooth} log={chart.y === "log"} />
+            <ComparedChart key={name} name={name} runs={shown} compared={view.runs.length} axis={axisName} zoom={chartZoom} isPlaceholder={isPlaceholder} weight={chart.smooth} log={chart.y === "log"} />
           ))}
         </div>
       )}
@@ -159,7 +163,8 @@ function ComparedChart({ name, runs, compared, axis, zoom, isPlaceholder, weight
       const fullRange = curves[at]?.values ?? [];
       // As on a run's page, the caption says what was measured.
       const end = fullRange.at(-1) ?? null;
-      return { label, ...lineStyle(index, compared), values: smooth(common.values[at] ?? [], smoothing), end };
+      const raw = common.values[at] ?? [];
+      return { label, ...lineStyle(index, compared), values: smooth(raw, smoothing), raw, hideRaw: true, end };
     });
     return { x: common.x, lines };
   }, [name, runs, compared, weight]);
@@ -187,11 +192,25 @@ function ComparedChart({ name, runs, compared, axis, zoom, isPlaceholder, weight
       zoom={zoom}
       isPlaceholder={isPlaceholder}
       legend={false}
+      isLabelled={compared > 1}
     />
   );
 }
 
 const NO_MARKERS: never[] = [];
+
+/** From the first to the last point of all runs' series; null if that is no range. */
+function xRangeOf(runs: readonly ComparedRun[], names: readonly string[]): [number, number] | null {
+  const ends = runs.flatMap(({ axis: { at }, columns }) =>
+    names.flatMap((name) => {
+      const { steps } = columns[name] ?? { steps: [] };
+      const [first, last] = [steps[0], steps.at(-1)];
+      return first === undefined || last === undefined ? [] : [at(first), at(last)];
+    }),
+  );
+  const [low, high] = [Math.min(...ends), Math.max(...ends)];
+  return low < high ? [low, high] : null;
+}
 
 /**
  * The steps within a range of the x axis in any of the runs, and one more on each side; null until they are known.

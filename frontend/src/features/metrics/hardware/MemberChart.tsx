@@ -39,7 +39,8 @@ export function MemberChart({ title, family, label, columns, frame, isPlaceholde
           color: (index % COLORS) + 1,
           dash: index >= COLORS && members.length <= 2 * COLORS,
           values: smooth(values, view.smooth),
-          end: values.findLast((value) => value !== null),
+          raw: values,
+          hideRaw: true,
         };
       }),
     };

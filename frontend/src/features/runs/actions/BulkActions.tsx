@@ -86,7 +86,7 @@ export function BulkActions({ team, runs, canEdit, onCompare, onClear }: Props) 
           title={`Cancel ${plural(eligibleRuns("cancel", runs).length, "run")}?`}
           consequence="Each run stops near its current step and frees its slots. Metrics and checkpoints saved so far are kept."
           confirmLabel="Cancel runs"
-          cancelLabel="Keep running"
+          cancelLabel={runs.some(({ state }) => state === "queued") ? "Keep runs" : "Keep running"}
           onConfirm={() => {
             send("cancel");
           }}

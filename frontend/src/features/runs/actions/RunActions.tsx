@@ -141,7 +141,7 @@ export function RunActions({ team, run, onRefused, onDeleted }: Props) {
           title={`Cancel ${run.name}?`}
           consequence={cancelConsequence(run)}
           confirmLabel="Cancel run"
-          cancelLabel="Keep running"
+          cancelLabel={run.state === "queued" ? "Keep run" : "Keep running"}
           busy={cancel.isPending}
           error={cancel.error}
           onConfirm={() => {

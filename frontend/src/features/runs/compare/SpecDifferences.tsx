@@ -15,6 +15,8 @@ interface Props {
 /** The fields in which several runs' configurations differ, one column per run. */
 export function SpecDifferences({ runs, datasets }: Props) {
   if (runs.length < 2) return null;
+  // Of two runs, every value shown differs.
+  const hasBold = runs.length > 2;
   const differences = specDifferences(runs.map(({ spec }) => spec as unknown as Record<string, Json>));
   return (
     <section className="mt-6">
@@ -45,7 +47,7 @@ export function SpecDifferences({ runs, datasets }: Props) {
                   {values.map((value, index) => (
                     <td
                       key={runs[index]?.id ?? index}
-                      className={`max-w-64 truncate px-3 ${isEqual(value, values[0]) ? "" : "font-semibold"}`}
+                      className={`max-w-64 truncate px-3 ${hasBold && !isEqual(value, values[0]) ? "font-semibold" : ""}`}
                       title={valueText(runs[index], path, value, datasets)}
                     >
                       {valueText(runs[index], path, value, datasets)}
@@ -57,7 +59,7 @@ export function SpecDifferences({ runs, datasets }: Props) {
           </table>
         </div>
       )}
-      {differences.length > 0 && <p className="mt-2 text-small text-soft">Values that differ from the first run are bold.</p>}
+      {differences.length > 0 && hasBold && <p className="mt-2 text-small text-soft">Values that differ from the first run are bold.</p>}
     </section>
   );
 }
@@ -78,5 +80,5 @@ function valueText(run: Run | undefined, path: string, value: Json | undefined, 
   if (value === undefined || run === undefined) return "–";
   if (value === null) return emptyText(run.spec, path);
   const mayBeDataset = (path === "data.dataset" || path === "data.tokenizer.source") && typeof value === "string";
-  return (mayBeDataset ? datasets.get(value) : undefined) ?? formatValue(value);
+  return (mayBeDataset ? datasets.get(value) : undefined) ?? formatValue(value).replace(/ *\n */g, " · ");
 }

@@ -23,16 +23,20 @@ interface Props {
   plan: RunPlan | undefined;
   /** The step that a fork continues from. */
   startStep: number;
+  /** Whether the spec is the user's: figures of the initial one do not stay while theirs is invalid. */
+  isOwn: boolean;
 }
 
 /**
  * The estimated cost of the run, and where the numbers come from. What is unknown is not guessed. While a field is invalid,
  * the figures of the configuration before stay, and are said to be its figures.
  */
-export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, startStep }: Props) {
+export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, startStep, isOwn }: Props) {
   const current = spec === null || specCheck?.spec == null ? undefined : specCheck;
-  const check = useLatest(current);
-  const plan = useLatest(currentPlan);
+  const ownCheck = useLatest(isOwn ? current : undefined);
+  const ownPlan = useLatest(isOwn ? currentPlan : undefined);
+  const check = current ?? ownCheck;
+  const plan = currentPlan ?? ownPlan;
   const isOutdated = check !== undefined && current === undefined;
   const validSpec = check?.valid === true ? (check.spec ?? null) : null;
   const hasNoStepsLeft = validSpec !== null && validSpec.schedule.steps <= startStep;
@@ -49,7 +53,8 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
   const parameters = estimate?.parameters ?? check?.parameters;
   return (
     <section aria-label="Estimate" aria-busy={isPlaceholderData} className="panel">
-      <dl className="divide-y">
+      {isOutdated && <p className="border-b px-4 py-2 text-small">For the last valid configuration. Fix the problems to update it.</p>}
+      <dl className={`divide-y ${isOutdated ? "[&_dd]:text-soft" : ""}`}>
         <EstimateRow name="time" note={estimate && <TimeSource estimate={estimate} team={team} />}>
           {estimate?.seconds == null ? <span className="text-soft">{estimate === undefined ? "–" : "not measured yet"}</span> : <Main>{duration(estimate.seconds)}</Main>}
         </EstimateRow>
@@ -74,7 +79,6 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
         </EstimateRow>
         <EstimateRow name="slot-hours">{estimate?.slot_hours == null ? "–" : hoursText(estimate.slot_hours)}</EstimateRow>
       </dl>
-      {isOutdated && <p className="border-t px-4 py-2 text-small text-soft">For the last valid configuration. Fix the problems to update it.</p>}
       {estimate !== undefined && isPlaceholderData && (
         <p className="border-t px-4 py-2 text-small text-soft">Previous estimate; updating…</p>
       )}
@@ -97,12 +101,12 @@ function EstimateRow({ name, note, children }: { name: string; note?: ReactNode;
 /** The fullest rank's share of its slot. */
 function MemoryNote({ bytes: needed, plan }: { bytes: number; plan: RunPlan | undefined }) {
   const slot = plan?.slot_bytes ?? null;
-  if (plan === undefined || slot === null) return "estimated, of the fullest rank";
+  if (plan === undefined || slot === null) return "estimated for the tensors of the fullest rank, without the process itself";
   return (
     <span className="flex flex-col gap-1">
       <Meter fraction={needed / slot} label="Memory of the fullest rank" className={`w-full ${needed > slot ? "[&>div]:bg-bad" : ""}`} />
       <span>
-        estimated for the fullest rank, of {slotText(plan, slot)}
+        estimated for the tensors of the fullest rank, without the process itself, of {slotText(plan, slot)}
       </span>
     </span>
   );
@@ -136,8 +140,7 @@ function TimeSource({ estimate: { measured }, team }: { estimate: RunEstimate; t
 function StorageNote({ estimate }: { estimate: RunEstimate }) {
   return (
     <>
-      <Bytes value={estimate.checkpoint_bytes} /> each; the team has <Bytes value={estimate.team_checkpoint_bytes} /> of checkpoints now. They count
-      toward its limit of total storage, if it has one.
+      <Bytes value={estimate.checkpoint_bytes} /> each; the team has <Bytes value={estimate.team_checkpoint_bytes} /> of checkpoints now
     </>
   );
 }

@@ -93,6 +93,9 @@ export function RunForm(props: Props) {
   const specToCheck = useMemo(() => (spec === null ? {} : { ...spec, name: hasName(spec) ? spec["name"] : PLACEHOLDER_NAME }), [spec]);
   const { data: specCheck, isPlaceholderData: isEarlierCheck } = useQuery({ ...specCheckQuery(team, specToCheck, props.checkpoint), enabled: spec !== null });
   const check = spec === null ? undefined : specCheck;
+  // A text that the user has not edited yet describes the default model.
+  const [initialSpec] = useState(() => JSON.stringify(named));
+  const isOwn = asForm || (!isEarlierCheck && JSON.stringify(spec) !== initialSpec);
   const planned = useQuery({ ...planQuery(team, specToCheck), enabled: check !== undefined && !isEarlierCheck && isPlannable(check) });
   const [hardware, setHardware] = useState<Hardware | null>(null);
   const elsewhere = useQuery({
@@ -223,7 +226,7 @@ export function RunForm(props: Props) {
         busy={submission.isPending}
         error={submission.error}
       >
-        <RunEstimatePanel team={team} spec={spec === null ? null : specToCheck} specCheck={check} plan={check !== undefined && isPlannable(check) ? planned.data : undefined} startStep={startStep} />
+        <RunEstimatePanel team={team} spec={spec === null ? null : specToCheck} specCheck={check} plan={check !== undefined && isPlannable(check) ? planned.data : undefined} startStep={startStep} isOwn={isOwn} />
         <WhatIfPanel
           gpus={info.gpus}
           hardware={hardware}

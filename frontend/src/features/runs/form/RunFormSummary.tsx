@@ -54,9 +54,21 @@ export function RunFormSummary({ problems, syntaxErrors, lineOf, verdict, submit
         </div>
       )}
       {error !== null && problems.length === 0 && <ErrorNote error={error} />}
-      <StartBar verdict={verdict} submitLabel={submitLabel} disabled={busy || syntaxErrors.length > 0} />
+      <StartBar verdict={verdict} submitLabel={submitLabel} disabled={busy || syntaxErrors.length > 0} onFirstProblem={goToFirstProblem()} />
     </aside>
   );
+
+  /** Undefined if the first problem is at no field. */
+  function goToFirstProblem(): (() => void) | undefined {
+    const [error] = syntaxErrors;
+    if (error !== undefined) return () => { goToLine(error.line); };
+    const field = problems[0]?.field ?? "";
+    if (field === "") return undefined;
+    return () => {
+      if (lineOf === null) goToField(field);
+      else goToLine(lineOf(field));
+    };
+  }
 }
 
 const BAR_CLASS =
@@ -69,7 +81,14 @@ const TONES: Record<StartReadiness["tone"], { Icon: LucideIcon; className: strin
   idle: { Icon: CircleDashed, className: "text-idle" },
 };
 
-function StartBar({ verdict, submitLabel, disabled }: { verdict: StartReadiness; submitLabel: string; disabled: boolean }) {
+interface StartBarProps {
+  verdict: StartReadiness;
+  submitLabel: string;
+  disabled: boolean;
+  onFirstProblem: (() => void) | undefined;
+}
+
+function StartBar({ verdict, submitLabel, disabled, onFirstProblem }: StartBarProps) {
   const { tone, title, detail, advice } = verdict;
   const { Icon, className } = TONES[tone];
   return (
@@ -79,12 +98,18 @@ function StartBar({ verdict, submitLabel, disabled }: { verdict: StartReadiness;
         <p className="min-w-0">
           <span className={`font-medium ${className}`}>{title}</span>
           <span className="block text-small text-soft">
-            {detail}
+            {tone === "bad" && onFirstProblem !== undefined ? (
+              <button type="button" className={LINK_CLASS} onClick={onFirstProblem}>
+                {detail}
+              </button>
+            ) : (
+              detail
+            )}
             {advice !== "" && <span className="max-tablet:sr-only"> {advice}</span>}
           </span>
         </p>
       </div>
-      <Button type="submit" variant="primary" disabled={disabled} className="w-full max-desk:w-auto">
+      <Button type="submit" variant={tone === "bad" ? "plain" : "primary"} disabled={disabled} className="w-full max-desk:w-auto">
         {submitLabel}
       </Button>
     </div>
@@ -108,6 +133,10 @@ function LineLink({ line, field = "" }: { line: number; field?: string }) {
   );
 }
 
+function goToField(field: string): void {
+  document.getElementById(fieldId(field))?.focus();
+}
+
 function FieldLink({ field }: { field: string }) {
   if (field === "") return null;
   return (
@@ -116,7 +145,7 @@ function FieldLink({ field }: { field: string }) {
       className={LINK_CLASS}
       onClick={(event) => {
         event.preventDefault();
-        document.getElementById(fieldId(field))?.focus();
+        goToField(field);
       }}
     >
       {field}

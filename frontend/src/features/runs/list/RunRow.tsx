@@ -138,7 +138,7 @@ function Tags({ run, onTag }: Pick<CellProps, "run" | "onTag">) {
 function Sentence({ text, columns }: { text: string; columns: number }) {
   return (
     <Td colSpan={columns} className="text-soft max-tablet:hidden">
-      <span className="-my-0.5 line-clamp-2 text-left text-small leading-3.5 [font-variant-numeric:normal]" title={text}>
+      <span className="-my-1 line-clamp-2 text-left text-small leading-4 [font-variant-numeric:normal]" title={text}>
         {text}
       </span>
     </Td>

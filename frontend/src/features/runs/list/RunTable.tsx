@@ -122,7 +122,7 @@ export function RunTable({ team, filter, within, columns, pages, onPages, onFilt
             setSelection(EMPTY_SELECTION);
           }}
         >
-          {isSelecting ? "Done" : "Select"}
+          {isSelecting ? "Stop selecting" : "Select"}
         </Button>
       </div>
       <div role="presentation" onFocus={navigation.onFocus}>

@@ -27,7 +27,7 @@ export function RunTableHead({ columns, sorting, select, isSelecting = false }: 
       <Th className="w-30 max-tablet:w-[104px]">state</Th>
       {name === undefined ? <Th>name</Th> : <SortableTh {...name}>name</SortableTh>}
       {columns.map((column) => {
-        const { label, menuLabel, alignRight, sort } = COLUMN_STYLES[column];
+        const { label, alignRight, sort } = COLUMN_STYLES[column];
         const cellProps = { className: `max-tablet:hidden ${alignRight === true ? "text-right" : ""}`, style: { width: columnWidth(column, columns) } };
         if (sort !== undefined && sorting !== undefined) {
           return (
@@ -38,7 +38,7 @@ export function RunTableHead({ columns, sorting, select, isSelecting = false }: 
         }
         return (
           <Th key={column} {...cellProps}>
-            {label === "" ? <span className="sr-only">{menuLabel}</span> : label}
+            {label}
           </Th>
         );
       })}

@@ -50,11 +50,11 @@ const lastMetric = (name: string, format: (value: number) => string) => (run: Ru
 };
 
 export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
-  tags: { label: "tags", widthPx: 112 },
+  tags: { label: "tags", widthPx: 112, growPx: 120 },
   dataset: { label: "dataset", widthPx: 104, growPx: 96 },
   mfu: { label: "MFU", widthPx: 72, alignRight: true, isMetric: true, sort: "mfu", text: lastMetric("mfu", (value) => `${percent(value)} %`) },
   loss: { label: "loss", widthPx: 72, alignRight: true, isMetric: true, sort: "loss", text: lastMetric("loss", decimal) },
-  spark: { label: "", menuLabel: "loss so far", widthPx: 124, isMetric: true },
+  spark: { label: "loss so far", widthPx: 124, isMetric: true },
   tokens_per_second: {
     label: "tokens/s",
     widthPx: 88,
@@ -78,9 +78,8 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
   created: { label: "created", widthPx: 116, sort: "created" },
   nodes: { label: "nodes", widthPx: 120, text: ({ nodes }) => nodes.join(", ") || "–" },
   learning_rate: {
-    label: "rate",
-    menuLabel: "learning rate",
-    widthPx: 84,
+    label: "learning rate",
+    widthPx: 108,
     alignRight: true,
     text: ({ spec }) => exactNumber(spec.optimizer.learning_rate),
   },

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { ApiError } from "@/api/errors";
+import { ApiError, errorMessage } from "@/api/errors";
 import type { Problem, Run } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Dialog } from "@/components/Dialog";
@@ -37,7 +37,8 @@ export function ChangeLayout({ team, run, onChanged, onClose }: Props) {
     },
   });
   const problems = [...problemsOf(change.error), ...problemsOf(planError)];
-  const hasFieldError = problemsOf(change.error).some(({ field }) => fields.some(({ path }) => belongsTo(path, field)));
+  const isAtField = (error: unknown) => problemsOf(error).some(({ field }) => fields.some(({ path }) => belongsTo(path, field)));
+  const isInPlan = change.error !== null && planError !== null && !isAtField(planError) && errorMessage(change.error) === errorMessage(planError);
   return (
     <Dialog
       wide
@@ -78,9 +79,9 @@ export function ChangeLayout({ team, run, onChanged, onClose }: Props) {
             }}
           />
         ))}
-        <LayoutPlan team={team} spec={spec} />
+        <LayoutPlan team={team} spec={spec} hideError={isAtField(planError)} />
       </form>
-      {change.error !== null && !hasFieldError && <ErrorNote error={change.error} />}
+      {change.error !== null && !isAtField(change.error) && !isInPlan && <ErrorNote error={change.error} />}
     </Dialog>
   );
 }

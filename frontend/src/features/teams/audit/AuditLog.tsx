@@ -70,7 +70,7 @@ export function AuditLog({ team }: Props) {
                 {details !== "" && (
                   <details className="text-small text-soft">
                     <summary className="w-fit cursor-pointer">details</summary>
-                    <span className="break-all">{details}</span>
+                    <span className="wrap-break-word">{detailsText(details)}</span>
                   </details>
                 )}
               </Td>
@@ -88,4 +88,18 @@ export function AuditLog({ team }: Props) {
       )}
     </div>
   );
+}
+
+/** `role: viewer, name: Ada` of an object in JSON; anything else as it is. */
+function detailsText(details: string): string {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(details);
+  } catch {
+    return details;
+  }
+  if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) return details;
+  return Object.entries(parsed)
+    .map(([key, value]) => `${key.replaceAll("_", " ")}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(", ");
 }

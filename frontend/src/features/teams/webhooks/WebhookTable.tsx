@@ -8,7 +8,7 @@ import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
 import { Time } from "@/components/Time";
-import { deleteWebhook, testWebhook, webhooksQuery } from "@/features/teams/webhooks/webhookQueries";
+import { deleteWebhook, eventLabel, testWebhook, webhooksQuery } from "@/features/teams/webhooks/webhookQueries";
 import { plural } from "@/lib/format";
 
 type Delivery = components["schemas"]["WebhookDelivery"];
@@ -47,7 +47,7 @@ export function WebhookTable({ team }: { team: string }) {
           <tr key={id} className={`${rowClass} align-top`}>
             <Td className="break-all">
               {url}
-              <span className="block text-small break-normal text-soft">{events.join(", ")}</span>
+              <span className="block text-small break-normal text-soft">{events.map(eventLabel).join("; ")}</span>
               <span className="mt-1 block text-small break-normal text-soft tablet:hidden">
                 <Deliveries deliveries={deliveries} />
               </span>
@@ -105,7 +105,7 @@ function Deliveries({ deliveries }: { deliveries: readonly Delivery[] }) {
   if (deliveries.length === 0) return "no messages yet";
   return deliveries.slice(0, 3).map((delivery) => (
     <span key={delivery.id} className="block">
-      {delivery.event} <Time at={delivery.created} />, <span className={delivery.error === "" ? "" : "text-bad"}>{deliveryText(delivery)}</span>
+      {eventLabel(delivery.event)}, <Time at={delivery.created} />, <span className={delivery.error === "" ? "" : "text-bad"}>{deliveryText(delivery)}</span>
     </span>
   ));
 }

@@ -13,6 +13,10 @@ export const EVENT_LABELS: Record<Exclude<WebhookEvent, "test">, string> = {
   "node.quarantined": "A node that the team's runs used went into quarantine",
 };
 
+export function eventLabel(event: WebhookEvent): string {
+  return event === "test" ? "Test" : EVENT_LABELS[event];
+}
+
 /** For owners. */
 export function webhooksQuery(team: string) {
   return queryOptions({

@@ -35,7 +35,6 @@ it("shows how many documents each filter dropped", async () => {
     "kept: 1,150 96 %",
     "dropped: duplicate: 30 2.5 %",
     "dropped: too short: 20 1.7 %",
-    "exact duplicates: 30 ",
     "could not be read: 2",
     "characters kept: 350 k",
   ]);

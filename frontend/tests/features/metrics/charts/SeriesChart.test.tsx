@@ -15,8 +15,8 @@ it("draws smoothed curves and shows the measured last and best values", () => {
   render(
     <SeriesChart title="loss" best="low" series={LOSSES} columns={columns} position={(step) => step} markers={[]} zoom={zoom} isPlaceholder={false} view={viewOf({})} scale="fit" text={decimal} axisText={decimal} />,
   );
-  expect(screen.getByText("last train 5.000, validation 3.250")).toBeDefined();
-  expect(screen.getByText("best train 2.000 at step 2, validation 3.250 at step 4")).toBeDefined();
+  expect(screen.getByText("last: train 5.000, validation 3.250")).toBeDefined();
+  expect(screen.getByText("best: train 2.000 at step 2, validation 3.250 at step 4")).toBeDefined();
 });
 
 it("stores disabled smoothing in the address, and omits the default", () => {

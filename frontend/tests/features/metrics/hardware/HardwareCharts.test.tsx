@@ -30,10 +30,10 @@ it("draws what the agent measured, and each rank on demand", async () => {
   renderRoute(<HardwareCharts frame={frame} team="lab" run="run_1" live={false} />);
   expect(await screen.findByText("last 93.1 %")).toBeDefined();
   expect(screen.getByText("last 1.73 cores")).toBeDefined();
-  expect(screen.getByText("last node 12 GiB, run 3 GiB")).toBeDefined();
+  expect(screen.getByText("last: node 12 GiB, run 3 GiB")).toBeDefined();
   expect(screen.queryByText(/GPU utilization/)).toBeNull();
   await userEvent.click(screen.getByRole("checkbox", { name: "each rank and GPU" }));
-  expect(await screen.findByText("last rank 0 0.5 cores, rank 1 1.5 cores")).toBeDefined();
+  expect(await screen.findByText("last: rank 0 0.5 cores, rank 1 1.5 cores")).toBeDefined();
   expect(asked).toContain("gpu_power_watts/*");
 });
 

@@ -19,5 +19,5 @@ it("names datasets, lists texts, and says what an empty field means", () => {
   };
   expect(values("data · dataset"), "the id where the name is not known").toEqual(["letters", "ds_2"]);
   expect(values("model · sliding window")).toEqual(["none", "64"]);
-  expect(values("validation · prompts")).toEqual(["none", "def \nimport "]);
+  expect(values("validation · prompts")).toEqual(["none", "def · import "]);
 });

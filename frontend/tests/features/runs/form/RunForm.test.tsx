@@ -337,8 +337,7 @@ it("shows the estimate and its source", async () => {
   expect(estimate.textContent).toContain("compute0.0185 petaFLOP/s-days");
   expect(estimate.textContent).toContain("with a vocabulary of 4,096 tokens");
   expect(estimate.textContent).toContain("measured: 441,000 tokens/s in pilot-6 on node-a");
-  expect(estimate.textContent).toContain("1 GiB each; the team has 12 GiB of checkpoints now.");
-  expect(estimate.textContent).toContain("They count toward its limit of total storage");
+  expect(estimate.textContent).toContain("1 GiB each; the team has 12 GiB of checkpoints now");
   expect(within(estimate).queryByText("node memory")).toBeNull();
   await userEvent.clear(screen.getByLabelText("Width"));
   await userEvent.type(screen.getByLabelText("Width"), "32");

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { RunPlan } from "@/api/types";
-import { slotText } from "@/features/runs/form/startReadiness";
+import type { RunPlan, SpecCheck } from "@/api/types";
+import { slotText, startReadiness } from "@/features/runs/form/startReadiness";
 
 const GIB = 2 ** 30;
 
@@ -9,4 +9,10 @@ it("says that a CPU slot has a share of its node's memory, which is less than th
   expect(slotText(plan, 12 * GIB)).toBe("12 GiB, a slot’s share of the memory on local");
   expect(slotText({ ...plan, slot_device: "cuda" }, 80 * GIB)).toBe("80 GiB on local");
   expect(slotText({ ...plan, slot_device: null, slot_node: null }, 80 * GIB)).toBe("80 GiB");
+});
+
+it("names the fields of a warning as the form does", () => {
+  const check = { valid: true, warnings: ["Few documents. Raise data.validation_fraction."] } as unknown as SpecCheck;
+  const verdict = startReadiness({ problemCount: 0, check, plan: undefined });
+  expect(verdict).toMatchObject({ title: "Can start with a warning", advice: "Raise “Validation fraction”." });
 });

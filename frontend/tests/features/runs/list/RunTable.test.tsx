@@ -74,7 +74,7 @@ describe("the runs table", () => {
     expect(cell()).not.toContain("hidden");
     await userEvent.click(screen.getByLabelText("Select pilot-7"));
     expect(screen.getByText("1 selected")).toBeDefined();
-    await userEvent.click(screen.getByRole("button", { name: "Done" }));
+    await userEvent.click(screen.getByRole("button", { name: "Stop selecting" }));
     expect(screen.queryByText("1 selected")).toBeNull();
     expect(cell()).toContain("max-tablet:hidden");
   });

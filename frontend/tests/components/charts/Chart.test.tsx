@@ -1,0 +1,39 @@
+import { render, screen, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import type { ComponentProps } from "react";
+import { expect, it } from "vitest";
+import { Chart } from "@/components/charts/Chart";
+
+const LINE = { label: "train", color: 1, values: [3, 2.5, 2.25], raw: [3, 2, 2.125] };
+
+function renderChart(given: Partial<ComponentProps<typeof Chart>> = {}) {
+  render(<Chart title="loss" group="run" x={[10, 20, 30]} xName="step" xText={String} lines={[LINE]} yText={String} scale="fit" markers={[]} {...given} />);
+}
+
+it("shows the measured values in its caption and table, not the smoothed ones", async () => {
+  renderChart();
+  expect(screen.getByRole("figure").textContent).toContain("last 2.125");
+  await userEvent.click(screen.getByRole("button", { name: "loss as a table" }));
+  const rows = within(screen.getByRole("region", { name: "loss, table" })).getAllByRole("row");
+  expect(rows.map(({ textContent }) => textContent)).toEqual(["steptrain", "302.125", "202", "103"]);
+});
+
+it("names its lines in the caption if there are several, or if it is told to", () => {
+  renderChart({ title: "one" });
+  renderChart({ title: "two", lines: [LINE, { ...LINE, label: "validation", raw: [null, 4, null] }] });
+  renderChart({ title: "three", isLabelled: true });
+  expect(screen.getAllByRole("figure").map((figure) => figure.querySelector("figcaption")?.textContent)).toEqual([
+    "last 2.125",
+    "last: train 2.125, validation 4",
+    "last: train 2.125",
+  ]);
+});
+
+it("says that no value is in its range, unless the line passes through", () => {
+  const zoom = (from: number, to: number) => ({ zoom: { range: [from, to], label: "", onSelect: () => undefined, onMove: () => undefined } }) as const;
+  renderChart(zoom(31, 40));
+  expect(screen.getByText("No values in this range")).toBeDefined();
+  expect(screen.queryByText(/^last/)).toBeNull();
+  renderChart(zoom(11, 12));
+  expect(screen.getAllByText("No values in this range")).toHaveLength(1);
+});
