@@ -115,10 +115,17 @@ def _paused(spec: RunSpec, summary: RunSummary) -> str:
     return f"Paused at step {summary.step:,} of {spec.schedule.steps:,}"
 
 
+def _decimal(value: float) -> str:
+    """The number as the pages show it: 3.124, 437.1, 0.00312."""
+    if 0.1 <= value < 100:
+        return f"{value:.3f}"
+    return f"{value:.4g}" if value >= 100 else f"{value:.3g}"
+
+
 def _done(summary: RunSummary) -> str:
     parts = []
     if "loss" in summary.values:
-        parts.append(f"loss {summary.values['loss']:.3f}")
+        parts.append(f"loss {_decimal(summary.values['loss'])}")
     if "mfu" in summary.values:
         parts.append(f"{100 * summary.values['mfu']:.1f} % MFU")
     elif summary.mfu_unknown is not None and summary.peak_name is not None:

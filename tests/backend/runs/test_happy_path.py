@@ -39,7 +39,7 @@ def test_a_run_goes_from_submission_to_success(site: Site, upload: Callable[...,
     assert work.log(b"hello\n").status_code == 200
     assert work.finish(10) == "succeeded"
     run = site.admin.get(f"{site.path}/runs/{run_id}").json()
-    assert (run["state"], run["reason"], run["sentence"]) == ("succeeded", "finished", "loss 0.1")
+    assert (run["state"], run["reason"], run["sentence"]) == ("succeeded", "finished", "loss 0.100")
     moves = [
         e["state"] for e in site.admin.get(f"{site.path}/runs/{run_id}/events").json() if e["type"] == "state"
     ]
