@@ -34,8 +34,11 @@ def ended(scene: Scene) -> str:
     ],
 )
 def test_a_refusal_does_not_stop_the_other_runs_and_each_has_a_line(
-    scene: Scene, served: Served, key: str, ended: str, verb: str, state: str, refusal: str
+    scene: Scene, served: Served, key: str, verb: str, state: str, refusal: str
 ) -> None:
+    work = scene.start()
+    assert work.finish(10) == "succeeded"
+    ended = work.run_id
     first, last = scene.submit(), scene.submit()
     if verb == "resume":
         assert served.command(key, f"runs pause {first} {last}").exit_code == 0
