@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.live import TEAM, Live, eventually, finished, live_agent, small_spec,
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.run_state import RunState
+from trainwright.transport.errors import ApiError, DigestMismatchError
 
 Answer = TypeVar("Answer")
 
@@ -80,18 +82,14 @@ class Callers:
             self._count(lambda: team.download(done, folder / f"model-{number}"))
 
         actions = [*[self._submit] * CALLERS, upload, read, download]
-        threads = [
-            threading.Thread(target=self._repeat, args=(action, number))
-            for number, action in enumerate(actions)
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._done.set()
-            for thread in threads:
-                thread.join()
+        with ThreadPoolExecutor(len(actions)) as pool:
+            calling = [pool.submit(self._repeat, action, number) for number, action in enumerate(actions)]
+            try:
+                yield
+            finally:
+                self._done.set()
+            for each in calling:
+                each.result()  # raises what is no failure of a call
 
     def _repeat(self, action: Callable[[TeamClient, int], None], caller: int) -> None:
         """Call on a new connection each time, as people do, so that a good one is not kept."""
@@ -113,7 +111,7 @@ class Callers:
         failure = None
         try:
             return call()
-        except Exception as error:
+        except (httpx.TransportError, ApiError, DigestMismatchError) as error:
             failure = repr(error)
         finally:
             with self._lock:

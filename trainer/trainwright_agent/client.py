@@ -294,9 +294,8 @@ def _follow(
 
 def _read_block(response: http.client.HTTPResponse) -> bytes:
     try:
-        return response.read1(
-            _BLOCK_BYTES
-        )  # what has arrived, so that it is not lost if the connection breaks
+        # Unlike `read`, it returns what has arrived, which is then not lost if the connection breaks.
+        return response.read1(_BLOCK_BYTES)
     except (OSError, http.client.HTTPException) as error:
         raise UnreachableError(f"GET of a file broke off: {error!r}") from error
 

@@ -34,7 +34,7 @@ export function startReadiness({ problemCount, check, plan }: Given): StartReadi
 
 /** Names fields as the form does: `data.validation_fraction` → “Validation fraction”. */
 function withLabels(text: string): string {
-  return text.replace(/\b(?:data|model|batch|optimizer|schedule|parallelism|precision|resources|checkpoints)\.(?:\w+\.)*(\w+)/g, (_path, key: string) => `“${fieldLabel(key)}”`);
+  return text.replace(/\b(?:batch|checkpoint|data|memory|model|optimizer|parallelism|precision|resources|schedule|validation)\.(?:\w+\.)*(\w+)/g, (_path, key: string) => `“${fieldLabel(key)}”`);
 }
 
 /** What a rank has: a GPU's memory, or a CPU slot's share of its node's, which a run alone on the node can exceed. */
