@@ -39,9 +39,9 @@ export function percent(fraction: number): string {
   return (fraction * 100).toFixed(1);
 }
 
-/** 0, 0.00104 %, 1.3 %, 100 %: for shares over several orders of magnitude. */
+/** 0 %, 0.00104 %, 1.3 %, 100 %: for shares over several orders of magnitude. */
 export function share(fraction: number): string {
-  if (fraction === 0) return "0";
+  if (fraction === 0) return "0 %";
   const value = fraction * 100;
   return `${value >= 100 ? "100" : value >= 10 ? value.toFixed(0) : value >= 0.0001 ? Number(value.toPrecision(2)) : scientific(value, 0)} %`;
 }

@@ -90,6 +90,6 @@ it("omits the date of times today", () => {
 });
 
 it("formats shares and powers of two", () => {
-  expect([0, 1e-9, 1.04e-5, 0.0131, 0.28, 1].map(share)).toEqual(["0", "1e-7 %", "0.001 %", "1.3 %", "28 %", "100 %"]);
+  expect([0, 1e-9, 1.04e-5, 0.0131, 0.28, 1].map(share)).toEqual(["0 %", "1e-7 %", "0.001 %", "1.3 %", "28 %", "100 %"]);
   expect([-13, 0, 4].map(powerOfTwo)).toEqual(["2^−13", "2^0", "2^4"]);
 });

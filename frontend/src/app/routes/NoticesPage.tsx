@@ -1,4 +1,4 @@
-import { Link, useParams } from "@tanstack/react-router";
+import { Link, useParams, useRouteContext } from "@tanstack/react-router";
 import { Boundary } from "@/components/Boundary";
 import { TitleRow } from "@/components/TitleRow";
 import { NoticeList } from "@/features/notices/NoticeList";
@@ -6,12 +6,13 @@ import { NoticeList } from "@/features/notices/NoticeList";
 /** What happened to the person's runs, limits and nodes, in all their teams. */
 export function NoticesPage() {
   const { team } = useParams({ from: "/$team" });
+  const { teams } = useRouteContext({ from: "/$team", select: ({ me }) => me });
   return (
     <>
       <TitleRow title="Notices" />
       <div className="flex max-w-4xl flex-col gap-3">
         <Boundary>
-          <NoticeList />
+          <NoticeList teams={teams} />
         </Boundary>
         <p className="text-small text-soft">
           The newest 200 are kept.{" "}

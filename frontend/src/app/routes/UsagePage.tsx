@@ -8,7 +8,6 @@ import { Segmented } from "@/components/Segmented";
 import { Skeleton } from "@/components/Skeleton";
 import { TitleRow } from "@/components/TitleRow";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
-import { CheckpointStorage } from "@/features/teams/usage/CheckpointStorage";
 import { LimitMeters } from "@/features/teams/limits/LimitMeters";
 import { LimitNotices } from "@/features/teams/limits/LimitNotices";
 import { memberUsageQuery, runUsage, usageQuery } from "@/features/teams/queries";
@@ -32,7 +31,6 @@ export function UsagePage() {
           <Boundary>
             <QuotaMeters team={team} />
           </Boundary>
-          <CheckpointStorage team={team} days={Number(days)} />
         </section>
         <section>
           <h2 className="mb-2 font-semibold">This month, and in total</h2>
@@ -94,6 +92,7 @@ function UsageReport({ team, days }: { team: string; days: number }) {
         })}
         <p className="text-small text-soft">
           Days are in UTC. A slot counts from when a run gets it until the run releases it, so queued and paused runs cost nothing.
+          The hours of runs that are training are added every 30 seconds.
         </p>
       </div>
       <section>

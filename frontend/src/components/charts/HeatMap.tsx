@@ -104,7 +104,7 @@ export function HeatMap({ title, rowName, map, text, selectedRow, onSelectRow, c
             )}
           </div>
           <div aria-hidden className="relative col-start-2 mt-1 h-4 overflow-hidden">
-            <span className="absolute left-0">{stepsText(map.columns[0])}</span>
+            <span className="absolute left-0">step {stepsText(map.columns[0])}</span>
             {columns > 1 && <span className="absolute right-0">{stepsText(map.columns[columns - 1])}</span>}
           </div>
         </div>

@@ -22,7 +22,7 @@ export function IdentityLinks() {
           {identities.map(({ id, issuer, email, subject, last_used }) => (
             <li key={id} className="flex flex-wrap items-baseline justify-between gap-x-4">
               <span className="min-w-0 break-all">
-                You sign in as {email === "" ? subject : email} at {issuer}
+                You sign in as {email === "" ? subject : email} at <span title={issuer}>{(identities.length === 1 ? provider?.name : null) ?? issuer}</span>
                 <span className="text-soft">
                   , last <Time at={last_used} />
                 </span>

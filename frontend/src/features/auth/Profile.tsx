@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { useState, type ReactNode } from "react";
 import type { Me } from "@/api/types";
 import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
@@ -9,8 +9,14 @@ import { ProfileName } from "@/features/auth/ProfileName";
 import { healthQuery } from "@/lib/healthQuery";
 import { applyTheme, storedTheme, THEME_LABELS, type Theme } from "@/lib/theme";
 
+interface Props {
+  me: Me;
+  /** How else the person signs in. */
+  children?: ReactNode;
+}
+
 /** Who is signed in, and how the pages look in this browser. */
-export function Profile({ me }: { me: Me }) {
+export function Profile({ me, children }: Props) {
   const { data: health } = useQuery(healthQuery);
   const [theme, setTheme] = useState(storedTheme);
   return (
@@ -38,6 +44,7 @@ export function Profile({ me }: { me: Me }) {
           </div>
         )}
         {me.has_password ? <PasswordChange email={me.email} /> : <p className="text-soft">Your account has no password.</p>}
+        {children}
       </div>
       <div className="w-48 max-tablet:w-full">
         <Field label="Theme" help="In this browser.">

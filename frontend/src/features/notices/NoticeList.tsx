@@ -15,8 +15,13 @@ const ICONS: Record<NoticeKind, { Icon: LucideIcon; color: string }> = {
   "node.quarantined": { Icon: ServerOff, color: "text-warn" },
 };
 
+interface Props {
+  /** The person's teams, for their names. */
+  teams: readonly { slug: string; name: string }[];
+}
+
 /** The person's notices, newest first. Following the link of one marks it as read. */
-export function NoticeList() {
+export function NoticeList({ teams }: Props) {
   const { data } = useSuspenseQuery(noticesQuery);
   const client = useQueryClient();
   const read = useMutation({
@@ -53,7 +58,7 @@ export function NoticeList() {
               </Link>
               {wasRead == null && <span className="ml-2 text-small text-accent">New</span>}
               <span className="block text-small text-soft">
-                {team == null ? "" : `${team} · `}
+                {team == null ? "" : `${teams.find(({ slug }) => slug === team)?.name ?? team} · `}
                 <Time at={time} />
               </span>
             </span>

@@ -98,7 +98,7 @@ it("shows that the run does not train in FP8", async () => {
 
 it("shows the last values, what is normal, and what to do otherwise", async () => {
   show(fp8Run(), MEASURED);
-  expect(await screen.findByText("last: clamped 0, underflow 0.02 %")).toBeDefined();
+  expect(await screen.findByText("last: clamped 0 %, underflow 0.02 %")).toBeDefined();
   expect(screen.getByText("last 2 %")).toBeDefined();
   expect(screen.getByText("last 0.500")).toBeDefined();
   expect(screen.getAllByText("Normal.")).toHaveLength(3);

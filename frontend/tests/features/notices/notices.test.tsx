@@ -30,12 +30,13 @@ it("lists notices, counts the unread ones, and marks them as read", async () => 
   renderRoute(
     <Boundary>
       <UnreadCount />
-      <NoticeList />
+      <NoticeList teams={[{ slug: "lab", name: "The lab" }]} />
     </Boundary>,
   );
   expect((await screen.findByRole("link", { name: NEW.sentence })).getAttribute("href")).toBe("/lab/runs/run_1");
   expect((await screen.findByText("unread")).parentElement?.textContent).toBe("1 unread");
   expect(screen.getAllByText("New")).toHaveLength(1);
+  expect(screen.getAllByText(/^The lab ·/)).toHaveLength(2);
   await userEvent.click(screen.getByRole("button", { name: "Mark all as read" }));
   await waitFor(() => {
     expect(screen.queryByText("New")).toBeNull();
@@ -50,7 +51,7 @@ it("says that there are none", async () => {
   server.use(http.get("*/api/v1/me/notices", () => HttpResponse.json({ items: [], next_cursor: null, unread: 0 })));
   renderRoute(
     <Boundary>
-      <NoticeList />
+      <NoticeList teams={[{ slug: "lab", name: "The lab" }]} />
     </Boundary>,
   );
   expect(await screen.findByText("No notices yet")).toBeDefined();

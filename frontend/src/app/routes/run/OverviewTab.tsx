@@ -1,5 +1,6 @@
 import { usePrefetchQuery } from "@tanstack/react-query";
 import { useMemo, type ReactNode } from "react";
+import type { Run } from "@/api/types";
 import { ErrorState } from "@/components/ErrorState";
 import { Skeleton } from "@/components/Skeleton";
 import { MetricsPanel } from "@/features/metrics/charts/MetricsPanel";
@@ -15,7 +16,7 @@ import { useDelayedCommit } from "@/lib/hooks/useDelayedCommit";
 
 interface Props {
   team: string;
-  run: string;
+  run: Run;
   metrics: LiveMetrics | undefined;
   live: boolean;
   error: Error | null;
@@ -33,10 +34,10 @@ interface Props {
 export function OverviewTab({ team, run, metrics, live, error, onRetry, checkpointSteps, view, onView, events, ranks }: Props) {
   const [settledView, setView] = useDelayedCommit(view, onView);
   const debouncedWindow = useDebounced(settledView.window, DEBOUNCE_MS);
-  const shown = useWindowedMetrics(metrics, { team, run, window: settledView.window, debouncedWindow });
-  const compare = useMemo(() => <CompareWith team={team} run={run} />, [team, run]);
+  const shown = useWindowedMetrics(metrics, { team, run: run.id, window: settledView.window, debouncedWindow });
+  const compare = useMemo(() => <CompareWith team={team} run={run.id} />, [team, run.id]);
   // Loaded together with the first curves, so that the layout does not shift.
-  usePrefetchQuery(otherRunsQuery(team, run, ""));
+  usePrefetchQuery(otherRunsQuery(team, run.id, ""));
   if (metrics === undefined || shown === undefined) {
     return error === null ? <Skeleton rows={1} height={280} /> : <ErrorState error={error} onRetry={onRetry} />;
   }
@@ -44,10 +45,12 @@ export function OverviewTab({ team, run, metrics, live, error, onRetry, checkpoi
     <>
       <MetricsPanel
         team={team}
-        run={run}
+        run={run.id}
         metrics={metrics}
         shown={shown}
         live={live}
+        isPeakKnown={run.summary.mfu_unknown == null}
+        ranks={run.spec.resources.nodes * run.spec.resources.slots_per_node}
         checkpointSteps={checkpointSteps}
         view={settledView}
         onView={setView}

@@ -94,7 +94,7 @@ export function RunTabContent({ run, live, metrics, error, refetch, checkpointSt
       return (
         <OverviewTab
           team={team}
-          run={runId}
+          run={run}
           metrics={metrics}
           live={live}
           error={error}

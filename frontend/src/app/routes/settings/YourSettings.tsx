@@ -14,12 +14,11 @@ export function YourSettings({ me }: { me: Me }) {
   return (
     <>
       <Section id="profile">
-        <div className="flex flex-col gap-4">
-          <Profile me={me} />
+        <Profile me={me}>
           <Boundary>
             <IdentityLinks />
           </Boundary>
-        </div>
+        </Profile>
       </Section>
       <Section id="notices" help="What happens to your runs, limits and nodes, in all your teams.">
         <Boundary>

@@ -22,6 +22,10 @@ interface Props {
   shown: WindowedMetrics;
   /** More steps are expected. */
   live: boolean;
+  /** Whether MFU means anything: the peak it refers to is known. */
+  isPeakKnown: boolean;
+  /** The number of trainer processes. */
+  ranks: number;
   checkpointSteps: readonly number[];
   view: ChartView;
   onView: (view: ChartView) => void;
@@ -46,7 +50,7 @@ const LEARNING_RATE = [{ label: "learning rate", name: "learning_rate" }] as con
 const NORM = [{ label: "grad norm", name: "grad_norm" }] as const;
 
 /** A run's main charts: loss first and largest, then hardware efficiency. */
-export const MetricsPanel = memo(function MetricsPanel({ team, run, metrics, shown, live, checkpointSteps, view, onView, compare }: Props) {
+export const MetricsPanel = memo(function MetricsPanel({ team, run, metrics, shown, live, isPeakKnown, ranks, checkpointSteps, view, onView, compare }: Props) {
   const { columns: fullColumns, attempts } = metrics;
   const axis = useMemo(() => axisScale(fullColumns, view.x), [fullColumns, view.x]);
   const newest = lastStep(fullColumns);
@@ -70,9 +74,14 @@ export const MetricsPanel = memo(function MetricsPanel({ team, run, metrics, sho
     [compare, zoom, shown.error],
   );
   if (fullColumns["loss"] === undefined) {
-    return <EmptyState title="No metrics yet.">The charts start with the first step.</EmptyState>;
+    return live ? (
+      <EmptyState title="No metrics yet.">The charts start with the first step.</EmptyState>
+    ) : (
+      <EmptyState title="No metrics.">This run ended before its first step.</EmptyState>
+    );
   }
   const { columns, isPlaceholder } = shown;
+  const hasMfu = isPeakKnown && fullColumns["mfu"] !== undefined;
   const shared = { columns, isPlaceholder, zoom, position: axis.at, markers, view };
   return (
     <>
@@ -83,11 +92,11 @@ export const MetricsPanel = memo(function MetricsPanel({ team, run, metrics, sho
         <div className="grid min-w-0 max-desk:col-span-full">
           <SeriesChart {...shared} title="loss" best="low" series={LOSSES} scale={view.y === "log" ? "log" : "fit"} text={decimal} axisText={tick} />
         </div>
-        {fullColumns["mfu"] !== undefined && (
+        {hasMfu && (
           <SeriesChart {...shared} title="MFU, %" best="high" series={fullColumns["bf16_mfu"] === undefined ? MFU : BOTH_MFU} scale="zero" text={percentText} axisText={percentTick} />
         )}
         <SeriesChart {...shared} title="tokens/s" best="high" series={SPEED} scale="zero" text={rate} axisText={shortTick} />
-        {fullColumns["mfu"] === undefined && (
+        {!hasMfu && (
           <SeriesChart {...shared} title="grad norm" series={NORM} scale="zero" text={decimal} axisText={tick} />
         )}
       </div>
@@ -100,7 +109,7 @@ export const MetricsPanel = memo(function MetricsPanel({ team, run, metrics, sho
         </Collapsible>
         {hasHardware(columns) && (
           <Collapsible title="Hardware" summary={hardwareText(columns)} defaultOpen={window.matchMedia(TABLET).matches}>
-            <HardwareCharts frame={shared} team={team} run={run} live={live} />
+            <HardwareCharts frame={shared} team={team} run={run} live={live} ranks={ranks} />
           </Collapsible>
         )}
       </div>

@@ -14,6 +14,8 @@ interface Props {
   team: string;
   run: string;
   live: boolean;
+  /** The number of trainer processes. */
+  ranks: number;
 }
 
 interface HardwareChart {
@@ -71,8 +73,8 @@ const CHARTS: HardwareChart[] = [
 const FAMILIES = CHARTS.flatMap(({ members }) => members?.family ?? []);
 const REFRESH_MS = 10_000;
 
-/** The agent's measurements on the run's node: of the run and of the node, or of each rank and GPU. */
-export function HardwareCharts({ frame, team, run, live }: Props) {
+/** The agent's measurements on the run's node: of the run and of the node, or of each rank and GPU if there are several. */
+export function HardwareCharts({ frame, team, run, live, ranks }: Props) {
   const [isByMember, setIsByMember] = useState(false);
   const members = useQuery({
     ...memberQuery(team, run, frame.view.window, FAMILIES),
@@ -83,16 +85,18 @@ export function HardwareCharts({ frame, team, run, live }: Props) {
   const byMember = isByMember ? members.data : undefined;
   return (
     <>
-      <label className="mb-3 inline-flex items-center gap-2 text-small max-tablet:min-h-11">
-        <input
-          type="checkbox"
-          checked={isByMember}
-          onChange={(event) => {
-            setIsByMember(event.target.checked);
-          }}
-        />
-        each rank and GPU
-      </label>
+      {ranks > 1 && (
+        <label className="mb-3 inline-flex items-center gap-2 text-small max-tablet:min-h-11">
+          <input
+            type="checkbox"
+            checked={isByMember}
+            onChange={(event) => {
+              setIsByMember(event.target.checked);
+            }}
+          />
+          {lastValue(frame.columns["mean_gpu_utilization"]) === undefined ? "each rank" : "each rank and GPU"}
+        </label>
+      )}
       {isByMember && members.error !== null && <ErrorNote error={members.error} />}
       <div className="grid grid-cols-4 gap-3 max-desk:grid-cols-2 max-tablet:grid-cols-1">
         {CHARTS.map(({ members: kind, ...chart }) => {

@@ -1,4 +1,6 @@
+import { useSyncExternalStore } from "react";
 import type { Freshness } from "@/features/metrics/live/useLiveMetrics";
+import { connection } from "@/lib/connection";
 import { duration } from "@/lib/format";
 import { useNow } from "@/lib/hooks/useNow";
 
@@ -10,11 +12,13 @@ interface Props {
   stepSeconds: number | undefined;
 }
 
-/** `live`, or how far the metrics lag behind. */
+/** `live`, or how far the metrics lag behind. Empty while the page is disconnected: its banner says so. */
 export function LivePill({ freshness, stepSeconds = 0 }: Props) {
   const now = useNow();
+  const lostSince = useSyncExternalStore(connection.subscribe, connection.lostSince);
   const secondsSilent = (now - freshness.lastHeardMs) / 1_000;
   const isFresh = secondsSilent < Math.max(STALE_SECONDS, 3 * stepSeconds);
+  if (lostSince !== null) return null;
   if (freshness.lastHeardMs === 0) return <span className="text-small text-soft">connecting</span>;
   return (
     <span className={`min-w-24 text-small ${isFresh ? "text-soft" : "text-warn"}`}>

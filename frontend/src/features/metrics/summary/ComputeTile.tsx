@@ -12,7 +12,7 @@ export function ComputeTile({ run }: { run: Run }) {
       name="compute so far"
       value={value}
       unit={unit}
-      note={`of ${flopParts(run.flops)[0]}; model FLOPs`}
+      note={`of ${flopParts(run.flops).join(" ")}`}
       title="Model FLOPs as counted for MFU: 6·N + 12·L·A·T per token; recomputation is not counted twice"
     />
   );

@@ -26,7 +26,7 @@ export function SummaryTiles({ run, columns }: { run: Run; columns: Columns }) {
         value={text(mfu, percent)}
         unit={mfu === undefined ? "" : "%"}
         note={mfuUnknown ? "peak not known" : peak ? ofPeak(peak) : ""}
-        more={mfuUnknown ? undefined : mfuMore(bf16 !== undefined && bf16Peak ? `${percent(bf16)} % ${ofPeak(bf16Peak)}` : "", hfu)}
+        more={mfuUnknown ? undefined : mfuMore(bf16 !== undefined && bf16Peak ? `${percent(bf16)} % ${ofPeak(bf16Peak)}` : "", hfu === mfu ? undefined : hfu)}
         title={mfuUnknown ?? (peak ? `${[peak, bf16Peak].filter(Boolean).map((rate) => `of ${rate}`).join("; ")}. ${HFU_TEXT}` : undefined)}
       />
       <Tile

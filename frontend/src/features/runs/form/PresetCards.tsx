@@ -49,13 +49,13 @@ export function PresetCards({ info, fields, values, onChange }: Props) {
             onChange(valuesOfPreset(info.presets, name, fields));
           }}
         />
-        <p className="text-small text-soft">Sizes count the parameters with each model’s usual vocabulary, the estimate those with the vocabulary of this run.</p>
         {current === undefined && (
           <p className="flex max-w-48 flex-col justify-center rounded-box border border-accent bg-raised px-3 py-2">
             <span className="font-medium">Custom</span>
             <span className="text-small text-soft">from the model settings</span>
           </p>
         )}
+        <p className="text-small text-soft">Sizes count the parameters with each model’s usual vocabulary, the estimate those with the vocabulary of this run.</p>
       </div>
     </div>
   );

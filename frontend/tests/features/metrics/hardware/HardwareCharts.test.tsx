@@ -27,14 +27,21 @@ it("draws what the agent measured, and each rank on demand", async () => {
     }),
   );
   const frame = { columns: COLUMNS, position: (step: number) => step, markers: [], zoom: ZOOM, isPlaceholder: false, view: viewOf({ smooth: 0 }) };
-  renderRoute(<HardwareCharts frame={frame} team="lab" run="run_1" live={false} />);
+  renderRoute(<HardwareCharts frame={frame} team="lab" run="run_1" live={false} ranks={2} />);
   expect(await screen.findByText("last 93.1 %")).toBeDefined();
   expect(screen.getByText("last 1.73 cores")).toBeDefined();
   expect(screen.getByText("last: node 12 GiB, run 3 GiB")).toBeDefined();
   expect(screen.queryByText(/GPU utilization/)).toBeNull();
-  await userEvent.click(screen.getByRole("checkbox", { name: "each rank and GPU" }));
+  await userEvent.click(screen.getByRole("checkbox", { name: "each rank" }));
   expect(await screen.findByText("last: rank 0 0.5 cores, rank 1 1.5 cores")).toBeDefined();
   expect(asked).toContain("gpu_power_watts/*");
+});
+
+it("offers no breakdown of a single rank", async () => {
+  const frame = { columns: COLUMNS, position: (step: number) => step, markers: [], zoom: ZOOM, isPlaceholder: false, view: viewOf({ smooth: 0 }) };
+  renderRoute(<HardwareCharts frame={frame} team="lab" run="run_1" live={false} ranks={1} />);
+  expect(await screen.findByText("last 93.1 %")).toBeDefined();
+  expect(screen.queryByRole("checkbox")).toBeNull();
 });
 
 it("summarizes hardware use in one line, and handles runs of older agents", () => {

@@ -15,21 +15,21 @@ async function computeText(change: Partial<Run>, step: number): Promise<string |
 }
 
 it("shows the FLOPs of the completed steps", async () => {
-  expect(await computeText({}, 1_250)).toBe("compute so far0.5petaFLOP/s-daysof 2; model FLOPs");
+  expect(await computeText({}, 1_250)).toBe("compute so far0.5petaFLOP/s-daysof 2 petaFLOP/s-days");
 });
 
 it("excludes the FLOPs of a fork's parent", async () => {
   const origin = { run: "run_0", name: "pilot-6", step: 4_900 };
-  expect(await computeText({ forked_from: origin }, 4_975)).toBe("compute so far1.5petaFLOP/s-daysof 2; model FLOPs");
+  expect(await computeText({ forked_from: origin }, 4_975)).toBe("compute so far1.5petaFLOP/s-daysof 2 petaFLOP/s-days");
 });
 
 it("is zero while a fork waits", async () => {
   const origin = { run: "run_0", name: "pilot-6", step: 4_900 };
-  expect(await computeText({ forked_from: origin, state: "queued" }, 0)).toBe("compute so far0petaFLOP/s-daysof 2; model FLOPs");
+  expect(await computeText({ forked_from: origin, state: "queued" }, 0)).toBe("compute so far0petaFLOP/s-daysof 2 petaFLOP/s-days");
 });
 
 it("counts a small run in FLOP, because its petaFLOP/s-days are unreadable", async () => {
-  expect(await computeText({ flops: 3.7e14 }, 2_500)).toBe("compute so far185TFLOPof 370; model FLOPs");
+  expect(await computeText({ flops: 3.7e14 }, 2_500)).toBe("compute so far185TFLOPof 370 TFLOP");
 });
 
 it("calls a validation loss rising or falling only after four measurements in one direction", async () => {
