@@ -39,7 +39,7 @@ SLOW = databases layouts parity pauses faults browsers wheel-check docs-check be
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
 .PHONY: help demo docs test test-python checks-beside everything $(SLOW) gpu bench parity-table dev check $(CHECKS) test-frontend fix openapi sync-client setup tools \
-  frontend wheel chromium lock clean on-linux
+  frontend wheel release chromium lock clean on-linux
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -164,6 +164,9 @@ frontend: .venv/.runtime ## build the frontend, if its sources have changed
 
 wheel: frontend ## build dist/trainwright-…-py3-none-any.whl, with the pages inside
 	@rm -rf dist && $(BIN)/python -m hatchling build --target wheel
+
+release: tools frontend ## build what a release publishes, in dist/: wheel, sources, bills of materials, digests
+	@$(BIN)/python infra/release.py $(TORCH_VERSION)
 
 chromium: ## make sure that the browser tests find Chromium
 	@infra/chromium.sh
