@@ -15,7 +15,10 @@ import sys
 import tempfile
 import tomllib
 import zipfile
+from base64 import b64decode
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = "trainwright_backend/static/index.html"
@@ -35,7 +38,8 @@ def main() -> None:
         sys.exit(f"{wheel.name} has no pages: run `make release`, which builds them.")
     stem = f"trainwright-{version}"
     list_python_packages(dist / f"{stem}-python.cdx.json", torch)
-    list_page_packages(dist / f"{stem}-pages.cdx.json")
+    lock = json.loads((ROOT / "frontend" / "package-lock.json").read_text())
+    (dist / f"{stem}-pages.cdx.json").write_text(json.dumps(page_packages(lock), indent=2) + "\n")
     (dist / "SHA256SUMS").write_text(digests(dist))
     print(f"dist/ has the release. Publish it:\n  git tag v{version} && git push origin v{version}")
     print(f"  TRAINWRIGHT_VERSION={version} docker compose --profile node build")
@@ -85,10 +89,39 @@ def list_python_packages(target: Path, torch: str) -> None:
         run(*words, text=f"{locked}\ntorch=={torch}\n")
 
 
-def list_page_packages(target: Path) -> None:
-    """Write the bill of materials of the packages that the built pages contain."""
-    words = ("npm", "sbom", "--sbom-format", "cyclonedx", "--package-lock-only", "--omit", "dev")
-    target.write_text(run(ROOT / "infra" / "with-node.sh", *words))
+def page_packages(lock: dict[str, Any]) -> dict[str, Any]:
+    """The bill of materials of the packages that the built pages may contain: those of npm's lock that are not only tools.
+
+    It is written here because `npm sbom --omit dev` leaves out packages that tools need too, such as React.
+    """
+    components = []
+    for path, package in sorted(lock["packages"].items()):
+        if path == "" or package.get("dev"):
+            continue
+        name, version = path.rpartition("node_modules/")[2], package["version"]
+        algorithm, _, digest = package["integrity"].partition("-")
+        address = f"pkg:npm/{quote(name)}@{version}"
+        components.append(
+            {
+                "type": "library",
+                "bom-ref": f"{address}#{path}",
+                "name": name,
+                "version": version,
+                "purl": address,
+                "licenses": [{"expression": package["license"]}] if "license" in package else [],
+                "hashes": [
+                    {"alg": algorithm.upper().replace("SHA", "SHA-"), "content": b64decode(digest).hex()}
+                ],
+            }
+        )
+    return {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": {"type": "application", "name": lock["name"], "version": lock["version"]}},
+        "components": components,
+    }
 
 
 def digests(folder: Path) -> str:

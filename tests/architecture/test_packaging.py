@@ -1,6 +1,7 @@
 """The distribution has its four packages and commands, and the lock files have what it declares."""
 
 import importlib.metadata
+import json
 import os
 import re
 import subprocess
@@ -64,6 +65,12 @@ def test_a_lock_pins_and_hashes_all_declared_packages(lock: str, extras: list[st
         assert versions, f"{requirement.name} is not locked: make lock"
         assert all(requirement.specifier.contains(version) for version in versions), line
     assert "torch" not in pinned
+
+
+def test_every_package_of_the_pages_has_its_digest_in_the_lock(repository: Path) -> None:
+    packages = json.loads((repository / "frontend" / "package-lock.json").read_text())["packages"]
+    without = [path for path, package in packages.items() if path and "integrity" not in package]
+    assert without == [], "npm adds digests only to packages that it downloads anew, not to installed ones"
 
 
 def test_the_installed_versions_are_the_locked_ones(repository: Path) -> None:

@@ -1,11 +1,12 @@
 """`make release` refuses a commit that is not ready, and says what to do."""
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from infra.release import digests, git, why_not_ready
+from infra.release import digests, git, page_packages, why_not_ready
 
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n## 0.3.0 (2026-12-01)\n\n- More.\n"
 
@@ -79,3 +80,17 @@ def test_digests_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
     assert subprocess.run(check, cwd=tmp_path, capture_output=True).stdout == b"sources: OK\nwheel: OK\n"
     (tmp_path / "wheel").write_bytes(b"x")
     assert subprocess.run(check, cwd=tmp_path, capture_output=True).returncode == 1
+
+
+def test_the_packages_of_the_pages_are_those_that_are_not_only_tools(repository: Path) -> None:
+    lock = json.loads((repository / "frontend" / "package-lock.json").read_text())
+    own = json.loads((repository / "frontend" / "package.json").read_text())
+    listed = page_packages(lock)["components"]
+    names = {component["name"] for component in listed}
+    assert own["dependencies"].keys() <= names
+    assert {"vite", "eslint", "@playwright/test"}.isdisjoint(names)
+    [react] = [component for component in listed if component["name"] == "react"]
+    assert react["purl"] == f"pkg:npm/react@{react['version']}"
+    assert [(one["alg"], len(one["content"])) for one in react["hashes"]] == [("SHA-512", 128)]
+    assert react["licenses"] == [{"expression": "MIT"}]
+    assert len({component["bom-ref"] for component in listed}) == len(listed)
