@@ -21,6 +21,7 @@ from pydantic import SecretStr, ValidationError
 from sqlalchemy import delete
 
 from trainwright.contracts.base import Envelope, problems
+from trainwright_backend.core.completed_backups import record_backup
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.deletion_queue import DeletionHold
 from trainwright_backend.core.local_store import LocalStore
@@ -81,6 +82,7 @@ def create_backup(
     Args:
         secrets: content of the secrets file of a data folder, which is backed up too.
     """
+    started = now()
     known = read_manifest(target).objects if target.stat(MANIFEST) is not None else {}
     with TemporaryDirectory() as name, _deletions_held(database) as renew_hold:
         folder = Path(name)
@@ -112,6 +114,8 @@ def create_backup(
     for key in target.list_prefix(""):
         if key not in kept:
             target.delete(key)
+    with database.write() as session:
+        record_backup(session, started)
     tell(f"objects copied: {len(objects):,}")
     return manifest
 

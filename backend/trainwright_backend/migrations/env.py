@@ -13,7 +13,8 @@ FEATURES = ("auth", "teams", "uploads", "datasets", "runs", "metrics", "checkpoi
 
 for feature in FEATURES:
     import_module(f"trainwright_backend.{feature}.tables")
-import_module("trainwright_backend.core.deletion_queue")
+for module in ("deletion_queue", "completed_backups"):
+    import_module(f"trainwright_backend.core.{module}")
 
 
 def render_item(kind: str, item: object, _: object) -> str | Literal[False]:

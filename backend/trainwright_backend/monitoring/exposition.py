@@ -162,6 +162,12 @@ def of_platform(state: PlatformState) -> Iterator[Metric]:
     yield _gauge(
         "webhook_messages_due", "Messages of webhooks that are not delivered yet.", state.due_webhook_messages
     )
+    newest = state.newest_backup
+    yield _gauge(
+        "backup_state_timestamp_seconds",
+        "Unix time whose state the newest complete backup has; 0 if there is none.",
+        0.0 if newest is None else newest.timestamp(),
+    )
 
 
 def _of_training(state: PlatformState) -> Iterator[Metric]:

@@ -1,7 +1,7 @@
 """The state of the platform as the database has it: runs, queue, nodes, slots, jobs, stored bytes.
 
-Two statements in one snapshot read all of it: the counts, as one UNION of rows of the same shape, and the nodes. Any process
-reads the same, so counts of the platform do not depend on which process is scraped.
+Three statements in one snapshot read all of it: the counts, as one UNION of rows of the same shape, the nodes, and the newest
+backup. Any process reads the same, so counts of the platform do not depend on which process is scraped.
 """
 
 from collections import Counter
@@ -32,6 +32,7 @@ from trainwright.contracts.hardware import HardwareUse
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.auth.tables import Team
 from trainwright_backend.checkpoints.tables import Checkpoint
+from trainwright_backend.core.completed_backups import newest_backup
 from trainwright_backend.core.db import Read, now
 from trainwright_backend.datasets.job_queue import JobKind, due_rows
 from trainwright_backend.datasets.tables import (
@@ -114,10 +115,12 @@ class PlatformState:
     """Uploads, prepared data and checkpoints."""
     due_webhook_messages: int = 0
     """Including those that wait for their next attempt."""
+    newest_backup: datetime | None = None
+    """The time whose state it has."""
 
 
 def read_platform_state(session: Read, timers: Timers) -> PlatformState:
-    """Read the state in two statements."""
+    """Read the state in three statements."""
     state, at = PlatformState(), now()
     taken: dict[UUID, dict[str, set[int]]] = {}
     for series, first, second, third, number, total, mean in session.execute(_counts(at)):
@@ -142,6 +145,7 @@ def read_platform_state(session: Read, timers: Timers) -> PlatformState:
                 state.due_webhook_messages = count
     for node in session.scalars(select(Node).order_by(Node.name)):
         _add_node(state, node, taken.get(node.id, {}), at, timers)
+    state.newest_backup = newest_backup(session)
     return state
 
 

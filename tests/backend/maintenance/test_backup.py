@@ -65,7 +65,7 @@ def rows_of(database: Database) -> dict[str, list[tuple[Any, ...]]]:
         return {
             table.name: sorted(map(tuple, session.execute(select(table))), key=repr)
             for table in tables.sorted_tables
-            if table.name != "deletion_hold"
+            if table.name not in ("deletion_hold", "completed_backup")
         }
 
 

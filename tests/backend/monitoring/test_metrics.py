@@ -1,20 +1,24 @@
 """`/metrics` shows what Prometheus needs, to bearers of the operator's token only, and never a name without end."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from pydantic import SecretStr, ValidationError
-from sqlalchemy import event, update
+from sqlalchemy import event, func, select, update
 
 from tests.backend.conftest import SECRET
 from tests.backend.monitoring.conftest import TOKEN, Scrape, parse
 from tests.backend.scripted_agent import Agent, Scene
+from trainwright_backend.core.completed_backups import CompletedBackup
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.errors import Busy
+from trainwright_backend.core.local_store import LocalStore
 from trainwright_backend.core.s3_errors import ObjectStoreError
 from trainwright_backend.core.settings import Settings
+from trainwright_backend.maintenance.backup import create_backup
 from trainwright_backend.monitoring.exposition import MAX_AGE_SECONDS, Exposition
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.teams.webhook_sender import deliver_due
@@ -225,7 +229,7 @@ def statements(database: Database) -> Iterator[list[str]]:
     event.remove(database.engine, "before_cursor_execute", note)
 
 
-def test_the_state_takes_two_statements_and_is_read_again_only_after_some_seconds(
+def test_the_state_takes_three_statements_and_is_read_again_only_after_some_seconds(
     scene: Scene, settings: Settings, statements: list[str]
 ) -> None:
     seconds = [0.0]
@@ -233,7 +237,7 @@ def test_the_state_takes_two_statements_and_is_read_again_only_after_some_second
     scene.submit()
     statements.clear()
     first = parse(exposition.text().decode())
-    assert len(statements) == 2, statements
+    assert len(statements) == 3, statements
     scene.submit()
     statements.clear()
     seconds[0] += MAX_AGE_SECONDS
@@ -258,3 +262,21 @@ def test_without_the_database_the_counts_of_the_process_are_shown(
     assert found.of("runs", state="queued") is None
     assert found.of("attempts_started_total") is not None
     assert (found.of("disk_free_bytes", folder="data") or 0) > 0
+
+
+def test_the_newest_backup_has_the_state_before_its_first_byte(
+    scene: Scene, scrape: Scrape, tmp_path: Path
+) -> None:
+    assert scrape().of("backup_state_timestamp_seconds") == 0
+    app = scene.site.app
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        place, steps = LocalStore(tmp_path / name, SECRET), []
+        before = now().timestamp()
+        create_backup(
+            app.state.database, app.state.store, place, SECRET, lambda _, steps=steps: steps.append(now())
+        )
+        shown = scrape().of("backup_state_timestamp_seconds")
+        assert shown is not None and before <= shown <= steps[0].timestamp()
+    with scene.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(CompletedBackup)) == 1
