@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
@@ -55,9 +55,6 @@ SEEDS = 5
 CONCURRENT_RUNS = 17
 """Runs that train at once: each has steps for so many times the time between two submissions."""
 
-LONGEST_STEPS = 100_000
-"""Of a run that trains until it is cancelled."""
-
 NODES, SLOTS = 4, 6
 SAVED_EVERY_STEPS = 10
 STEP_SECONDS = 0.5
@@ -80,6 +77,7 @@ class Submissions:
     every_seconds: float
     acknowledged: dict[str, str] = field(default_factory=dict)
     """Id by the run's name."""
+    _failed: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
     def submitting(self) -> Iterator[None]:
@@ -88,6 +86,9 @@ class Submissions:
         thread.start()
         try:
             yield
+        except BaseException:
+            self._failed.set()
+            raise
         finally:
             thread.join()
 
@@ -95,16 +96,23 @@ class Submissions:
         began = time.monotonic()
         with Client(self.live.platform.url, key) as client:
             for number, spec in enumerate(self.specs):
-                time.sleep(max(0.0, began + number * self.every_seconds - time.monotonic()))
+                due = began + number * self.every_seconds
+                if self._failed.wait(max(0.0, due - time.monotonic())):
+                    return
                 self.acknowledged[spec["name"]] = _submit(client.team(TEAM), spec)
 
 
 def _submit(team: TeamClient, spec: dict[str, Any]) -> str:
     """Submit until it is acknowledged, like a person who looks first whether the server has the run; returns its id."""
     while True:
-        with suppress(httpx.TransportError, ApiError):
+        try:
             found = [run.id for run in team.runs(q=spec["name"]) if run.name == spec["name"]]
             return found[0] if found else team.submit(spec).id
+        except httpx.TransportError:
+            pass
+        except ApiError as error:
+            if error.status != httpx.codes.SERVICE_UNAVAILABLE:
+                raise
         time.sleep(1.0)
 
 
@@ -139,16 +147,16 @@ def test_random_faults_cost_little_time_and_nothing_else(
 
     live.client.set_draining(own.id, False)
     folder = live.platform.folder.path / "agent"
-    with using_trainer(folder, "tests.faults.trainer_forgetting_momentum"):
-        endless = DisturbedRun(team, team.submit(_spec(dataset, "endless", LONGEST_STEPS, seed=0)).id)
-        endless.wait_for_checkpoint()
+    with using_trainer(folder, "tests.faults.slow_trainer_forgetting_momentum"):
+        forgetful = DisturbedRun(team, team.submit(specs[0] | {"name": "forgetful"}).id)
+        forgetful.wait_for_checkpoint()
         os.kill(rank_processes(folder)[0], signal.SIGKILL)
-        endless.wait_until_it_trains(attempt=2, beyond=steps)
+        forgetful.wait_until_it_trains(attempt=2, beyond=3 * SAVED_EVERY_STEPS)
     end_runs(team)
     with row.control():
-        check_equal(endless.losses_so_far(), undisturbed[0])
+        check_equal(forgetful.losses_so_far(), undisturbed[0])
     with row.control():
-        check_productive([productivity(team, endless.id)])
+        check_productive([productivity(team, forgetful.id)])
 
 
 def inject(chaos: Chaos, row: FaultRow) -> None:
