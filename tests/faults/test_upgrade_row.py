@@ -196,8 +196,8 @@ def test_the_way_back_is_the_backup_of_before_the_upgrade(
                 run = TrainingRun.start(upgraded.live, tmp_path)
                 run.wait_for_checkpoint()
                 python_path = Installation(earlier).python_path
-                run_server_command("backup", backup, "--data", data, python_path=python_path)
                 key = upgraded.live.client.create_key("later").secret
+                run_server_command("backup", backup, "--data", data, python_path=python_path)
                 upgraded.upgrade_server()
                 with pytest.raises(AssertionError, match="does not have this version's tables"):
                     run_server_command("link", "first-owner", "--data", data, python_path=python_path)
