@@ -51,7 +51,7 @@ from trainwright_backend.maintenance.backup import (
 from trainwright_backend.maintenance.env_file import EnvFileError, write_env_file
 from trainwright_backend.maintenance.move_objects import NoBucketError, Place, move_objects
 from trainwright_backend.maintenance.support_bundle import Configuration, write_support_bundle
-from trainwright_backend.migrations.run import is_migrated
+from trainwright_backend.migrations.run import is_from_newer_version, is_migrated
 from trainwright_backend.migrations.run import migrate as migrate_database
 from trainwright_backend.nodes.service import create_join_token, online_name_warning
 from trainwright_backend.teams import one_time_links
@@ -180,6 +180,7 @@ def migrate() -> None:
     """Upgrade the database to this version's tables."""
     settings = _settings()
     with _opened(settings) as database:
+        _refuse_newer_tables(database)
         migrate_database(database)
 
 
@@ -306,11 +307,22 @@ def _audit_line(name: str, entries: str, last_hash: str) -> str:
 def _database(settings: Settings) -> Iterator[Database]:
     """Open the database, and check that its tables are of this version."""
     with _opened(settings) as database:
+        _refuse_newer_tables(database)
         if database.is_missing or not is_migrated(database):
             _refuse(
                 "The database does not have this version's tables. Run `trainwright-server migrate` first."
             )
         yield database
+
+
+def _refuse_newer_tables(database: Database) -> None:
+    """Exit if a newer version has migrated the database."""
+    if database.is_missing or not is_from_newer_version(database):
+        return
+    _refuse(
+        "A newer version of Trainwright has migrated this database. Install that version or a newer one, or restore a "
+        "backup of before the upgrade."
+    )
 
 
 @contextmanager

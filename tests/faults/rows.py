@@ -29,10 +29,13 @@ class Measured:
     violations: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     controls: list[bool] = field(default_factory=list)
+    ratio: float | None = None
+    """Effective training time ratio (`productivity.py`), of a row that measures it."""
 
     def entry(self) -> dict[str, int | float | bool | None]:
         """The row in ``faults.json``."""
-        return {
+        ratio = {} if self.ratio is None else {"ettr": round(self.ratio, 3)}
+        return ratio | {
             "n": self.n,
             "violations": len(self.violations),
             "p50_seconds": _percentile(self.seconds, 50),
@@ -150,6 +153,7 @@ def table(rows: dict[str, Measured]) -> list[str]:
         )
         caught = "caught" if entry["control_caught"] else "NOT CAUGHT"
         lines.append(f"{name:<4} {measured.n:>5} {len(measured.violations):>10} {times}  {caught}")
+        lines += [] if measured.ratio is None else [f"     ETTR {measured.ratio:.3f}"]
         lines += [f"     {violation}" for violation in measured.violations]
     return lines
 

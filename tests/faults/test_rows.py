@@ -55,3 +55,11 @@ def test_violations_are_listed_below_their_row() -> None:
     assert lines[1].split()[:3] == ["F1", "2", "1"]
     assert lines[1].endswith("NOT CAUGHT")
     assert lines[2].strip().startswith("a kill: a step is missing")
+
+
+def test_the_effective_training_time_ratio_is_written_and_listed() -> None:
+    measured = measured_row().measured
+    assert "ettr" not in measured.entry()
+    measured.ratio = 0.93456
+    assert measured.entry()["ettr"] == 0.935
+    assert table({"F21": measured})[2].strip() == "ETTR 0.935"

@@ -7,8 +7,6 @@ import random
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -24,6 +22,7 @@ from tests.faults.disturbed_run import (
     TIMERS,
     DisturbedRun,
 )
+from tests.faults.restored import restored_platform, run_server_command
 from tests.faults.rows import FaultRow
 from tests.faults.submissions import submission_codes
 from tests.live import (
@@ -31,17 +30,13 @@ from tests.live import (
     Live,
     end_runs,
     eventually,
-    live_environment,
     live_platform,
     small_spec,
-    store_cpu_peak,
     write_letters,
 )
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.run_state import RunState
-from trainwright_backend.local.data_folder import DataFolder
-from trainwright_backend.local.platform import Platform, bind_socket
 
 SEED = 20
 
@@ -182,12 +177,12 @@ def test_a_platform_that_is_wiped_at_work_is_restored_from_its_backup(row: Fault
             run.wait_until_it_trains(attempt=1, beyond=2 * SAVED_EVERY_STEPS)
             run.wait_for_checkpoint()
             key = live.client.create_key("later").secret
-            _server("backup", str(place), "--data", str(folder))
+            run_server_command("backup", str(place), "--data", str(folder))
         shutil.rmtree(folder)
         wiped = time.monotonic()
         with row.trial():
-            _server("restore", str(place), "--data", str(folder))
-            with _restored(folder) as platform, Client(platform.url, key) as client:
+            run_server_command("restore", str(place), "--data", str(folder))
+            with restored_platform(folder, TIMERS) as platform, Client(platform.url, key) as client:
                 again = DisturbedRun(client.team(TEAM), run.id)
                 found = again.team.run(done.id)
                 assert (found.state, found.summary) == (done.state, done.summary)
@@ -196,29 +191,8 @@ def test_a_platform_that_is_wiped_at_work_is_restored_from_its_backup(row: Fault
                 again.wait_until_it_trains(attempt=2, beyond=SAVED_EVERY_STEPS)
                 end_runs(again.team)
 
-    _server("verify", str(place))
+    run_server_command("verify", str(place))
     objects = [file for file in place.rglob("*") if file.is_file() and file.stat().st_size > 1_000]
     random.Random(SEED).choice(objects).unlink()
     with row.control():
-        _server("verify", str(place))
-
-
-@contextmanager
-def _restored(folder: Path) -> Iterator[Platform]:
-    """A platform on a restored data folder, until the block ends; its runs' processes end with it."""
-    data = DataFolder.acquire(folder)
-    store_cpu_peak(folder / "agent", cpu_slots=2)
-    platform = Platform(data, bind_socket("127.0.0.1", 0), environment=live_environment(TIMERS))
-    try:
-        with platform:
-            yield platform
-            platform.stop_runs()
-    finally:
-        data.release()
-
-
-def _server(*words: str) -> None:
-    """Fail unless the command of `trainwright-server` succeeds."""
-    command = [sys.executable, "-m", "trainwright_backend.cli", *words]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2_000:]
+        run_server_command("verify", str(place))

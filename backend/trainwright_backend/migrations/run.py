@@ -35,6 +35,13 @@ def is_known(revision: str) -> bool:
     return any(script.revision == revision for script in known)
 
 
+def is_from_newer_version(database: Database) -> bool:
+    """Whether ``database`` has tables of a version that this one does not know."""
+    with database.read() as session:
+        revision = revision_of(session)
+    return revision is not None and not is_known(revision)
+
+
 def is_migrated(database: Database) -> bool:
     """Whether ``database`` has this version's tables."""
     with database.read() as session:

@@ -48,6 +48,18 @@ def test_without_tables_a_command_explains_how_to_create_them(
     assert list(tmp_path.iterdir()) == [], "it is not created by looking"
 
 
+@pytest.mark.parametrize("command", ["serve", "migrate", "worker", "link first-owner"])
+def test_tables_of_a_newer_version_are_refused(environment: None, tmp_path: Path, command: str) -> None:
+    run("migrate")
+    with closing(sqlite3.connect(tmp_path / "trainwright.sqlite3")) as server:
+        server.execute("UPDATE alembic_version SET version_num = '9999'")
+        server.commit()
+    code, output = run(*command.split())
+    assert code == 1 and output.startswith("A newer version of Trainwright has migrated this database."), (
+        output
+    )
+
+
 def test_after_migrating_the_first_owner_gets_a_link(environment: None) -> None:
     assert run("migrate") == (0, "")
     code, output = run("link", "first-owner")
