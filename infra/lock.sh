@@ -23,3 +23,4 @@ trap 'rm -f "$shared"' EXIT
 grep -o '^transformers==[^ ]*' requirements/dev.txt > "$shared"
 compile requirements/peers.in --constraint "$shared" --output-file requirements/peers.txt "$@"
 compile requirements/triton.in --output-file requirements/triton.txt "$@"
+compile requirements/compose.in --no-deps --output-file requirements/compose.txt "$@"
