@@ -33,9 +33,7 @@ def build_stand_ins(engine: Engine, repository: Path, services: Mapping[str, Any
         name = image.rpartition("/")[2].partition(":")[0]
         tags = ["--tag", f"{PREFIX}/{name}", "--ignorefile", "/dev/null"]
         options = package_options(engine) if name == "node" else []
-        engine.build(
-            full_name(image), STAND_INS / f"{name}.Containerfile", repository, *tags, *options
-        )
+        engine.build(full_name(image), STAND_INS / f"{name}.Containerfile", repository, *tags, *options)
 
 
 def full_name(image: str) -> str:
