@@ -94,8 +94,7 @@ wheel-check: tools frontend chromium ## build the wheel, install it into an empt
 
 compose-check: tools ## start docker-compose.yml with images built here, crash and upgrade it; as root, needs Podman
 	@infra/compose-tools.sh
-	@TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" \
-	  $(BIN)/pytest -n 0 -m "slow(target='$@')" tests/deployment $(PYTEST_ARGS)
+	@TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/pytest -n 0 -m "slow(target='$@')" tests/deployment $(PYTEST_ARGS)
 
 docs-check: tools frontend ## build the documentation's site, and run the commands of README and tutorials
 	@$(PYTEST) -m "slow(target='$@')" tests/docs $(PYTEST_ARGS)

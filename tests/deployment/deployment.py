@@ -136,7 +136,7 @@ class Deployment:
         (self.folder / "join-token").write_text(token)
         self.compose("--profile=cpu", "up", "--detach", "--no-build", "cpu-node")
         eventually(
-            lambda: any(node["online"] for node in self.answer("nodes", "list")["items"]),
+            lambda: any(node["online"] for node in self.answer("nodes", "list")),
             "the node joins",
             300,
         )

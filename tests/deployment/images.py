@@ -46,7 +46,8 @@ def build_ours(engine: Engine, source: Path, service: Mapping[str, Any], version
     section = service["build"]
     name = service["image"].partition(":")[0]
     dockerfile = source / section["dockerfile"]
-    options = ["--target", section["target"], *package_options(engine)]
+    arguments = [f"--build-arg={name}={value or ''}" for name, value in section.get("args", {}).items()]
+    options = ["--target", section["target"], *arguments, *package_options(engine)]
     engine.build(f"localhost/{name}:{version}", dockerfile, source / section["context"], *options)
 
 
