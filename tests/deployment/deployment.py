@@ -124,7 +124,7 @@ class Deployment:
         """Start all services but the node, and sign up."""
         self.compose("up", "--detach", "--no-build")
         eventually(lambda: self.is_healthy("proxy_1"), "the proxy is healthy", 60)
-        root = "/data/caddy/pki/authorities/local/root.crt"
+        root = "/certificates/caddy/pki/authorities/local/root.crt"
         (self.folder / "authority.crt").write_text(self.execute("proxy_1", "cat", root))
         link = self.execute("api_1", "trainwright-server", "link", "first-owner")
         server = {"TRAINWRIGHT_SERVER": f"https://{HOST}", "TRAINWRIGHT_TEAM": "crew"}

@@ -73,7 +73,9 @@ def package_options(engine: Engine) -> list[str]:
 def _install_debian(engine: Engine) -> None:
     root = engine.folder / "debian"
     shutil.rmtree(root, ignore_errors=True)
-    engine.run("debootstrap", "--variant=minbase", "--include=ca-certificates", DEBIAN, root)
+    engine.run(
+        *("unshare", "--mount", "debootstrap", "--variant=minbase", "--include=ca-certificates", DEBIAN, root)
+    )
     # The images need not survive a power failure while they are built.
     (root / "etc/dpkg/dpkg.cfg.d/unsafe-io").write_text("force-unsafe-io\n")
     archive = engine.folder / "debian.tar"
