@@ -54,7 +54,7 @@ class Engine:
             text=True,
             stdin=subprocess.DEVNULL,
         )
-        assert not check or done.returncode == 0, f"{command}\n{done.stdout[-8_000:]}{done.stderr[-8_000:]}"
+        assert not check or done.returncode == 0, f"{command}\n{done.stdout[-3_000:]}{done.stderr[-3_000:]}"
         return done
 
     def podman(self, *words: object, check: bool = True) -> str:

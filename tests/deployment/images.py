@@ -23,32 +23,28 @@ AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
 def build_stand_ins(engine: Engine, repository: Path, services: Mapping[str, Any]) -> None:
-    """Build a stand-in for each image that neither we nor this machine have."""
+    """Build a stand-in for each image that is not ours."""
     if not engine.has_image(f"{PREFIX}/debian"):
         _install_debian(engine)
     dockerfile = (repository / "infra" / "docker" / "Dockerfile").read_text()
+    # Python before Node.js, whose stand-in is built on it.
     bases = sorted(set(re.findall(r"^FROM (\S+:\S+)", dockerfile, re.MULTILINE)), reverse=True)
     others = sorted({service["image"] for service in services.values() if "build" not in service})
     for image in [*bases, *(image for image in others if not image.startswith("trainwright-"))]:
         name = image.rpartition("/")[2].partition(":")[0]
         tags = ["--tag", f"{PREFIX}/{name}", "--ignorefile", "/dev/null"]
         options = package_options(engine) if name == "node" else []
-        engine.build(full_name(image), STAND_INS / f"{name}.Containerfile", repository, *tags, *options)
-
-
-def full_name(image: str) -> str:
-    """The image's name with its registry, as Docker completes it."""
-    return f"docker.io/{image}" if "/" in image else f"docker.io/library/{image}"
+        engine.build(f"localhost/{image}", STAND_INS / f"{name}.Containerfile", repository, *tags, *options)
 
 
 def build_ours(engine: Engine, source: Path, service: Mapping[str, Any], version: str) -> None:
     """Build the image of a service as its section `build` says."""
     section = service["build"]
-    name = service["image"].partition(":")[0]
+    image = service["image"].partition(":")[0]
     dockerfile = source / section["dockerfile"]
     arguments = [f"--build-arg={name}={value or ''}" for name, value in section.get("args", {}).items()]
     options = ["--target", section["target"], *arguments, *package_options(engine)]
-    engine.build(f"localhost/{name}:{version}", dockerfile, source / section["context"], *options)
+    engine.build(f"localhost/{image}:{version}", dockerfile, source / section["context"], *options)
 
 
 def package_options(engine: Engine) -> list[str]:
@@ -56,16 +52,15 @@ def package_options(engine: Engine) -> list[str]:
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
     ).stdout
-    lines, paths = {}, {AUTHORITIES}
-    for name, value in re.findall(r"^(?:global|install|:env:)\.([\w-]+)='(.*)'$", listed, re.MULTILINE):
-        lines[name] = value
-        words = value.replace("\\n", " ").split()
-        paths |= {Path(word.removeprefix("file://")) for word in words if re.match(r"(file://)?/", word)}
+    settings = dict(re.findall(r"^(?:global|install|:env:)\.([\w-]+)='(.*)'$", listed, re.MULTILINE))
+    paths = {AUTHORITIES}
+    for word in " ".join(settings.values()).replace("\\n", " ").split():
+        if re.match(r"(file://)?/", word):
+            path = Path(word.removeprefix("file://"))
+            paths.add(path.parent if path.name == "simple" else path)  # an index's files are beside its pages
     configuration = engine.folder / "pip.conf"
-    configuration.write_text(
-        "[global]\n"
-        + "".join(f"{name} = {' '.join(value.split(chr(92) + 'n'))}\n" for name, value in lines.items())
-    )
+    lines = [f"{name} = {value}\n".replace("\\n", " ") for name, value in settings.items()]
+    configuration.write_text("".join(["[global]\n", *lines]))
     mounts = [f"{path}:{path}:ro" for path in sorted(paths) if path.exists()]
     return [f"--volume={mount}" for mount in [*mounts, f"{configuration}:/etc/pip.conf:ro"]]
 
