@@ -48,6 +48,7 @@ from trainwright_backend.maintenance.backup import (
     restore_backup,
     verify_backup,
 )
+from trainwright_backend.maintenance.create_bucket import BucketRefusedError, create_bucket
 from trainwright_backend.maintenance.env_file import EnvFileError, write_env_file
 from trainwright_backend.maintenance.move_objects import NoBucketError, Place, move_objects
 from trainwright_backend.maintenance.support_bundle import Configuration, write_support_bundle
@@ -250,6 +251,17 @@ def move(
         typer.echo(
             f"{moved.unfinished_uploads} unfinished uploads were not copied: their users must send the files again."
         )
+
+
+@objects_app.command("create-bucket")
+def create_objects_bucket() -> None:
+    """Create the bucket of TRAINWRIGHT_OBJECT_STORE_URL, unless it exists."""
+    settings = _settings()
+    try:
+        created = create_bucket(settings)
+    except (NoBucketError, BucketRefusedError) as error:
+        _refuse(str(error))
+    typer.echo(f"{settings.object_store_url}: {'created' if created else 'exists'}")
 
 
 @app.command("check-settings")

@@ -1,10 +1,12 @@
 """The deployment for a fleet: no secret has a default, services are confined, and the commands they run exist."""
 
+import importlib.metadata
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,7 +14,6 @@ from typer.testing import CliRunner
 
 from trainwright_agent.main import app as agent
 from trainwright_backend.cli import app
-from trainwright_backend.core.oidc_settings import OidcSettings
 from trainwright_backend.core.settings import Settings
 
 PROGRAMS = {"trainwright-server": app, "trainwright-agent": agent}
@@ -30,15 +31,17 @@ def test_compose_refuses_to_start_without_the_required_settings(repository: Path
 
 
 def test_the_commands_of_the_containers_exist(repository: Path) -> None:
-    services = yaml.safe_load((repository / "docker-compose.yml").read_text())["services"]
-    words = [service["command"] for service in services.values() if "command" in service]
-    commands = {command[1] for command in words if command[0] == "trainwright-server"} | {
-        "serve",
-        "join-token",
-    }
-    for command in commands:
-        shown = CliRunner().invoke(app, [command, "--help"])
+    words = [service["command"] for service in services_of(repository).values() if "command" in service]
+    commands = [command[1:] for command in words if command[0] == "trainwright-server"]
+    assert commands
+    for command in [*commands, ["serve"], ["join-token"], ["link", "first-owner"]]:
+        shown = CliRunner().invoke(app, [*command, "--help"])
         assert shown.exit_code == 0, f"trainwright-server {command}: {shown.output}"
+
+
+def services_of(repository: Path) -> dict[str, Any]:
+    services: dict[str, Any] = yaml.safe_load((repository / "docker-compose.yml").read_text())["services"]
+    return services
 
 
 def variables(text: str) -> dict[str, str]:
@@ -56,9 +59,10 @@ def test_init_writes_what_compose_requires_and_never_overwrites_it(repository: P
     written = variables(file.read_text())
     assert set(written) == set(variables((repository / ".env.example").read_text()))
     assert written["TRAINWRIGHT_PUBLIC_URL"] == "https://train.example.org"
-    assert written["HINTS_HOST"] == "train.example.org"
-    secret = {name: value for name, value in written.items() if name.endswith(("_KEY", "_PASSWORD"))}
-    assert len(set(secret.values())) == 4 and all(
+    assert written["HINTS_HOST"] == written["PROXY_HOST"] == "train.example.org"
+    assert written["TRAINWRIGHT_S3_PUBLIC_ENDPOINT"] == "https://train.example.org:9443"
+    secret = {name: value for name, value in written.items() if name.endswith(("SECRET_KEY", "_PASSWORD"))}
+    assert len(set(secret.values())) == 5 and all(
         re.fullmatch(r"[\w-]{64}", value) for value in secret.values()
     )
     Settings(secret_key=written["TRAINWRIGHT_SECRET_KEY"])
@@ -67,7 +71,7 @@ def test_init_writes_what_compose_requires_and_never_overwrites_it(repository: P
     before = file.read_text()
     code, said = init(str(file), "--public-url", "https://train.example.org")
     assert code == 1 and "exists" in said and file.read_text() == before
-    assert init(str(other), "--public-url", "http://localhost:8000", "--hints-host", "10.0.0.7")[0] == 0
+    assert init(str(other), "--public-url", "https://localhost", "--hints-host", "10.0.0.7")[0] == 0
     assert not set(secret.values()) & set(variables(other.read_text()).values())
 
 
@@ -88,10 +92,33 @@ def test_init_writes_complete_settings_of_an_identity_provider_and_refuses_other
     assert written["TRAINWRIGHT_OIDC_GROUPS"] == f"'{groups}'"
 
 
-def test_the_containers_get_every_setting_of_an_identity_provider(repository: Path) -> None:
-    compose = (repository / "docker-compose.yml").read_text()
-    given = set(re.findall(r"^ +(TRAINWRIGHT_OIDC_\w+):", compose, re.MULTILINE))
-    assert given == {f"TRAINWRIGHT_{name.upper()}" for name in OidcSettings.model_fields}
+def test_the_servers_get_every_setting_in_the_file(repository: Path) -> None:
+    services = services_of(repository)
+    for name in ("api", "worker", "migrate"):
+        assert services[name]["env_file"] == [".env"], name
+
+
+def test_every_service_is_confined(repository: Path) -> None:
+    for name, service in services_of(repository).items():
+        assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["pids_limit"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        ours = service["image"].startswith("trainwright-")  # their images have a user
+        assert ours or service["user"] not in ("root", "0"), name
+        ends_or_trains = service["restart"] == "no" or name in ("node", "cpu-node")
+        assert ends_or_trains or service["mem_limit"], name
+        assert re.search(r":[\w.${}:-]+$", service["image"]) and ":latest" not in service["image"], name
+
+
+def test_the_images_have_the_current_version(repository: Path) -> None:
+    version = importlib.metadata.version("trainwright")
+    text = (repository / "docker-compose.yml").read_text()
+    assert set(re.findall(r"TRAINWRIGHT_VERSION:-([\w.]+)", text)) == {version}
+    dockerfile = (repository / "infra" / "docker" / "Dockerfile").read_text()
+    assert set(re.findall(r"-t trainwright-\w+:([\w.]+)", dockerfile)) == {version}
+    targets = {
+        service["build"]["target"] for service in services_of(repository).values() if "build" in service
+    }
+    assert targets == {"server", "agent"} <= set(re.findall(r"^FROM \w+ AS (\w+)", dockerfile, re.MULTILINE))
 
 
 @pytest.mark.parametrize(
@@ -102,6 +129,7 @@ def test_the_containers_get_every_setting_of_an_identity_provider(repository: Pa
         ("https://train.example.org:port", "not the address of a server"),
         ("https://train.example.org/path", "not the address of a server"),
         ("http://train.example.org", "plain http"),
+        ("http://localhost:8000", "plain http"),
     ],
 )
 def test_init_refuses_an_address_that_cannot_work(tmp_path: Path, address: str, words: str) -> None:

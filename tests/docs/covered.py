@@ -33,6 +33,7 @@ NOT_RUN: dict[tuple[str, str | None], str] = {
     ("docs/api.md", "With curl"): "the tests in tests/backend send these requests",
     ("docs/api.md", "Datasets"): "the tests in tests/backend send these requests",
     ("docs/api.md", "Python"): "an address and a key of nobody; tests/live.py uses the same calls",
+    ("docs/operations.md", "Containers"): "needs a container engine; `make compose-check` does the same",
     (
         "docs/operations.md",
         "Objects in a bucket",

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import obstore
@@ -167,15 +167,18 @@ def open_s3_store(settings: Settings) -> S3Store:
     """The store of these settings."""
     location = urlsplit(settings.object_store_url or "")
     return S3Store(
-        _bucket(settings, settings.s3_endpoint, location),
-        _bucket(settings, settings.s3_public_endpoint or settings.s3_endpoint, location),
+        open_bucket(settings, settings.s3_endpoint, location.netloc, location.path),
+        open_bucket(
+            settings, settings.s3_public_endpoint or settings.s3_endpoint, location.netloc, location.path
+        ),
         settings.data_dir.absolute() / "object-cache",
         settings.object_cache_gib * 2**30,
         settings.secret_key,
     )
 
 
-def _bucket(settings: Settings, endpoint: str | None, location: SplitResult) -> Bucket:
+def open_bucket(settings: Settings, endpoint: str | None, name: str, folder: str) -> Bucket:
+    """A client for this folder of the bucket, with the credentials of the settings."""
     config: S3Config = {}
     if endpoint is not None:
         config["endpoint"] = endpoint
@@ -183,8 +186,8 @@ def _bucket(settings: Settings, endpoint: str | None, location: SplitResult) -> 
         config["access_key_id"] = settings.s3_access_key.get_secret_value()
         config["secret_access_key"] = settings.s3_secret_key.get_secret_value()
     return Bucket(
-        location.netloc,
-        prefix=location.path.strip("/") or None,
+        name,
+        prefix=folder.strip("/") or None,
         region=settings.s3_region,
         # Self-hosted stores rarely have a host name for each bucket.
         virtual_hosted_style_request=endpoint is None,

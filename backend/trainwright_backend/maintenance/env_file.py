@@ -19,8 +19,13 @@ SECRETS = {
     "POSTGRES_PASSWORD": "",
     "HINTS_PASSWORD": "Two brokers, so that nodes, which know the first password, cannot queue work for the backend.",
     "TASKS_PASSWORD": "",
+    "TRAINWRIGHT_S3_SECRET_KEY": "The store of objects.",
 }
 """Each secret, with the comment above it in the file."""
+
+S3_ACCESS_KEY = "trainwright"
+S3_PORT = 9443
+"""The port of the proxy behind which the store is."""
 
 
 class EnvFileError(Exception):
@@ -33,7 +38,7 @@ def write_env_file(
     """Write new random secrets and these addresses to a file that only its owner can read.
 
     Args:
-        public_url: at which users and nodes open the platform.
+        public_url: at which users and nodes open the platform; https.
         hints_host: at which nodes reach the broker of hints; the host of ``public_url`` when None.
         environment: the variables of this process. Settings of the identity provider among them are written too.
 
@@ -48,10 +53,14 @@ def write_env_file(
     provider = _provider_lines(environment)
     lines = [HEADER]
     for name, purpose in SECRETS.items():
-        lines += [f"\n# {purpose}" if purpose else "", f"{name}={secrets.token_urlsafe(48)}"]
+        lines += [f"\n# {purpose}" if purpose else "", f"{name}={secrets.token_hex(32)}"]
     lines += [
-        "\n# The address of the API for people and nodes, and the host name of the hints broker for nodes.",
+        f"TRAINWRIGHT_S3_ACCESS_KEY={S3_ACCESS_KEY}",
+        "\n# The address of the API for people and nodes, the host for which the proxy gets a certificate, the address",
+        "# of the store for people and nodes, and the host name of the hints broker for nodes.",
         f"TRAINWRIGHT_PUBLIC_URL={public_url.rstrip('/')}",
+        f"PROXY_HOST={host}",
+        f"TRAINWRIGHT_S3_PUBLIC_ENDPOINT=https://{host}:{S3_PORT}",
         f"HINTS_HOST={hints_host or host}",
         *provider,
     ]
@@ -76,11 +85,12 @@ def _checked_host(public_url: str) -> str:
             f"{public_url!r} is not the address of a server. Write it as in https://train.example.org"
         )
     assert parts.hostname is not None
-    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+    if parts.scheme == "http":
         raise EnvFileError(
-            f"{public_url!r} is plain http, over which passwords can be read. Use https, with a proxy that terminates TLS."
+            f"{public_url!r} is plain http, over which passwords can be read. Use https: the proxy of docker-compose.yml "
+            "terminates TLS."
         )
-    return parts.hostname
+    return f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
 
 
 def _provider_lines(environment: Mapping[str, str]) -> list[str]:
