@@ -15,7 +15,7 @@ from typing import Any
 import fastokens
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer
 from tokenizers.models import BPE, Unigram
@@ -198,6 +198,7 @@ def test_every_code_point_has_the_ids_that_tokenizers_gives_it(
     assert all(ids.tolist() == found.ids for ids, found in zip(encoder.encode(texts), expected, strict=True))
 
 
+@example(words=[("0" * 5, "x\r\n "), *[("0" * 10, "x\r\n ")] * 4])
 @settings(deadline=None, max_examples=RANDOM_TEXTS // 3)
 @given(
     words=st.lists(

@@ -9,7 +9,7 @@ uploaded Unigram is the exception: its special tokens are ordinary segments, and
 
 Long documents are encoded in segments, because `tokenizers` needs over a hundred bytes of memory per token. A
 segment ends before a space that follows a non-space character. The usual pre-tokenizers split there anyway,
-so the tokens are those of the entire text. If there is no such space, the segment ends before a line feed
+so the tokens are those of the entire text. If there is no such space, the segment ends before a line end
 that follows a non-space character (equivalent for GPT-2's pattern); otherwise after ``SEGMENT_CHARACTERS``,
 the only split that may change tokens. A tokenizer that prepends something to its input, as SentencePiece's
 may, gets entire documents.
@@ -47,7 +47,7 @@ Ids = NDArray[np.uint32]
 Encode = Callable[[list[str]], list[Ids]]
 """Returns the ids of each of several short texts."""
 
-_PLACES = (re.compile(r".*\S(?= )", re.DOTALL), re.compile(r".*\S(?=\n)", re.DOTALL))
+_PLACES = (re.compile(r".*\S(?= )", re.DOTALL), re.compile(r".*\S(?=[\r\n])", re.DOTALL))
 """Match up to the last position where a text may be split, best kind first. Python's white space is white space for all."""
 _FAST_PRE_TOKENIZER = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 _FAST_MODEL = {
