@@ -42,7 +42,8 @@ def build_ours(engine: Engine, source: Path, service: Mapping[str, Any], version
     section = service["build"]
     image = service["image"].partition(":")[0]
     dockerfile = source / section["dockerfile"]
-    arguments = [f"--build-arg={name}={value or ''}" for name, value in section.get("args", {}).items()]
+    # podman-compose shows them as a list, whatever the file has.
+    arguments = [f"--build-arg={argument}" for argument in section.get("args", [])]
     options = ["--target", section["target"], *arguments, *package_options(engine)]
     engine.build(f"localhost/{image}:{version}", dockerfile, source / section["context"], *options)
 
