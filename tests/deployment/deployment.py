@@ -73,7 +73,9 @@ class Deployment:
         """Run podman-compose; it starts the images of this version."""
         podman = Path(__file__).with_name("podman_for_compose")
         program = Path(sys.executable).with_name("podman-compose")
-        files = [f"--file={name}" for name in ("docker-compose.yml", "private-authority.yml")]
+        files = [
+            f"--file={name}" for name in ("docker-compose.yml", "tests/deployment/private-authority.yml")
+        ]
         if not (self.folder / "authority.crt").exists():
             files.pop()
         command = [program, "--podman-path", podman, "--project-name", PROJECT, *files, *words]
