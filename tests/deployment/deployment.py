@@ -85,8 +85,8 @@ class Deployment:
 
     def containers(self) -> dict[str, str]:
         """The state of each container, such as `running`, by its service and number."""
-        found = self.engine.podman("ps", "--all", "--format", "{{.Names}} {{.State}}").splitlines()
-        return {name.removeprefix(f"{PROJECT}_"): state for name, state in map(str.split, found)}
+        found = json.loads(self.engine.podman("ps", "--all", "--format", "json"))
+        return {item["Names"][0].removeprefix(f"{PROJECT}_"): item["State"] for item in found}
 
     def inspect(self, container: str) -> dict[str, Any]:
         return self.engine.inspect(f"{PROJECT}_{container}")

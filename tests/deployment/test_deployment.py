@@ -36,6 +36,8 @@ NEXT_VERSION = "99.0.0"
 ONE_SHOTS = {"volume-owners", "bucket", "migrate"}
 CRASHED = ["hints_1", "tasks_1", "postgres_1", "s3_1", "worker_1", "api_1", "api_2", "proxy_1"]
 WITHOUT_CHECK = {"worker_1"}
+CAPABILITIES = {"proxy_1": 1 << 10}
+"""NET_BIND_SERVICE: Caddy's image has a program that does not start without it."""
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +141,9 @@ def test_all_services_start_in_order_and_are_confined(started: Deployment) -> No
         assert started.inspect(f"{name}_1")["State"]["ExitCode"] == 0, name
     for name in running:
         assert started.execute(name, "id", "--user") != "0", name
-        assert re.search(r"^CapEff:\s0+$", started.execute(name, "cat", "/proc/1/status"), re.MULTILINE), name
+        status = started.execute(name, "cat", "/proc/1/status")
+        held = re.search(r"^CapEff:\s(\w+)$", status, re.MULTILINE)
+        assert held and int(held[1], 16) == CAPABILITIES.get(name, 0), name
         assert (
             started.execute(name, "sh", "-c", "touch /usr/x /etc/x || echo refused", check=False) == "refused"
         )
@@ -153,7 +157,7 @@ def test_only_the_proxy_and_the_hints_broker_are_published(started: Deployment) 
         (name, port, binding["HostIp"])
         for name in started.containers()
         for port, bindings in (started.inspect(name)["HostConfig"]["PortBindings"] or {}).items()
-        for binding in bindings
+        for binding in bindings or []
     }
     proxied = {("proxy_1", f"{port}/tcp", ADDRESS) for port in (80, 443, 9443)}
     assert published == {*proxied, ("hints_1", "6379/tcp", ADDRESS)}
@@ -163,7 +167,7 @@ def test_only_the_proxy_and_the_hints_broker_are_published(started: Deployment) 
         refused = started.execute(
             "cpu-node_1", "sh", "-c", f'python -c "{reach.format(host, port)}" 2>&1', check=False
         )
-        assert "Error" in refused, f"a node reaches {host}"
+        assert "Errno" in refused, f"a node reaches {host}"
 
 
 def test_the_servers_see_the_address_of_the_user_and_believe_no_header(started: Deployment) -> None:
