@@ -1,5 +1,7 @@
 const WORDS: Record<string, string> = {
   fp8: "FP8",
+  bf16: "BF16",
+  fp32: "FP32",
   kv: "KV",
   qk: "QK",
   rope: "RoPE",

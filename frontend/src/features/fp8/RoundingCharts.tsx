@@ -2,9 +2,10 @@ import { useMemo } from "react";
 import type { Fp8Recipe } from "@/api/types";
 import { Chart } from "@/components/charts/Chart";
 import type { ChartMarker, ChartScale, ChartZoom } from "@/components/charts/chartOptions";
+import { exponentText, exponentTick } from "@/features/fp8/exponentText";
 import { HealthNote } from "@/features/fp8/HealthNote";
 import { headroomHealth, lostHealth, roundingHealth, skippedHealth } from "@/features/fp8/fp8Health";
-import { count, decimal, share } from "@/lib/format";
+import { count, share } from "@/lib/format";
 import { join, lastValue, type Column, type Columns } from "@/lib/charts/series";
 
 interface Props {
@@ -47,7 +48,7 @@ export function RoundingCharts({ columns, shown, markers, zoom, recipe }: Props)
           health={lostNow === undefined ? null : lostHealth(lostNow, recipe.level)}
         />
       </Chart>
-      <Chart {...shared} {...headroom} title="smallest headroom μ" yText={headroomText} axisText={headroomTick} scale={HEADROOMS}>
+      <Chart {...shared} {...headroom} title="smallest headroom μ" yText={exponentText} axisText={exponentTick} scale={HEADROOMS}>
         <HealthNote
           description="Every gradient has a factor μ that leaves room below the largest FP8 value. This is the smallest; 1 means that no gradient needed room."
           health={headroomNow === undefined ? null : headroomHealth(headroomNow)}
@@ -101,14 +102,6 @@ function shareText(exponent: number): string {
 /** A tick in percent; the title has the sign. */
 function shareTick(exponent: number): string {
   return exponent <= Math.log10(MIN_SHARE) ? "0" : String(10 ** (exponent + 2));
-}
-
-function headroomText(exponent: number): string {
-  return exponent === 0 ? "1" : decimal(2 ** exponent);
-}
-
-function headroomTick(exponent: number): string {
-  return exponent === 0 ? "1" : `1/${2 ** -exponent}`;
 }
 
 function integerTick(value: number): string {

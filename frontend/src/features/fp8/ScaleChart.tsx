@@ -6,8 +6,9 @@ import type { ChartMarker, ChartZoom } from "@/components/charts/chartOptions";
 import { ErrorState } from "@/components/ErrorState";
 import { Select } from "@/components/Select";
 import { Skeleton } from "@/components/Skeleton";
+import { exponentText, exponentTick } from "@/features/fp8/exponentText";
 import { tensorsQuery, type TensorSource } from "@/features/fp8/queries";
-import { count, decimal, powerOfTwo } from "@/lib/format";
+import { count } from "@/lib/format";
 import { heatHeight } from "@/lib/charts/heatMap";
 import { kindLabel, partLabel, type TensorChoice, type TensorKind } from "@/features/fp8/tensors";
 
@@ -41,8 +42,8 @@ export function ScaleChart({ scaling, tensors, markers, zoom, choice, pattern, l
         xName="step"
         xText={count}
         lines={lines}
-        yText={scaleText}
-        axisText={scaleTick}
+        yText={exponentText}
+        axisText={exponentTick}
         scale="fit"
         markers={markers}
         zoom={zoom}
@@ -85,12 +86,4 @@ function scaleDescription(kind: TensorKind, scaling: Fp8Recipe["scaling"]): stri
 
 function exponentOf(scale: number): number | null {
   return scale > 0 ? Math.log2(scale) : null;
-}
-
-function scaleText(exponent: number): string {
-  return Number.isInteger(exponent) ? `${powerOfTwo(exponent)} (${decimal(2 ** exponent)})` : decimal(2 ** exponent);
-}
-
-function scaleTick(exponent: number): string {
-  return Number.isInteger(exponent) ? powerOfTwo(exponent) : "";
 }
