@@ -38,7 +38,7 @@ CHECKS = check-python check-frontend
 SLOW = databases layouts parity pauses faults browsers wheel-check docs-check bench-dry compose-check
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
-.PHONY: help demo docs test test-python checks-beside everything $(SLOW) gpu bench parity-table dev check $(CHECKS) test-frontend fix openapi sync-client setup tools \
+.PHONY: help demo docs test test-python everything $(SLOW) gpu bench parity-table dev check $(CHECKS) test-frontend fix openapi sync-client setup tools \
   frontend wheel release chromium lock clean on-linux
 
 help: ## show this list
@@ -47,21 +47,16 @@ help: ## show this list
 demo: on-linux .venv/.runtime frontend ## train a small model on the entire platform (ARGS=--once: exit afterwards)
 	@$(BIN)/python infra/demo.py $(ARGS)
 
-test: tools frontend chromium ## checks, unit tests, tests with real servers and in the browser; all except the slow ones
-	@$(MAKE) --no-print-directory test-frontend
-	@$(MAKE) --no-print-directory -j test-python checks-beside
+test: tools frontend chromium ## unit tests, tests with real servers and in the browser; all except the slow ones
+	@$(MAKE) --no-print-directory -j test-python test-frontend
 
 test-python:
 	@echo "test: python and browser"
 	@$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-# The Python tests often wait; the checks run meanwhile.
-checks-beside:
-	@nice -n 5 $(MAKE) --no-print-directory $(CHECKS)
-
-everything: ## make test and all slow tests below; targets that pass are recorded in .ci/passed
+everything: ## make check, make test and all slow tests below; targets that pass are recorded in .ci/passed
 	@failed=; \
-	for target in test $(SLOW); do \
+	for target in check test $(SLOW); do \
 	  echo "make $$target"; \
 	  if $(MAKE) --no-print-directory $$target; then .ci/changed-targets --passed $$target; \
 	  else failed="$$failed $$target"; fi; \
@@ -130,9 +125,10 @@ check-frontend:
 	@infra/check-client.sh
 	@$(NODE) npm run check --silent
 
+# The Python tests often wait; the frontend's run meanwhile.
 test-frontend:
 	@echo "test: frontend"
-	@$(NODE) npm test --silent
+	@nice -n 5 $(NODE) npm test --silent
 
 fix: tools ## let ruff repair and format the Python sources
 	@$(BIN)/ruff check --fix --quiet

@@ -91,6 +91,7 @@ def project(repository: Path, tmp_path: Path) -> Path:
         (tmp_path / folder / "file.py").write_text("")
     closing = "=== {} in 1.0s (GPU tests skipped: {}) ==="
     (tmp_path / "Makefile").write_text(
+        "check:\n\t@echo checked\n"
         f'test:\n\t@echo "{closing.format("5 passed, 2 skipped", 2)}"\n'
         f'one:\n\t@echo "{closing.format("1 failed, 3 passed", 0)}"; false\n'
         "two:\n\t@echo stopped early; false\n"
@@ -142,6 +143,6 @@ def test_ci_starts_no_slow_target_after_its_time_limit(project: Path) -> None:
     no_time = os.environ | {"LAST_START_MINUTES": "0"}
     done = subprocess.run([".ci/run"], cwd=project, capture_output=True, text=True, env=no_time)
     assert done.returncode == 0
-    assert "ci: make test" in done.stdout
+    assert "ci: make check\nchecked\nci: make test" in done.stdout
     due = re.search("^ci: still due, for lack of time: (.*)$", done.stdout, re.MULTILINE)
     assert due is not None and set(due[1].split()) == {"one", "two"}, done.stdout

@@ -30,6 +30,7 @@ from sqlalchemy import select
 
 from tests.backend.compiled_sql import share_compiled_sql
 from tests.backend.datasets.row_jobs import run_next_job
+from tests.built_commands import share_built_commands
 from trainwright.contracts.agent_protocol import Timers
 from trainwright_backend.api.site import STATIC_FOLDER
 from trainwright_backend.core.db import Database
@@ -55,6 +56,7 @@ TIMERS = Timers(
 
 
 share_compiled_sql()
+share_built_commands()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

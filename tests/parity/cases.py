@@ -286,8 +286,7 @@ CELLS: dict[str, Cell] = SINGLE_AXES | COMBINATIONS | LOW_PRECISION | DEEPSPEED 
 
 SHORT = (
     "tensor 2 × zbv 2",
-    "bf16: ZeRO 1 × tensor 2",
     "O3: data 2 × tensor 2",
 )
-"""Cells of ``make test``: every axis and kind of precision once.
+"""Cells of ``make test``: every axis once, in float32 and in FP8.
 ``make parity`` runs all."""

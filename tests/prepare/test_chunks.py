@@ -68,6 +68,7 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_rows, "DOCUMENT_BYTES", 3_000)
 
 
+@pytest.mark.slow(target="faults")
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("cut", TextDocuments)
 def test_writing_interrupted_after_any_chunk_gives_the_same_files(
@@ -164,6 +165,7 @@ def test_chunks_written_before_a_corrupt_part_are_intact(store: Store, tmp_path:
     }
 
 
+@pytest.mark.slow(target="faults")
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.txt"])

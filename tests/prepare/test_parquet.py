@@ -150,6 +150,7 @@ def test_a_table_of_very_many_columns_is_refused(store: Store) -> None:
         columns_of(source, sniff(source))
 
 
+@pytest.mark.slow(target="faults")
 def test_reading_resumed_at_any_row_gives_the_same_documents(store: Store) -> None:
     source = store("a.parquet", _parquet({"text": TEXTS[:15]}, row_group_size=4))
     sniffed = sniff(source)
@@ -325,6 +326,7 @@ def test_corrupt_files_end_in_rows_or_our_error(store: Store, kind: str) -> None
             assert str(error).startswith("a.parquet cannot be read as Parquet: ")
 
 
+@pytest.mark.slow(target="faults")
 @pytest.mark.parametrize("kind", SMALL)
 def test_many_corrupt_files_are_read_refused_or_crash_their_reader(
     kind: str, tmp_path: Path, repository: Path

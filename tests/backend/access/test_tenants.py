@@ -245,6 +245,7 @@ def test_a_team_never_notices_what_another_team_does(app: FastAPI, tenants: tupl
     run_machine(app, tenants, examples=30)
 
 
+@pytest.mark.slow(target="databases")
 def test_the_comparison_notices_a_leak(
     app: FastAPI, tenants: tuple[Tenant, Tenant], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_layout_that_ends_before_its_first_step_is_rolled_back_and_the_run_con
         assert third.finish(10) == "succeeded"
 
 
+@pytest.mark.slow(target="databases")
 def test_a_layout_that_made_a_step_is_never_rolled_back(scene: Scene) -> None:
     for code in BLAMED:
         work = tried(scene)

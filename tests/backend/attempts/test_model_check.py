@@ -107,6 +107,7 @@ def test_every_rule_holds_when_a_run_on_two_nodes_is_disturbed(
     assert explored.states > 5_000
 
 
+@pytest.mark.slow(target="databases")
 def test_every_rule_holds_whenever_a_user_pauses_moves_or_cancels(
     platform: Callable[..., Platform], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ def sign_out(site: Site, reader: TestClient) -> None:
     assert reader.post("/api/v1/auth/sign-out").status_code == 204
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.parametrize("end", [revoke_the_key, remove_the_member, sign_out])
 @pytest.mark.parametrize("kind", ["events", "metrics"])
 def test_a_stream_ends_with_the_right_to_read_it(

@@ -276,6 +276,7 @@ def test_a_fork_shows_the_name_of_its_deleted_parent(scene: Scene, parent: Work)
     assert scene.show(made)["forked_from"] == {"run": None, "name": "pilot", "step": 10}
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_one_of_a_concurrent_fork_and_delete_is_refused(scene: Scene, parent: Work) -> None:
     state = checkpoints(scene, parent.run_id)[-1]["id"]
@@ -292,6 +293,7 @@ def test_one_of_a_concurrent_fork_and_delete_is_refused(scene: Scene, parent: Wo
     )
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_a_fork_of_a_checkpoint_during_its_deletion_is_refused(scene: Scene, parent: Work) -> None:
     state = checkpoints(scene, parent.run_id)[-1]["id"]
@@ -305,6 +307,7 @@ def test_a_fork_of_a_checkpoint_during_its_deletion_is_refused(scene: Scene, par
         assert session.get(Checkpoint, parse_id("ckpt", state)) is None
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_a_fork_during_the_deletion_of_its_dataset_is_refused_without_a_deadlock(
     scene: Scene, parent: Work

@@ -285,6 +285,7 @@ def test_links_are_marked_once_a_minute_and_while_an_archive_is_sent(scene: Scen
     assert marked() >= first
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_links_requested_while_the_checkpoint_is_deleted_are_refused(scene: Scene, ended: Work) -> None:
     path = address(scene, ended.run_id, 4)
@@ -297,6 +298,7 @@ def test_links_requested_while_the_checkpoint_is_deleted_are_refused(scene: Scen
     assert answer == (404, "not_found")
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_retention_keeps_a_checkpoint_that_is_pinned_concurrently(scene: Scene, ended: Work) -> None:
     path = address(scene, ended.run_id, 4)
@@ -377,6 +379,7 @@ def test_one_action_for_many_runs_has_a_result_for_each(scene: Scene, ended: Wor
     assert many.json()[0]["code"] == "invalid" and "at most 20 tags" in many.json()[0]["detail"]
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_a_forks_claim_finds_its_checkpoint_despite_concurrent_retention(scene: Scene, ended: Work) -> None:
     for step, keep_last, goes in ((8, 4, 2), (4, 2, 6), (8, 1, 4)):

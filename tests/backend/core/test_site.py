@@ -202,6 +202,7 @@ def test_without_a_built_frontend_the_page_says_how_to_build_it(
     assert "make frontend" in anonymous.get("/").text
 
 
+@pytest.mark.slow(target="databases")
 def test_the_openapi_document_is_the_same_each_time() -> None:
     assert openapi.document() == openapi.document()
     assert '"operationId": "sign_in"' in openapi.document()

@@ -153,6 +153,7 @@ def test_a_crash_is_not_reported_as_too_little_memory(editor: DatasetEditor) -> 
     assert "memory" not in file["problem"] and "crashed the reader" in file["problem"]
 
 
+@pytest.mark.slow(target="databases")
 def test_a_file_that_needs_too_much_memory_is_reported(
     editor: DatasetEditor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ def test_a_long_file_yields_after_its_slice_only_if_another_team_waits(
     assert state_of(editor, long) == "ready"
 
 
+@pytest.mark.slow(target="databases")
 def test_reading_in_slices_gives_the_chunks_of_one_reading(
     editor: DatasetEditor, other: DatasetEditor, job_runner: JobRunner, short_slices: None
 ) -> None:

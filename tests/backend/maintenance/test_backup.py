@@ -168,6 +168,7 @@ def other_engine(manifest: dict[str, Any]) -> None:
     manifest["database"]["engine"] = "oracle"
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.parametrize(
     ("change", "words"), [(newer, "Version 7.0 made this backup"), (other_engine, "The backup is of oracle")]
 )

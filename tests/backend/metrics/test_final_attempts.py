@@ -176,6 +176,7 @@ def check_any_sequence(scene: Scene, examples: int = 8) -> None:
     check()
 
 
+@pytest.mark.slow(target="databases")
 def test_any_sequence_leaves_the_points_of_the_final_attempts(scene: Scene) -> None:
     check_any_sequence(scene)
 

@@ -195,6 +195,7 @@ def test_viewers_cannot_and_another_team_does_not_see_the_run(scene: Scene) -> N
     assert degrees(scene, run_id) == (1, 2)
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_a_concurrent_claim_gets_the_layout_recorded_in_the_events(scene: Scene) -> None:
     for _ in range(6):

@@ -194,6 +194,7 @@ def test_a_member_s_storage_does_not_limit_others(scene: Scene) -> None:
     assert "Ada stores 100 % of 0 bytes; runs whose next checkpoints do not fit are paused." in notices
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 @pytest.mark.parametrize("whose", ["team", "member"])
 def test_parallel_submissions_never_exceed_the_limit_of_waiting_runs(scene: Scene, whose: str) -> None:
@@ -208,6 +209,7 @@ def test_parallel_submissions_never_exceed_the_limit_of_waiting_runs(scene: Scen
         assert session.scalar(queued) == 5
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 @pytest.mark.parametrize("limits", [{"concurrent_runs": 1}, {"cpu_slots": 1}, {}])
 def test_two_control_loops_place_no_more_runs_than_the_limits_allow(

@@ -158,6 +158,7 @@ def write_log(scene: Scene, work: Work, stretches: list[bytes]) -> None:
         session.add(AttemptFile(**of_log, bytes=offset, line_ends=line_ends, has_open_line=is_open))
 
 
+@pytest.mark.slow(target="databases")
 def test_any_log_is_returned_line_by_line(scene: Scene) -> None:
     check_any_log(scene, scene.running())
 

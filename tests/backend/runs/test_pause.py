@@ -326,6 +326,7 @@ def at_once(*calls: Any) -> list[Response]:
         return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_concurrent_pause_cancel_and_end_result_in_one_of_them(scene: Scene) -> None:
     order = random.Random(3)
@@ -343,6 +344,7 @@ def test_concurrent_pause_cancel_and_end_result_in_one_of_them(scene: Scene) -> 
         scene.check_invariants()
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_a_concurrent_pause_and_end_leave_the_run_paused(scene: Scene) -> None:
     for _ in range(5):
@@ -354,6 +356,7 @@ def test_a_concurrent_pause_and_end_leave_the_run_paused(scene: Scene) -> None:
         scene.cancel(work.run_id)
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_concurrent_pauses_and_resumes_keep_the_quota_consistent(scene: Scene) -> None:
     run_id, _ = in_retry_wait(scene)
@@ -364,6 +367,7 @@ def test_concurrent_pauses_and_resumes_keep_the_quota_consistent(scene: Scene) -
         scene.check_invariants()
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_a_concurrent_claim_and_pause_never_leave_a_trainer_of_a_paused_run(scene: Scene) -> None:
     for _ in range(5):

@@ -83,6 +83,7 @@ def check_all_wait_for_the_limit(scene: Scene, submits: int, seen: list[int]) ->
     assert used(scene.database) == occupied(scene.database) == LIMIT
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_concurrent_submissions_all_wait_and_never_occupy_more_than_the_limit(limited: Scene) -> None:
     """Three control loops place concurrently: the guard must not depend on a single leader."""

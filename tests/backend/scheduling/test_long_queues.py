@@ -17,9 +17,8 @@ WAITING = 20
 """Small runs that wait at any time."""
 
 
-@pytest.mark.parametrize(
-    ("nodes", "runs"), partly_slow([(80, 100), (1_000, 2_000)], [(80, 100)], target="databases")
-)
+@pytest.mark.slow(target="databases")
+@pytest.mark.parametrize(("nodes", "runs"), [(80, 100), (1_000, 2_000)])
 def test_all_runs_of_a_long_queue_get_their_nodes(tmp_path: Path, nodes: int, runs: int) -> None:
     dice = random.Random(1)
     simulated = SimulatedNodes.create(tmp_path, nodes, teams=10)

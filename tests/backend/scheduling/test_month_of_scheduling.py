@@ -18,7 +18,6 @@ from tests.backend.scheduling.simulated_cluster import (
     Team,
     planned,
 )
-from tests.selection import partly_slow
 
 SIZES = (8, 8, 8, 4, 4, 2)
 TEAMS = (
@@ -84,7 +83,8 @@ class Checked:
                 assert left + late >= min(team.share, cluster.held(team)), "no team loses slots of its share"
 
 
-@pytest.mark.parametrize("seed", partly_slow([1, 2], [1], target="databases"))
+@pytest.mark.slow(target="databases")
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_month_of_five_teams_is_scheduled_as_by_the_reference(seed: int) -> None:
     cluster, decide = Cluster(SIZES, TEAMS), Checked()
     jobs = script(seed, 300)
@@ -180,6 +180,7 @@ WORK = st.builds(
 )
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.parametrize(
     ("sizes", "limit"),
     [pytest.param((8, 4), 100, id="waits-for-nodes"), pytest.param((8, 8), 8, id="waits-for-the-limit")],

@@ -25,6 +25,7 @@ BLOCKED_SECONDS = 0.5
 """A request that is not blocked by a lock takes less; one that takes longer only makes the test weaker."""
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_a_team_is_deleted_with_everything_it_has_once_its_runs_have_ended(scene: Scene) -> None:
     site = scene.site

@@ -116,6 +116,7 @@ def test_the_last_owner_cannot_leave_or_change_role(site: Site) -> None:
     assert site.admin.delete(f"{site.path}/members/me").status_code == 204
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 @pytest.mark.parametrize("end", ["demote", "remove", "leave"])
 def test_two_owners_who_leave_concurrently_leave_one_owner(

@@ -222,6 +222,7 @@ def test_a_server_that_dies_before_handing_a_mail_over_sends_it_after_its_restar
     assert mail_all(scene) == 1 and len(smtp.mails) == 1
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_two_processes_mail_a_notice_once(scene: Scene, smtp: SmtpServer) -> None:
     choose(scene.site.admin, NoticeKind.RUN_FAILED)

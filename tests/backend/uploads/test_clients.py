@@ -64,6 +64,7 @@ def digests(site: Site) -> list[str]:
     return [item["digest"] for item in site.admin.get(f"{site.path}/uploads").json()]
 
 
+@pytest.mark.slow(target="databases")
 def test_tuspy_uploads_in_chunks_with_checksums(site: Site, server: Server, tmp_path: Path) -> None:
     file = write(tmp_path / "a.bin", 3 * MIB + 7)
     uploader = stock(site, server.port).uploader(

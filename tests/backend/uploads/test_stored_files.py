@@ -217,6 +217,7 @@ def patient_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(db, "BUSY_TIMEOUT_SECONDS", 60)
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_completing_and_deleting_concurrently_keeps_the_storage_count_exact(
     patient_database: None, site: Site, tus: Tus, team_id: UUID, exact: Exact

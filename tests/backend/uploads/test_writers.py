@@ -177,6 +177,7 @@ def test_a_request_of_another_team_interrupts_nothing(site: Site, connect: Calla
     assert shown["digest"] == hashlib.sha256(CONTENT).hexdigest()
 
 
+@pytest.mark.slow(target="databases")
 def test_another_process_waits_until_the_writer_has_finished(
     site: Site, connect: Callable[[Server], Tus]
 ) -> None:

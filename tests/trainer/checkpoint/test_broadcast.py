@@ -79,6 +79,7 @@ def _step(mesh: Mesh, job_file: Path) -> float:
     return training.engine.step(training.loader.micro_batches(training.step + 1), 1e-3, timer).loss
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(("ranks", "parallelism", "precision"), LAYOUTS)
 def test_ranks_together_read_a_checkpoint_once(
     tmp_path: Path, data: Path, ranks: int, parallelism: dict[str, Any], precision: dict[str, Any]

@@ -344,6 +344,7 @@ def test_damage_is_reported_by_a_rank_that_was_not_assigned_the_file(tmp_path: P
             raise ZeroDivisionError
 
 
+@pytest.mark.slow(target="layouts")
 def test_an_export_of_a_damaged_checkpoint_is_refused(tmp_path: Path, data: Path, trained: Path) -> None:
     shutil.copytree(trained, tmp_path / "out/checkpoints")
     job_file = write_job(tmp_path, data)

@@ -183,7 +183,8 @@ def complaints(results: list[RankResult], whole: RankResult, same_bits: bool) ->
     return found
 
 
-@pytest.mark.parametrize("layout", partly_slow(LAYOUTS, ["data 2"]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_scales_follow_from_the_largest_amax_of_all_ranks(
     layout: str, tmp_path: Path, data: Path, whole: RankResult
 ) -> None:

@@ -35,6 +35,7 @@ def make_job(folder: Path, data: Path, ranks: int = 1, **sections: Any) -> Path:
     return write_job(folder, data, ranks, **{"job": ON_GPU} | given | sections)
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     ("recipe", "compiled"),
     [

@@ -135,9 +135,6 @@ RECIPES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"level": "O3"}, {}),
     ({"level": "O3", "amax": "delayed", "bf16_first_layers": 1}, {}),
 ]
-
-
-RECIPES_IN_MAKE_TEST = [RECIPES[-1]]
 """Both levels with state in 8 bits, with the variations that the FP8 settings allow."""
 
 
@@ -157,9 +154,10 @@ def resumed_job(folder: Path, data: Path, checkpoint: Path, **sections: Any) -> 
     return make_job(folder, data, job=resume_from(checkpoint, folder), **sections)
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     ("recipe", "shapes"),
-    partly_slow(RECIPES, RECIPES_IN_MAKE_TEST),
+    RECIPES,
     ids=lambda case: "-".join(map(str, case.values()))[:40],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
@@ -279,7 +277,8 @@ def _bytes_of_weights(mesh: Mesh, job_file: Path) -> float:
     return sum(sent)
 
 
-@pytest.mark.parametrize("ranks", partly_slow([2, 4], [2]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("ranks", [2, 4])
 def test_weights_are_sent_in_half_of_the_bytes_of_bfloat16(tmp_path: Path, data: Path, ranks: int) -> None:
     model = {"layers": 4, "width": 256, "heads": 4}
     job_file = make_job(tmp_path, data, ranks, model=model, precision=fp8(level="O3"))
@@ -333,6 +332,7 @@ def test_state_in_too_few_bits_shows_in_the_loss(
     assert validation_loss(tmp_path, data, fp8(level="O2")) > of_bf16 * (1 + PARITY_BAR)
 
 
+@pytest.mark.slow(target="layouts")
 def test_the_fp8_panels_metrics_are_written_every_few_steps(tmp_path: Path, data: Path) -> None:
     job_file = make_job(tmp_path, data, precision=fp8(observe_every_steps=5))
     train_here(job_file)

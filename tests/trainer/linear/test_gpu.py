@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import losses, train_here, write_job
 from trainwright_trainer.linear.add_weight_gradient import add_weight_gradient
 from trainwright_trainer.model.fused_projections import FusedProjections
@@ -25,7 +24,8 @@ def test_a_16_bit_product_is_not_rounded_before_it_is_added() -> None:
     assert (found.cpu() - exact).abs().max() < 1e-3
 
 
-@pytest.mark.parametrize("compiled", partly_slow(["on", "off"], ["on"]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("compiled", ["on", "off"])
 def test_a_run_of_several_micro_batches_learns_what_the_cpu_learns(
     tmp_path: Path, data: Path, compiled: str
 ) -> None:

@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import build_here, write_job
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.planner.memory import keeps_weight_casts, sums_in_products
@@ -103,7 +102,8 @@ def test_a_sum_is_not_replaced_and_its_hooks_are_called_once_per_backward_pass()
     assert sorted(map(id, calls)) == sorted([id(weight) for weight in weights] * 3)
 
 
-@pytest.mark.parametrize("at_once", partly_slow([1, 3], [3]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("at_once", [1, 3])
 def test_compiled_blocks_add_to_a_bucket_while_others_wait_for_their_backward_pass(at_once: int) -> None:
     plain, summing = blocks()
     learn(plain, at_once=at_once)

@@ -30,6 +30,7 @@ def test_recomputation_changes_no_bit(kind: RecomputeKind, spec: ModelSpec, end:
     assert all(torch.equal(one, other) for one, other in results)
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("end", [None, END], ids=["one document", "documents"])
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_a_block_is_one_graph(spec: ModelSpec, end: int | None) -> None:

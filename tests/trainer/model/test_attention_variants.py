@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import train_here, write_job
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import one_step, start
@@ -252,7 +251,8 @@ GATHERED = [
 ]
 
 
-@pytest.mark.parametrize(("variant", "block", "chunks", "gathered"), partly_slow(GATHERED, [GATHERED[1]]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize(("variant", "block", "chunks", "gathered"), GATHERED)
 def test_tensor_ranks_gather_the_input_of_all_layers_that_read_it(
     variant: type[Attention], block: str, chunks: int, gathered: int, tmp_path: Path, data: Path
 ) -> None:

@@ -162,6 +162,7 @@ MODEL = {"layers": 2, "tied_embeddings": False, "initializer_std": 0.2} | GPT | 
 POST_NORMS = {"serial": {"post_norms": True}, "parallel": {}}
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("block", ["serial", "parallel"])
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path, block: str) -> None:
     """Other layouts are cells of ``tests.parity``."""

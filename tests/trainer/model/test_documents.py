@@ -155,6 +155,7 @@ def learn_and_validate(mesh: Mesh, job_file: Path) -> list[float]:
     return [*(step.loss for step in steps), loss]
 
 
+@pytest.mark.slow(target="layouts")
 def test_stages_that_read_no_tokens_know_the_documents(tmp_path: Path, data: Path) -> None:
     """The two in the middle of four, in FP8. A norm is summed in another order, so steps are not clipped."""
 

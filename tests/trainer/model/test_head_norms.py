@@ -87,6 +87,7 @@ def leave_out_sums() -> None:
     parallelize.all_reduce_gradient = lambda weight, axis: weight
 
 
+@pytest.mark.slow(target="layouts")
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Other layouts are cells of ``tests.parity``."""
     one = learned(tmp_path, data, MODEL, FP32)

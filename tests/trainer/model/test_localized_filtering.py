@@ -131,6 +131,7 @@ def leave_out_sums() -> None:
     parallelize.all_reduce = lambda terms, axis: terms
 
 
+@pytest.mark.slow(target="layouts")
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Other layouts are cells of ``tests.parity``."""
     strong = MODEL | {"initializer_std": 0.2}  # so that convolutions matter

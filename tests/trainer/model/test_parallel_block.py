@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import write_job
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import one_step, start
@@ -121,7 +120,8 @@ def _apart(result: list[float], other: list[float]) -> float:
     return max(abs(a - b) / abs(b) for a, b in zip(result, other, strict=True))
 
 
-@pytest.mark.parametrize("layout", partly_slow(LAYOUTS, ["tensor 2"]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts_learn_what_one_process_does(layout: str, tmp_path: Path, data: Path) -> None:
     """In FP8, ranks round differently from one process, by less than the difference between FP8 and bfloat16."""
     degrees, parallelism = LAYOUTS[layout]

@@ -150,6 +150,7 @@ MODEL = {"layers": 2, "tied_embeddings": False, "initializer_std": 0.2, "positio
 MASKED = {"document_mask": True, "sequence_tokens": 64}
 
 
+@pytest.mark.slow(target="layouts")
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Other layouts are cells of ``tests.parity``."""
     one = learned(tmp_path, data, MODEL, FP32, batch=MASKED)

@@ -144,6 +144,7 @@ def _learn_in_fp8(kind: RecomputeKind) -> tuple[Tensor, list[Tensor], list[float
     return loss.detach(), gradients, [cast.amax.item() for cast in casts]
 
 
+@pytest.mark.slow(target="layouts")
 def test_products_of_blocks_are_saved_like_other_products() -> None:
     # Meta tensors take the same path as GPUs. A single block of 128 would be a row, so all dims are two
     # blocks.

@@ -105,6 +105,7 @@ def test_a_window_as_long_as_the_sequences_changes_no_bit() -> None:
 MODEL = {"layers": 3, "sliding_window": 6, "sliding_window_pattern": 3, "tied_embeddings": False}
 
 
+@pytest.mark.slow(target="layouts")
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Other layouts are cells of ``tests.parity``."""
     one = learned(tmp_path, data, MODEL, FP32)

@@ -26,6 +26,7 @@ def queries_keys_values() -> list[Tensor]:
     return [2 * torch.randn(2, count, LENGTH, 8, generator=generator) for count in (4, 2, 2)]
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("window", [None, 3])
 @pytest.mark.parametrize("masks", [DenseMasks(), FlexMasks()], ids=["dense", "flex"])
 @pytest.mark.parametrize("documents", [False, True])

@@ -370,7 +370,8 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "name"), partly_slow(PLANTED, [PLANTED[0], PLANTED[2], PLANTED[3]]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize(("fault", "name"), PLANTED)
 def test_an_injected_fault_moves_weights_too_far(tmp_path: Path, data: Path, fault: str, name: str) -> None:
     """Negative controls of the test above."""
     case = CASES[name]

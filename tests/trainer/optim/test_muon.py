@@ -96,7 +96,8 @@ def _orthogonalize_shards() -> None:
 SLICED = ("ZeRO 3, tensor 2", "tensor 2", "ZeRO 3 over 4")
 
 
-@pytest.mark.parametrize("layout", partly_slow(SLICED, SLICED[:1]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("layout", SLICED)
 def test_a_direction_of_a_shard_is_detected(layout: str, job: Callable[..., Path]) -> None:
     ranks, parallelism = LAYOUTS[layout]
     job_file = job(ranks, parallelism=parallelism, optimizer=MUON)

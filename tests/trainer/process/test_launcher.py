@@ -239,6 +239,7 @@ def test_a_kill_during_saving_leaves_only_complete_checkpoints(
     assert run_trainer("train", write_job(again / "run", data, ranks=2, schedule=steps, job=point)) == 0
 
 
+@pytest.mark.slow(target="layouts")
 def test_killing_the_parent_of_the_launcher_leaves_no_process(
     tmp_path: Path, data: Path, marker: str
 ) -> None:

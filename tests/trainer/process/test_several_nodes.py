@@ -80,6 +80,7 @@ def test_losses_are_the_same_whether_a_reader_or_each_rank_reads(
     assert held_out[0] == held_out[1]
 
 
+@pytest.mark.slow(target="layouts")
 def test_each_node_reports_its_end_and_its_own_ranks(two_nodes: list[Path]) -> None:
     for node, job_file in enumerate(two_nodes):
         assert read_out(job_file, "outcome.json")["code"] == "finished"
@@ -167,6 +168,7 @@ def test_the_death_of_one_nodes_rank_ends_the_other(tmp_path: Path, data: Path) 
     assert read_out(jobs[0], "failure-0.json")["code"] == "rank_lost"
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_node_number_beyond_the_number_of_nodes_is_refused(tmp_path: Path, data: Path) -> None:
     job_file = write_job(tmp_path, data, nodes=2, job={"node_rank": 2})
     assert run_trainer("train", job_file) == 1

@@ -67,6 +67,7 @@ def _begin(mesh: Mesh, job_file: Path) -> None:
     build(read_job(job_file), job_file, mesh)
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     ("precision", "steps", "logged"),
     [

@@ -43,6 +43,7 @@ def test_all_gpus_train_in_bf16(tmp_path: Path, data: Path) -> None:
     assert run_trainer("export", job_file) == 0
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_resumed_run_has_its_full_state_on_the_gpu_and_continues(tmp_path: Path, data: Path) -> None:
     """The state is equal to the bit. Losses are not, where a kernel sums in any order:
     see ``test_launcher`` for 3e-5."""
@@ -66,6 +67,7 @@ def test_a_resumed_run_has_its_full_state_on_the_gpu_and_continues(tmp_path: Pat
     assert losses(resumed) == pytest.approx(losses(straight)[10:], abs=3e-5)
 
 
+@pytest.mark.slow(target="layouts")
 def test_the_memory_of_snapshots_is_pinned_before_the_first_one(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,7 +96,8 @@ def test_a_wrong_moment_in_the_checkpoint_is_detected(tmp_path: Path, data: Path
     assert losses(resumed) != losses(straight)[10:]
 
 
-@pytest.mark.parametrize("off", partly_slow([1, -8], [1]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("off", [1, -8])
 def test_a_wrong_data_position_is_detected(tmp_path: Path, data: Path, off: int) -> None:
     """Off by a sequence, or by a step of 8."""
     straight = write_job(tmp_path / "straight", data)
@@ -143,6 +144,7 @@ def _overflow_after(training: Training, *steps: int) -> None:
     weight.register_hook(spoil)
 
 
+@pytest.mark.slow(target="layouts")
 def test_steps_are_skipped_and_training_continues(tmp_path: Path, data: Path) -> None:
     job_file = write_job(tmp_path, data, precision=SKIPPING)
     training = build_here(job_file)
@@ -182,6 +184,7 @@ def test_a_skipped_step_changes_neither_weights_nor_moments(tmp_path: Path, data
     assert same == [False, True, False, False]
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_run_that_skipped_steps_resumes_bit_for_bit(tmp_path: Path, data: Path) -> None:
     """The number of updates differs from that of steps, and the count of skipped steps continues."""
     straight = build_here(write_job(tmp_path / "straight", data, precision=SKIPPING))
@@ -195,6 +198,7 @@ def test_a_run_that_skipped_steps_resumes_bit_for_bit(tmp_path: Path, data: Path
     assert losses(resumed / "job.json") == losses(tmp_path / "straight/job.json")[7:]
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     ("precision", "message"),
     [

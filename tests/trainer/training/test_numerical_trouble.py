@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import nn
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import build_here, events, losses, resume_from, write_job
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.job_spec import output_folder
@@ -58,7 +57,8 @@ def _state(training: Training) -> dict[str, torch.Tensor]:
     return {item.name: item.tensor.clone() for item in training.engine.updater.state()}
 
 
-@pytest.mark.parametrize("precision", partly_slow(PRECISIONS, ["fp32"]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_an_error_that_does_not_repeat_leaves_no_trace(tmp_path: Path, data: Path, precision: str) -> None:
     job_files = [
         write_job(tmp_path / name, data, precision=PRECISIONS[precision]) for name in ("good", "bad")
@@ -132,6 +132,7 @@ def test_the_next_attempt_skips_the_data_on_which_the_run_diverged(tmp_path: Pat
     )
 
 
+@pytest.mark.slow(target="layouts")
 def test_data_before_the_checkpoint_is_not_skipped_again(tmp_path: Path, data: Path) -> None:
     train(build_here(write_job(tmp_path / "straight", data)))
     point = resume_from(tmp_path / "straight/out/checkpoints/step-10", tmp_path / "resumed")

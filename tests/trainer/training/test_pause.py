@@ -117,6 +117,7 @@ def test_a_pause_saves_one_checkpoint_and_only_of_trained_steps(
     assert len(events(job_file, "finished")) == (code == "finished")
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_stop_file_ends_a_launch_successfully_with_a_checkpoint(tmp_path: Path, data: Path) -> None:
     job_file = write_job(tmp_path, data, ranks=2, schedule={"steps": 1_000_000})
     with trainer("train", job_file) as launcher:

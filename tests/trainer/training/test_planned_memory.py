@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import TINY, write_job
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.job_spec import output_folder
@@ -204,7 +203,8 @@ def _live_bytes() -> int:
     return storages.bytes
 
 
-@pytest.mark.parametrize("layout", partly_slow(HELD, ["one rank", "O3"]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("layout", HELD)
 def test_a_rank_holds_the_planned_bytes(tmp_path: Path, data: Path, layout: str) -> None:
     job_file = job_of(tmp_path / "job", data, layout)
     output_folder(job_file).mkdir()

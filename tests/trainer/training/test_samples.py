@@ -169,7 +169,8 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return of
 
 
-@pytest.mark.parametrize("layout", partly_slow(LAYOUTS, IN_MAKE_TEST))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_training_is_bitwise_the_same_with_and_without_samples(layout: str, trained: Any) -> None:
     of_layout = trained(layout)
     assert len(of_layout["with"].texts) == 2

@@ -187,9 +187,8 @@ def _alone(layout: str) -> str:
     return "O3, one process" if layout.startswith("O3") else "one process"
 
 
-@pytest.mark.parametrize(
-    "layout", partly_slow(TOGETHER, [name for name in TOGETHER if name not in LEFT_TO_LAYOUTS])
-)
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("layout", TOGETHER)
 def test_all_ranks_report_the_metrics_of_one_process(layout: str, results: Callable[..., Any]) -> None:
     (wanted,) = results(_alone(layout))[None]
     assert not complaints(results(layout)[None], wanted, _noise(layout))

@@ -112,6 +112,7 @@ def test_operands_have_the_layouts_that_torch_requires_on_gpus(
         torch._scaled_mm(codes, codes.t().contiguous(), one, one)
 
 
+@pytest.mark.slow(target="layouts")
 def test_products_of_blocks_are_one_opaque_operator_to_the_compiler() -> None:
     # torch 2.13 would pass the scales of one operator to another that expects a different memory layout. Meta
     # tensors take the same path as GPUs.
@@ -527,6 +528,7 @@ def _step_of_rank(mesh: Mesh) -> tuple[dict[str, tuple[float, float]], set[str],
     return records.observed(), non_finite_tensor(records), scales_of(taps)
 
 
+@pytest.mark.slow(target="layouts")
 def test_all_ranks_record_the_largest_amax_of_any_rank() -> None:
     ranks = on_ranks(2, _step_of_rank)
     assert ranks[0] == ranks[1]

@@ -317,6 +317,7 @@ def test_moments_rarely_become_zero(formats: StateFormats) -> None:
         assert flushed.float().mean() < 1e-3
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(("formats", "moves"), [(PAPER, True), (TO_NEAREST, False)])
 def test_updates_below_the_spacing_are_applied_on_average(formats: StateFormats, moves: bool) -> None:
     """1,000 updates of 1e-6 move weights of 0.05, where float16 has a spacing of 3e-5, by 1e-3."""

@@ -68,6 +68,7 @@ def _remarks(job_file: Path) -> list[str]:
 in_make_layouts = pytest.mark.slow(target="layouts")
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     ("first", "then"),
     [
@@ -89,6 +90,7 @@ def test_split_blocks_are_reported(
     assert found and 1 <= int(found[1]) <= 8
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     ("model", "recipe", "then"),
     [

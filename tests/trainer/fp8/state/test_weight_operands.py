@@ -56,6 +56,7 @@ def state_after_steps(folder: Path, data: Path, level: str, global_sequences: in
     return found.optimizer.master.codes.clone()
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("level", ["O1", "O2"])
 def test_reused_operands_change_no_bit(
     tmp_path: Path, data: Path, level: str, monkeypatch: pytest.MonkeyPatch

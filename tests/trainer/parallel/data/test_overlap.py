@@ -95,6 +95,7 @@ def events(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, li
     return found
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_bucket_is_reduced_before_the_backward_pass_ends(
     layout: str, events: dict[str, list[list[str]]]

@@ -9,7 +9,6 @@ import pytest
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 
-from tests.selection import partly_slow
 from tests.trainer.zero_trainings import CASES, STEPS, Learned, complaints, job_writer, run
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.optim import sharded_updater
@@ -138,13 +137,8 @@ def alone(job: Callable[..., Path]) -> Learned:
     return result
 
 
-IN_MAKE_TEST = (
-    "owners do not broadcast updated weights",
-    "a bucket is left out",
-)
-
-
-@pytest.mark.parametrize("fault", partly_slow(FAULTS, IN_MAKE_TEST))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("fault", FAULTS)
 def test_an_injected_fault_is_detected(fault: str, job: Callable[..., Path], alone: Learned) -> None:
     ranks, parallelism, plant = FAULTS[fault]
     results = run(job(ranks, parallelism=parallelism), STEPS, plant)

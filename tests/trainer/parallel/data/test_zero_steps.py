@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import losses
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import (
@@ -77,12 +76,10 @@ def _all_held(training: Training) -> dict[str, Tensor]:
     return weights | {name: shard.tensor for name, shard in tensor_shards(training).items()}
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     ("stage", "where"),
-    partly_slow(
-        [(stage, where) for stage in (1, 2, 3) for where in ("loss", "gradient")],
-        [(2, "loss"), (3, "gradient")],
-    ),
+    [(stage, where) for stage in (1, 2, 3) for where in ("loss", "gradient")],
 )
 def test_a_non_finite_step_changes_no_state_on_any_rank(
     stage: int, where: str, job: Callable[..., Path]
@@ -121,6 +118,7 @@ def _learn_without_foreign_weights(mesh: Mesh, job_file: Path, spoils: bool) -> 
     return [*losses, validation_loss(training)]
 
 
+@pytest.mark.slow(target="layouts")
 def test_nothing_computes_with_weights_whose_casts_are_sent(job: Callable[..., Path]) -> None:
     path = job(2, parallelism={"zero_stage": 1}, precision={"kind": "bf16"})
     wanted, found = (
@@ -143,7 +141,8 @@ def _repeat_with_a_wrong_cast(mesh: Mesh, job_file: Path, spoils: bool) -> list[
     return [one_step(training, step).loss for step in (2, 3)]
 
 
-@pytest.mark.parametrize("ranks", partly_slow([1, 2], [2]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_a_wrong_cast_does_not_outlive_its_step(ranks: int, job: Callable[..., Path]) -> None:
     path = job(ranks, parallelism={"zero_stage": 1}, precision={"kind": "bf16"})
     wanted, found = (
@@ -165,7 +164,8 @@ def _lose_the_other_rank(mesh: Mesh, job_file: Path) -> str:
     return str(raised.value)
 
 
-@pytest.mark.parametrize("stage", partly_slow([1, 2, 3], [1, 3]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("stage", [1, 2, 3])
 def test_a_rank_that_lost_the_others_reports_it(stage: int, job: Callable[..., Path]) -> None:
     """This includes the places where torch's own code communicates."""
     results = on_mesh(Degrees(shard=2), _lose_the_other_rank, job(2, parallelism={"zero_stage": stage}))

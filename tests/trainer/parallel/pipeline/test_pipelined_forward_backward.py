@@ -106,6 +106,7 @@ def _split_by_torch() -> None:
     TrainingStage.__init__ = without_builder
 
 
+@pytest.mark.slow(target="layouts")
 def test_zero_bubble_runs_each_backward_function_once_per_micro_batch(tmp_path: Path, data: Path) -> None:
     """Rank 0 has stages of 2 and 3 layers and the loss, in 2 chunks of tokens; rank 1 has stages of 1 and 2
     layers.
@@ -128,11 +129,12 @@ def test_zero_bubble_runs_each_backward_function_once_per_micro_batch(tmp_path: 
     assert theirs[1]["linear"] > 3 * 7 * ROUNDS
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     "layout",
     [
         pytest.param(ONE_F_ONE_B, id="1f1b"),
-        pytest.param(INTERLEAVED, id="interleaved", marks=pytest.mark.slow(target="layouts")),
+        pytest.param(INTERLEAVED, id="interleaved"),
     ],
 )
 def test_recomputed_layers_in_any_stage_change_no_bit(

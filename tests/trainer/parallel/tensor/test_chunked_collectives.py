@@ -159,6 +159,7 @@ def pass_without_gradients(mesh: Mesh) -> list[list[Tensor]]:
         ]
 
 
+@pytest.mark.slow(target="layouts")
 def test_without_gradients_casts_are_multiplied_as_autocast_does() -> None:
     """A validation follows an update, after which casts are made again."""
     for kept, plain in on_mesh(Degrees(tensor=2), pass_without_gradients):
@@ -194,6 +195,7 @@ def pass_through_with_faults(mesh: Mesh) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_chunk_that_is_left_out_or_misplaced_is_detected() -> None:
     results = on_mesh(Degrees(tensor=2), pass_through_with_faults)
     for fault in FAULTS:
@@ -241,6 +243,7 @@ def order(mesh: Mesh) -> list[list[str]]:
     return order
 
 
+@pytest.mark.slow(target="layouts")
 def test_one_chunk_is_sent_while_another_is_multiplied() -> None:
     gathers = ["gather", *["gather", "wait", "product"] * 2, "wait", "product"]
     scatters = ["product", "scatter"] * 3

@@ -245,6 +245,7 @@ def kept(mesh: Mesh, job_file: Path) -> tuple[int, int]:
     return len(gathered), sum(cast.full_input is not None for cast in gathered)
 
 
+@pytest.mark.slow(target="layouts")
 def test_gathered_tensors_are_freed_after_their_layers(job: Callable[..., Path]) -> None:
     degrees = Degrees(tensor=2)
     results = on_mesh(degrees, kept, job(degrees, "O2", memory={"recompute": "full"}))

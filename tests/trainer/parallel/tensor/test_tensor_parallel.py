@@ -215,7 +215,8 @@ def _check_initial(results: list[Learned], wanted: Learned) -> None:
         )
 
 
-@pytest.mark.parametrize("ranks", partly_slow([2, 4], [2]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("ranks", [2, 4])
 def test_bfloat16_differs_from_one_process_by_its_roundings_only(
     ranks: int, job: Callable[..., Path], alone: Callable[..., Learned]
 ) -> None:
@@ -389,6 +390,7 @@ def test_degree_1_changes_nothing(job: Callable[..., Path]) -> None:
     assert type(model.embedding) is nn.Embedding and type(model.norm) is nn.RMSNorm
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_complete_training_equals_that_of_one_process(job: Callable[..., Path]) -> None:
     """Through the training loop, with its validation and checkpoints."""
     precision = {"kind": "fp32"}
