@@ -42,7 +42,7 @@ def main() -> None:
     (dist / f"{stem}-pages.cdx.json").write_text(json.dumps(page_packages(lock), indent=2) + "\n")
     (dist / "SHA256SUMS").write_text(digests(dist))
     print(f"dist/ has the release. Publish it:\n  git tag v{version} && git push origin v{version}")
-    print(f"  TRAINWRIGHT_VERSION={version} docker compose --profile node build")
+    print(f"  TRAINWRIGHT_VERSION={version} docker compose --profile gpu build")
 
 
 def project_version(root: Path) -> str:
