@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import fmean, median
 
 import psutil
@@ -40,18 +39,6 @@ def memory_mb(pid: int) -> float:
 def open_files(pid: int) -> int:
     """Open file descriptors."""
     return int(psutil.Process(pid).num_fds())
-
-
-def reset_peak(pid: int) -> None:
-    """Reset the peak resident size (proc_pid_clear_refs(5))."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
-def status_mib(pid: int, field: str) -> float:
-    """A size in the process's status, such as `VmHWM`, its peak resident size; MiB."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    (value,) = (line.split()[1] for line in lines if line.startswith(f"{field}:"))
-    return int(value) / 1_024
 
 
 def slope(times: Sequence[float], values: Sequence[float]) -> float:

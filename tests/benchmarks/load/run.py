@@ -14,13 +14,29 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.benchmarks.load.agents import AGENT_ROWS
 from tests.benchmarks.load.mix import MIX_ROWS
+from tests.benchmarks.load.points import POINT_ROWS
+from tests.benchmarks.load.queueing import QUEUE_ROWS
+from tests.benchmarks.load.reads import READ_ROWS
 from tests.benchmarks.load.row import Row, running_load
 from tests.benchmarks.load.size import FULL, TOY, Size, with_changes
+from tests.benchmarks.load.streams import STREAM_ROWS
 from tests.benchmarks.load.table import Result, summarize, write
+from tests.benchmarks.load.uploads import UPLOAD_ROWS
 from tests.benchmarks.platform.server import databases
 
-ROWS: dict[str, Row] = {**MIX_ROWS}
+ROWS: dict[str, Row] = {
+    "mix": MIX_ROWS["mix"],
+    **AGENT_ROWS,
+    **QUEUE_ROWS,
+    **POINT_ROWS,
+    **READ_ROWS,
+    **STREAM_ROWS,
+    **UPLOAD_ROWS,
+    "burst": MIX_ROWS["burst"],
+    "soak": MIX_ROWS["soak"],
+}
 ONCE = frozenset({"mix", "soak"})
 """Rows that take minutes, and are measured once."""
 
