@@ -103,7 +103,9 @@ def allow_submissions(site: Site) -> None:
         train=ShardSplit(documents=1, tokens=10**6, shards=[shard]),
     )
     with site.database.write() as session:
-        session.get_one(Preparation, site.preparation_id).manifest = manifest.model_dump(mode="json")
+        preparation = session.get_one(Preparation, site.preparation_id)
+        preparation.manifest = manifest.model_dump(mode="json")
+        preparation.train_tokens = manifest.train.tokens
     body = b'{"limit": 1000}'
     site.person().ask("PUT", f"/api/v1/teams/{TEAM}/quota/cpu", body)
 

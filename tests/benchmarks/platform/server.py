@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
@@ -146,6 +146,7 @@ class Site:
                 "ended": None,
                 "retry_at": None,
                 "hinted_at": None,
+                "avoided_nodes": [],
                 **columns,
             }
         )
@@ -336,18 +337,26 @@ def _served(folder: Path, database_url: str, deployment: Deployment) -> Iterator
         for url, server in zip(urls, servers.values(), strict=True):
             _wait_for(url, server)
         if deployment.brokers:
-            servers["worker"] = stack.enter_context(_process(["worker"], variables))
+            worker = _process(["worker"], variables, log=folder / "worker.log")
+            servers["worker"] = stack.enter_context(worker)
         processes = {name: server.pid for name, server in servers.items()}
         yield _with_owner_and_data(urls, processes, database, settings)
 
 
 @contextmanager
 def _process(
-    words: Sequence[str], variables: Mapping[str, str], *descriptors: int
+    words: Sequence[str], variables: Mapping[str, str], *descriptors: int, log: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A `trainwright-server` command in its own process, which inherits ``descriptors``."""
+    """A `trainwright-server` command in its own process, which inherits ``descriptors``. Its output goes to ``log``, or to ours."""
     command = [sys.executable, "-m", "trainwright_backend.cli", *words]
-    server = subprocess.Popen(command, env=dict(os.environ) | variables, pass_fds=descriptors)
+    with nullcontext() if log is None else log.open("wb") as output:
+        server = subprocess.Popen(
+            command,
+            env=dict(os.environ) | variables,
+            pass_fds=descriptors,
+            stdout=output,
+            stderr=output,
+        )
     try:
         yield server
     finally:
