@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tests.benchmarks.load.dataset import spec_with_data
 from tests.benchmarks.load.processes import cpu_shares, growth, memory_mb, open_files, slope
 from tests.benchmarks.load.row import OFFERED, Load, Measure, Row
 from tests.benchmarks.load.size import MEMORY_MB_PER_MINUTE, P95_MS
@@ -25,7 +26,7 @@ from tests.benchmarks.load.table import Value, at_least, at_most
 from tests.benchmarks.platform.api_load import allow_submissions
 from tests.benchmarks.platform.open_loop import NO_ANSWER, Answers, Call, ask, p95
 from tests.benchmarks.platform.reads import fill_log, fill_runs, fill_series
-from tests.benchmarks.platform.server import SPEC, Caller, Site
+from tests.benchmarks.platform.server import Caller, Site
 
 CALLERS = 32
 """Connections."""
@@ -55,7 +56,9 @@ class Mix:
     watched: str
     """Id of the run with a chart and a log."""
 
-    dataset: str
+    spec: dict[str, object]
+    """What is submitted."""
+
     submitted: queue.SimpleQueue[str] = field(default_factory=lambda: queue.SimpleQueue[str]())
 
     @classmethod
@@ -67,8 +70,7 @@ class Mix:
         run_id, watched = site.start_run()
         fill_series(site, run_id, ["loss", "grad_norm"], CHART_STEPS)
         fill_log(site, run_id, LOG_LINES)
-        dataset = site.person().get(f"{site.team_path}/datasets")["items"][0]["id"]
-        return cls(site, watched, dataset)
+        return cls(site, watched, spec_with_data(site))
 
     def calls(self) -> Calls:
         """Endless: of each ten, eight read and two write, a submission or the cancellation of an earlier one."""
@@ -93,8 +95,7 @@ class Mix:
         return ask(callers, itertools.islice(self.calls(), max(int(per_second * seconds), 1)), per_second)
 
     def _submit(self, caller: Caller) -> None:
-        spec = SPEC | {"data": {"dataset": self.dataset, "tokenizer": {"kind": "bytes"}}}
-        self.submitted.put(caller.post(f"{self.site.team_path}/runs", spec)["id"])
+        self.submitted.put(caller.post(f"{self.site.team_path}/runs", self.spec)["id"])
 
     def _cancel(self, caller: Caller) -> None:
         try:

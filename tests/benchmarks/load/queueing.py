@@ -27,13 +27,14 @@ from redis import Redis
 from sqlalchemy import func, insert, select, update
 
 from tests.benchmarks.load.agents import HEARTBEAT, SimulatedNode, add_nodes
+from tests.benchmarks.load.dataset import spec_with_data
 from tests.benchmarks.load.mix import CALLERS, print_waits
 from tests.benchmarks.load.processes import cpu_shares
 from tests.benchmarks.load.row import OFFERED, Load, Measure, Row
 from tests.benchmarks.load.table import Value, at_least, at_most
 from tests.benchmarks.platform.api_load import allow_submissions
 from tests.benchmarks.platform.open_loop import ask, p95
-from tests.benchmarks.platform.server import SPEC, Caller, Site, StatusError
+from tests.benchmarks.platform.server import Caller, Site, StatusError
 from trainwright.contracts.agent_protocol import HINTS_KEY_PREFIX, Phase, hints_queue
 from trainwright.contracts.end_codes import EndCode
 from trainwright_backend.nodes.tables import Node
@@ -64,8 +65,7 @@ def queued(load: Load) -> Iterator[Measure]:
     site, goals, size = load.site, load.goals, load.size
     allow_submissions(site)
     nodes = add_nodes(site, 2 if size.toy else NODES, cpu_slots=1)
-    dataset = site.person().get(f"{site.team_path}/datasets")["items"][0]["id"]
-    spec = SPEC | {"data": {"dataset": dataset, "tokenizer": {"kind": "bytes"}}}
+    spec = spec_with_data(site)
 
     def submit(caller: Caller) -> None:
         caller.post(f"{site.team_path}/runs", spec)

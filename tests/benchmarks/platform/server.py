@@ -50,6 +50,8 @@ EMAIL = "ada@crew.example"
 DURABLE = ("fsync=on", "synchronous_commit=on", "max_connections=100", "shared_buffers=256MB")
 """With PostgreSQL's own limit of connections."""
 START_SECONDS = 60.0
+WORKER_BANNER = b"[queues]"
+"""Celery's output once it has imported everything."""
 
 
 @dataclass(frozen=True)
@@ -337,8 +339,9 @@ def _served(folder: Path, database_url: str, deployment: Deployment) -> Iterator
         for url, server in zip(urls, servers.values(), strict=True):
             _wait_for(url, server)
         if deployment.brokers:
-            worker = _process(["worker"], variables, log=folder / "worker.log")
-            servers["worker"] = stack.enter_context(worker)
+            log = folder / "worker.log"
+            servers["worker"] = stack.enter_context(_process(["worker"], variables, log=log))
+            _wait_for_worker(log, servers["worker"])
         processes = {name: server.pid for name, server in servers.items()}
         yield _with_owner_and_data(urls, processes, database, settings)
 
@@ -393,6 +396,15 @@ def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
             if server.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError("the server did not start; its output is above") from None
             time.sleep(0.05)
+
+
+def _wait_for_worker(log: Path, worker: subprocess.Popen[bytes]) -> None:
+    """Wait until the worker has started, so that its imports do not disturb a measurement."""
+    deadline = time.monotonic() + START_SECONDS
+    while WORKER_BANNER not in log.read_bytes():
+        if worker.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"the worker did not start:\n{log.read_text()[-2000:]}")
+        time.sleep(0.05)
 
 
 def _with_owner_and_data(
