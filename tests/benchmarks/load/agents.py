@@ -16,7 +16,7 @@ from uuid import UUID
 
 from sqlalchemy import insert, select
 
-from tests.benchmarks.load.mix import CALLERS, print_waits
+from tests.benchmarks.load.mix import CALLERS, PATIENCE_SECONDS, print_waits
 from tests.benchmarks.load.processes import cpu_shares
 from tests.benchmarks.load.row import OFFERED, Load, Measure, Row
 from tests.benchmarks.load.table import Value, at_least, at_most
@@ -128,7 +128,7 @@ def agents(load: Load) -> Iterator[Measure]:
         messages = itertools.islice(messages_of(nodes, runs), int(rate * load.size.seconds))
         callers = [Caller(site.url) for _ in range(CALLERS)]  # threads; each message has its own connection
         with cpu_shares(site.processes):
-            answers = ask(callers, messages, OFFERED * rate)
+            answers = ask(callers, messages, OFFERED * rate, PATIENCE_SECONDS)
         print_waits(answers)
         errors = answers.statuses.total()
         return [

@@ -31,6 +31,9 @@ from tests.benchmarks.platform.server import Caller, Site
 CALLERS = 32
 """Connections."""
 
+PATIENCE_SECONDS = 20.0
+"""How long requests wait that are still due when a rate ends. A server that cannot keep up would answer them for minutes."""
+
 BURST = 5
 CALM_SECONDS = 5.0
 """Pause after a burst, in which waiting requests are answered."""
@@ -92,7 +95,8 @@ class Mix:
     def ask(self, per_second: float, seconds: float, connections: int = CALLERS) -> Answers:
         """Ask the mix at this rate. Connections are spread over the API processes."""
         callers = self.site.people(connections, busy_seconds=0)
-        return ask(callers, itertools.islice(self.calls(), max(int(per_second * seconds), 1)), per_second)
+        calls = itertools.islice(self.calls(), max(int(per_second * seconds), 1))
+        return ask(callers, calls, per_second, PATIENCE_SECONDS)
 
     def _submit(self, caller: Caller) -> None:
         self.submitted.put(caller.post(f"{self.site.team_path}/runs", self.spec)["id"])

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.benchmarks.load.mix import CALLERS, Mix, print_waits
+from tests.benchmarks.load.mix import CALLERS, PATIENCE_SECONDS, Mix, print_waits
 from tests.benchmarks.load.peers import mlflow_or_none
 from tests.benchmarks.load.processes import cpu_shares
 from tests.benchmarks.load.row import OFFERED, Load, Measure, Row
@@ -141,7 +141,7 @@ def send_all(senders: Sequence[Sender], per_second: float, seconds: float) -> An
     """Send batches of all runs in turn at this rate."""
     calls: Iterator[tuple[str, Call]] = itertools.cycle([("batch", sender.send) for sender in senders])
     callers = [Caller(senders[0].url) for _ in range(CALLERS)]  # threads; each batch has its own connection
-    return ask(callers, itertools.islice(calls, int(per_second * seconds)), per_second)
+    return ask(callers, itertools.islice(calls, int(per_second * seconds)), per_second, PATIENCE_SECONDS)
 
 
 POINT_ROWS: dict[str, Row] = {"points": points}

@@ -28,7 +28,7 @@ from sqlalchemy import func, insert, select, update
 
 from tests.benchmarks.load.agents import HEARTBEAT, SimulatedNode, add_nodes
 from tests.benchmarks.load.dataset import spec_with_data
-from tests.benchmarks.load.mix import CALLERS, print_waits
+from tests.benchmarks.load.mix import CALLERS, PATIENCE_SECONDS, print_waits
 from tests.benchmarks.load.processes import cpu_shares
 from tests.benchmarks.load.row import OFFERED, Load, Measure, Row
 from tests.benchmarks.load.table import Value, at_least, at_most
@@ -75,7 +75,7 @@ def queued(load: Load) -> Iterator[Measure]:
         rate = OFFERED * goals.submits_per_second
         submits = itertools.repeat(("submit", submit), max(int(rate * size.seconds), 2))
         with cpu_shares(site.processes):
-            submitted = ask(site.people(CALLERS, busy_seconds=0), submits, rate)
+            submitted = ask(site.people(CALLERS, busy_seconds=0), submits, rate, PATIENCE_SECONDS)
         print_waits(submitted)
         fill_queue(site, size.queued_runs)
         with cpu_shares(site.processes):

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from tests.benchmarks.load.mix import CALLERS, print_waits
+from tests.benchmarks.load.mix import CALLERS, PATIENCE_SECONDS, print_waits
 from tests.benchmarks.load.processes import cpu_shares
 from tests.benchmarks.load.queueing import p95_or_infinite
 from tests.benchmarks.load.row import OFFERED, Load, Measure, Row
@@ -33,7 +33,7 @@ STREAMS_PER_RUN = 10
 STREAMS_PER_KEY = 80
 """Fewer than the API allows one person on one process."""
 
-PATIENCE_SECONDS = 10.0
+DELIVERY_SECONDS = 10.0
 """How long a stream may take to deliver what was sent last."""
 
 
@@ -161,7 +161,7 @@ class Streams:
 
     def wait_for_all(self) -> None:
         """Wait until every stream has everything that was sent, or for some seconds."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + DELIVERY_SECONDS
         while time.monotonic() < deadline and any(
             stream.source.steps not in stream.came for stream in self.opened if stream.source.steps
         ):
@@ -199,6 +199,7 @@ def streams(load: Load) -> Iterator[Measure]:
                     [Caller(site.url) for _ in range(CALLERS)],
                     itertools.islice(messages_of(sources), int(2 * count * size.seconds)),
                     OFFERED * 2 * count,
+                    PATIENCE_SECONDS,
                 )
             live.wait_for_all()
         print_waits(answers)

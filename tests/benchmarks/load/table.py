@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -77,8 +78,9 @@ class Result:
         return None if self.goal is None else self.goal.is_reached(self.measured)
 
     def as_json(self) -> dict[str, Any]:
-        """The value in ``load.json``."""
-        found: dict[str, Any] = {"measured": self.measured, "unit": self.unit, "all": list(self.every)}
+        """The value in ``load.json``, where null stands for a wait that never ended."""
+        every = [_finite(value) for value in self.every]
+        found: dict[str, Any] = {"measured": _finite(self.measured), "unit": self.unit, "all": every}
         if self.goal is not None:
             found |= {"goal": self.goal.value, "bound": self.goal.bound.value, "reached": self.reached}
         return found if self.mlflow is None else found | {"mlflow": self.mlflow}
@@ -107,6 +109,10 @@ def _over_all(values: Sequence[Value]) -> Result:
         every=every,
         mlflow=median(peers) if peers else None,
     )
+
+
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None
 
 
 def write(database: str, row: str, results: Sequence[Result], file: Path) -> None:

@@ -38,6 +38,9 @@ class Answers:
     seconds: float = 0.0
     """From the first request until the last answer."""
 
+    give_up_at: float = float("inf")
+    """By `time.perf_counter`: requests that no connection has sent by then are not sent any more."""
+
     @property
     def count(self) -> int:
         """All requests, also refused ones."""
@@ -59,12 +62,19 @@ class Answers:
         return p95(chosen) if len(chosen) > 1 else float("inf")
 
 
-def ask(callers: Sequence[Caller], calls: Iterable[tuple[str, Call]], per_second: float) -> Answers:
+def ask(
+    callers: Sequence[Caller],
+    calls: Iterable[tuple[str, Call]],
+    per_second: float,
+    patience_seconds: float = float("inf"),
+) -> Answers:
     """Make each call at its time, from any of the connections that is free, and wait for all answers.
 
     Args:
         calls: the kind of each call, and the call.
         per_second: requests that are due in a second.
+        patience_seconds: from when the last request is due; those that still wait for a connection then are dropped, and count as
+            requests without an answer.
     """
     answers, due = Answers(), Due()
     threads = [threading.Thread(target=_serve, args=(caller, due, answers)) for caller in callers]
@@ -76,6 +86,7 @@ def ask(callers: Sequence[Caller], calls: Iterable[tuple[str, Call]], per_second
         time.sleep(max(0.0, at - time.perf_counter()))
         answers.late.append((time.perf_counter() - at) * 1_000)
         due.put((at, kind, call))
+    answers.give_up_at = time.perf_counter() + patience_seconds
     for _ in threads:
         due.put(None)
     for thread in threads:
@@ -93,6 +104,8 @@ def _serve(caller: Caller, due: Due, answers: Answers) -> None:
     while (asked := due.get()) is not None:
         at, kind, call = asked
         try:
+            if time.perf_counter() > answers.give_up_at:
+                raise TimeoutError("the request waited too long for a free connection, and was not sent")
             call(caller)
         except (OSError, HTTPException, RuntimeError, ValueError, queue.Empty) as error:
             answers.errors.append(error)
