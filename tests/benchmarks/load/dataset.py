@@ -28,7 +28,8 @@ def spec_with_data(site: Site) -> dict[str, object]:
         team = client.team(TEAM)
         file = write_letters(Path(name) / "load.jsonl", LINES)
         dataset = team.upload("load", [file]).id
-        spec = SPEC | {"data": {"dataset": dataset, "tokenizer": {"kind": "bytes"}}}
+        data = {"dataset": dataset, "tokenizer": {"kind": "bytes"}}
+        spec: dict[str, object] = {**SPEC, "data": data}
         team.cancel(team.submit(spec).id)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (states := _states(site)) != {PreparationState.READY}:

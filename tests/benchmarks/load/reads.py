@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tests.benchmarks.load.peers import mlflow_or_none, search_p95
@@ -38,8 +39,7 @@ def reads(load: Load) -> Iterator[Measure]:
         with cpu_shares(site.processes):
             charted, health = in_turn(site, chart, size.read_rounds)
             searched = [
-                in_turn(site, lambda asked=question: search(asked), size.read_rounds)[0]
-                for question in QUESTIONS
+                in_turn(site, partial(search, question), size.read_rounds)[0] for question in QUESTIONS
             ]
         peer = None if mlflow is None else search_p95(mlflow, size.read_rounds)
         return [

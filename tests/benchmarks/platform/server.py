@@ -355,7 +355,7 @@ def _process(
     with nullcontext() if log is None else log.open("wb") as output:
         server = subprocess.Popen(
             command,
-            env=dict(os.environ) | variables,
+            env={**os.environ, **variables},
             pass_fds=descriptors,
             stdout=output,
             stderr=output,
