@@ -122,6 +122,10 @@ def agents(load: Load) -> Iterator[Measure]:
     site, goals, timers = load.site, load.goals, load.site.settings.timers
     nodes = add_nodes(site, goals.agents, cpu_slots=0)
     runs = add_active_runs(site, nodes, goals.active_runs)
+    if load.size.seconds <= timers.lease_seconds:
+        print(
+            f"    no longer than a lease, {timers.lease_seconds:g} s: no lease can expire in one measurement"
+        )
     rate = len(nodes) / timers.heartbeat_seconds + len(runs) / timers.renewal_seconds
 
     def measure() -> list[Value]:
