@@ -198,7 +198,7 @@ def fill_queue(site: Site, count: int) -> None:
     for begin in range(0, missing, 1_000):
         runs = [site.run_row(n, **waiting) for n in range(begin, min(begin + 1_000, missing))]
         rows = [{column: getattr(run, column) for column in columns} for run in runs]
-        summaries = [
+        summaries: list[dict[str, Any]] = [
             {
                 "run_id": run.id,
                 "step": 0,
