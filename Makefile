@@ -4,12 +4,14 @@
 # TORCH_VERSION  the PyTorch release
 # TORCH_INDEX    package index with the PyTorch build for this machine; pip's default when empty.
 #                To change the build of an existing .venv: make clean first
-# ARGS           more arguments for `demo`, `gpu`, `bench`, `parity-table` and `lock`
+# ARGS           more arguments for `demo`, `gpu`, `bench`, `load`, `parity-table` and `lock`
 # PYTEST_ARGS    more arguments for pytest, in every target that runs Python tests
 # ROW            the one row of `gpu` to measure; all of them when empty
 # DRY            not empty: `gpu` runs at toy size, on any machine, and records nothing
 # PAUSES         rounds of `pauses`
-# ONLY           the one row of `bench` or `faults` to measure; all of them when empty
+# ONLY           the one row of `bench`, `load` or `faults` to measure; all of them when empty
+# DATABASE       the database of `load`, sqlite or postgresql; both when empty
+# MINUTES        minutes of `load`'s rows `mix` and `soak`; 10 when empty
 # LONG           not empty: `faults` injects each fault as often as before a release, for hours
 # TABLE          empty: `faults` runs its tests, and not the fault table, which takes hours
 
@@ -22,6 +24,8 @@ ROW ?=
 DRY ?=
 PAUSES ?= 20
 ONLY ?=
+DATABASE ?=
+MINUTES ?=
 LONG ?=
 TABLE ?= yes
 
@@ -38,7 +42,7 @@ CHECKS = check-python check-frontend
 SLOW = databases layouts parity pauses faults browsers wheel-check docs-check bench-dry compose-check
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
-.PHONY: help demo docs test test-python everything $(SLOW) gpu bench parity-table dev check $(CHECKS) test-frontend fix openapi sync-client setup tools \
+.PHONY: help demo docs test test-python everything $(SLOW) gpu bench load parity-table dev check $(CHECKS) test-frontend fix openapi sync-client setup tools \
   frontend wheel release chromium lock clean on-linux
 
 help: ## show this list
@@ -103,6 +107,9 @@ gpu: tools ## every check and benchmark that needs a GPU (ROW=name: only that on
 
 bench: tools $(if $(filter-out ui,$(ONLY)),,frontend) ## ratios measured on this CPU (ONLY=name: only that one), in bench.json
 	@$(BIN)/python -m tests.benchmarks.cpu $(ONLY) $(ARGS)
+
+load: tools ## the load table for SQLite and for PostgreSQL with S3, in load.json (ONLY=mix: one row; DATABASE=sqlite; MINUTES=60)
+	@$(BIN)/python -m tests.benchmarks.load.run $(ONLY) $(if $(DATABASE),--database $(DATABASE)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 parity-table: tools ## record how close every layout's training is to one process, in docs/parity.md (ARGS: cells, --steps, --minutes; or --layouts)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.parity.run $(ARGS)

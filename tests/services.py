@@ -9,7 +9,9 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -78,6 +80,43 @@ def s3_endpoint() -> Iterator[str]:
     host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"
     server.stop()
+
+
+@contextmanager
+def running_s3(log: Path) -> Iterator[str]:
+    """An S3-compatible store in its own process, whose output goes to ``log``; yields its address. Its buckets are in memory and in
+    temporary files, and it accepts any access key.
+
+    Raises:
+        RuntimeError: it did not start.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)],
+            stdout=output,
+            stderr=output,
+            preexec_fn=die_with_parent(signal.SIGKILL),
+        )
+    try:
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        while not _accepts_connections(port):
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the object store did not start:\n{log.read_text()[-2000:]}")
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _accepts_connections(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

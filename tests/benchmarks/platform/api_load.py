@@ -10,13 +10,10 @@ from __future__ import annotations
 import argparse
 import itertools
 import queue
-import threading
-import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from statistics import median, quantiles
+from statistics import median
 
+from tests.benchmarks.platform.open_loop import Answers, Call, ask, p95
 from tests.benchmarks.platform.reads import fill_runs, fill_series
 from tests.benchmarks.platform.server import SPEC, TEAM, Caller, Site, running_site
 from tests.benchmarks.report.entries import Entry
@@ -25,7 +22,6 @@ from trainwright.contracts.token_shards import Shard, ShardManifest, ShardSplit,
 from trainwright_backend.datasets.tables import Preparation
 
 Entries = dict[str, Entry]
-Call = Callable[[Caller], object]
 
 REQUESTS_PER_SECOND = 50
 CALLERS = 16
@@ -39,67 +35,37 @@ WRITE_MARK = 60.0
 _CYCLE = ("list", "write", "run", "health", "chart")
 
 
-@dataclass
-class Waits:
-    """Milliseconds of each answer by kind of request, and errors."""
-
-    of: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    errors: list[Exception] = field(default_factory=list)
-
-
 def api(given: argparse.Namespace) -> Entries:
     """95th percentiles of reads and of writes."""
     runs, seconds = (2_000, 2) if given.toy else (10_000, 20)
     with running_site("sqlite") as site:
         fill_runs(site, runs)
-        _let_submit(site)
+        allow_submissions(site)
         watched_id, watched = site.start_run()
         fill_series(site, watched_id, ["loss"], POINTS)
         calls = _calls(site, watched)
         _ask(site, itertools.islice(calls, REQUESTS_PER_SECOND))  # the first of each kind warms up
-        waits = _ask(site, itertools.islice(calls, REQUESTS_PER_SECOND * seconds))
-    reads = [wait for kind in ("list", "run", "chart") for wait in waits.of[kind]]
-    for kind, found in sorted(waits.of.items()):
-        print(f"  {kind}: median {median(found):.1f} ms, p95 {_p95(found):.1f} ms")
-    health = _p95(waits.of["health"])
+        answers = _ask(site, itertools.islice(calls, REQUESTS_PER_SECOND * seconds))
+    reads = answers.p95("list", "run", "chart")
+    for kind, found in sorted(answers.waits.items()):
+        print(f"  {kind}: median {median(found):.1f} ms, p95 {p95(found):.1f} ms")
+    health = answers.p95("health")
     return {
-        "api-reads": _entry(_p95(reads), health, READ_MARK),
-        "api-writes": _entry(_p95(waits.of["write"]), health, WRITE_MARK),
+        "api-reads": _entry(reads, health, READ_MARK),
+        "api-writes": _entry(answers.p95("write"), health, WRITE_MARK),
     }
 
 
-def _ask(site: Site, calls: Iterator[tuple[str, Call]]) -> Waits:
-    """Make each call at its time, from any free connection.
+def _ask(site: Site, calls: Iterator[tuple[str, Call]]) -> Answers:
+    """Ask from all connections.
 
     Raises:
         Exception: the first error of a call.
     """
-    waits, due = Waits(), queue.SimpleQueue[tuple[float, str, Call] | None]()
-    callers = [threading.Thread(target=_serve, args=(site.person(), due, waits)) for _ in range(CALLERS)]
-    for caller in callers:
-        caller.start()
-    started = time.perf_counter()
-    for number, (kind, call) in enumerate(calls):
-        at = started + number / REQUESTS_PER_SECOND
-        time.sleep(max(0.0, at - time.perf_counter()))
-        due.put((at, kind, call))
-    for _ in callers:
-        due.put(None)
-    for caller in callers:
-        caller.join()
-    if waits.errors:
-        raise waits.errors[0]
-    return waits
-
-
-def _serve(caller: Caller, due: queue.SimpleQueue[tuple[float, str, Call] | None], waits: Waits) -> None:
-    while (asked := due.get()) is not None:
-        at, kind, call = asked
-        try:
-            call(caller)
-        except (OSError, RuntimeError, queue.Empty) as error:
-            waits.errors.append(error)
-        waits.of[kind].append((time.perf_counter() - at) * 1_000)
+    answers = ask(site.people(CALLERS), calls, REQUESTS_PER_SECOND)
+    if answers.errors:
+        raise answers.errors[0]
+    return answers
 
 
 def _calls(site: Site, watched: str) -> Iterator[tuple[str, Call]]:
@@ -125,8 +91,8 @@ def _calls(site: Site, watched: str) -> Iterator[tuple[str, Call]]:
         yield kind, next(writes) if kind == "write" else read[kind]
 
 
-def _let_submit(site: Site) -> None:
-    """Give the team enough data for a run, and slots for all submissions."""
+def allow_submissions(site: Site) -> None:
+    """Give the team enough data for a run, which nodes can claim but not download, and slots for all submissions."""
     shard = Shard(name="train-00000.bin", digest="0" * 64, bytes=2 * 10**6, tokens=10**6, documents=1)
     manifest = ShardManifest(
         tokenizer=TokenizerSpec(kind=TokenizerKind.BYTES),
@@ -137,7 +103,11 @@ def _let_submit(site: Site) -> None:
         train=ShardSplit(documents=1, tokens=10**6, shards=[shard]),
     )
     with site.database.write() as session:
-        session.get_one(Preparation, site.preparation_id).manifest = manifest.model_dump(mode="json")
+        preparation = session.get_one(Preparation, site.preparation_id)
+        preparation.manifest = manifest.model_dump(mode="json")
+        preparation.train_tokens = manifest.train.tokens
+        preparation.manifest_bytes, preparation.manifest_digest = 1_000, "0" * 64
+        preparation.tokenizer_bytes = 1_000
     body = b'{"limit": 1000}'
     site.person().ask("PUT", f"/api/v1/teams/{TEAM}/quota/cpu", body)
 
@@ -146,10 +116,6 @@ def _entry(ours: float, peer: float, mark: float) -> Entry:
     """Marks are milliseconds; the ratio shows how much is due to the machine."""
     reached = "goal" if ours <= mark else "no"
     return Entry(ours, peer, ours / peer, "ms p95, peer: /health", mark / peer, mark / peer, reached)
-
-
-def _p95(values: list[float]) -> float:
-    return quantiles(values, n=20, method="inclusive")[-1]
 
 
 API_ROWS: dict[str, Callable[[argparse.Namespace], Entries]] = {"api": api}

@@ -1,4 +1,4 @@
-"""MLflow's tracking server as the peer of ingest: its REST route for batches, with its maximum of a thousand metrics."""
+"""MLflow's tracking server as a peer: its REST routes for batches, with their maximum of a thousand metrics, and for searching runs."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ class Mlflow:
     """A running server."""
 
     url: str
+    store: str
+    """SQLAlchemy URL of its database."""
+
     batches: int
 
     def rate(self) -> float:
@@ -50,8 +53,8 @@ class Mlflow:
 
 
 @contextmanager
-def running_mlflow(folder: Path, toy: bool) -> Iterator[Mlflow]:
-    """A server on SQLite, its default, with one worker like ours.
+def running_mlflow(folder: Path, toy: bool, store: str | None = None, workers: int = 1) -> Iterator[Mlflow]:
+    """A server on SQLite, its default, or on the database ``store``, with one worker like ours or with as many as ours has processes.
 
     Raises:
         RefusedError: MLflow is not installed.
@@ -59,12 +62,12 @@ def running_mlflow(folder: Path, toy: bool) -> Iterator[Mlflow]:
     python = peers_python(create=not toy)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    address = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    store = ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.sqlite3'}"]
-    store += ["--default-artifact-root", str(folder / "mlflow-artifacts")]
+    store = store or f"sqlite:///{folder / 'mlflow.sqlite3'}"
+    address = ["--host", "127.0.0.1", "--port", str(port), "--workers", str(workers)]
+    places = ["--backend-store-uri", store, "--default-artifact-root", str(folder / "mlflow-artifacts")]
     with (folder / "mlflow.log").open("wb") as log:
         server = subprocess.Popen(
-            [python, "-m", "mlflow", "server", *address, *store],
+            [python, "-m", "mlflow", "server", *address, *places],
             stdout=log,
             stderr=log,
             env=dict(os.environ) | {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"},
@@ -72,7 +75,7 @@ def running_mlflow(folder: Path, toy: bool) -> Iterator[Mlflow]:
         )
     try:
         _wait_for(port, server, folder / "mlflow.log")
-        yield Mlflow(f"http://127.0.0.1:{port}", 3 if toy else 20)
+        yield Mlflow(f"http://127.0.0.1:{port}", store, 3 if toy else 20)
     finally:
         terminate(server)
 

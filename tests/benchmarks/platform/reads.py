@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable
 from http.client import HTTPConnection
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -29,6 +29,7 @@ import numpy as np
 from sqlalchemy import insert
 
 from tests.benchmarks.platform.mlflow_peer import running_mlflow
+from tests.benchmarks.platform.open_loop import p95
 from tests.benchmarks.platform.server import Site, databases, running_site
 from tests.benchmarks.report.entries import Entry, at_most
 from trainwright.contracts.agent_protocol import MetricBlock
@@ -126,11 +127,11 @@ def _chart(site: Site, given: argparse.Namespace) -> Entries:
         person.get(f"{site.team_path}/runs/{run}/metrics", query)
 
     for width in (2_000, 60_000):
-        ours, _ = _in_turn(site, lambda w=width: look(["s0"], steps // 3, steps // 3 + w), _rounds(given))
+        ours, _ = in_turn(site, lambda w=width: look(["s0"], steps // 3, steps // 3 + w), _rounds(given))
         print(f"  {site.kind}, {width:,} steps: p95 {ours:.1f} ms")
-    many, _ = _in_turn(site, lambda: look(names, -1, steps), max(_rounds(given) // 4, 2))
+    many, _ = in_turn(site, lambda: look(names, -1, steps), max(_rounds(given) // 4, 2))
     print(f"  {site.kind}, the whole of 12 series: p95 {many:.1f} ms")
-    return {f"chart-{site.kind}": _waiting(*_in_turn(site, lambda: look(["s0"], -1, steps), _rounds(given)))}
+    return {f"chart-{site.kind}": _waiting(*in_turn(site, lambda: look(["s0"], -1, steps), _rounds(given)))}
 
 
 def fill_series(site: Site, run_id: UUID, names: list[str], steps: int, seed: int = 1) -> None:
@@ -153,7 +154,7 @@ def _run_list(site: Site, given: argparse.Namespace) -> Entries:
     found = []
     for query in ({"sort": "created"}, *FILTERS):
         asked: dict[str, Any] = {"limit": 100, **query}
-        times = _in_turn(site, lambda a=asked: person.get(f"{site.team_path}/runs", a), _rounds(given))
+        times = in_turn(site, lambda a=asked: person.get(f"{site.team_path}/runs", a), _rounds(given))
         print(f"  {site.kind}, {query}: p95 {times[0]:.1f} ms")
         found.append(times)
     return {f"run-list-{site.kind}": _waiting(*max(found))}
@@ -211,7 +212,7 @@ def _log_search(site: Site, given: argparse.Namespace) -> Entries:
 
     seconds = median(_milliseconds(search) for _ in range(1 if given.toy else 5)) / 1_000
     return {
-        f"log-page-{site.kind}": _waiting(*_in_turn(site, page, _rounds(given))),
+        f"log-page-{site.kind}": _waiting(*in_turn(site, page, _rounds(given))),
         f"log-search-{site.kind}": at_most(
             seconds * 1e6 / lines, 1.0, "s a million lines, peer: the mark", 1, 1
         ),
@@ -244,7 +245,7 @@ def live_lag(given: argparse.Namespace) -> Entries:
 def _live_lag(site: Site, given: argparse.Namespace) -> Entries:
     lags = _lags(site, site.start_run()[1], 10 if given.toy else 100)
     print(f"  {site.kind}: median {median(lags):.1f} ms")
-    return {f"live-lag-{site.kind}": at_most(_p95(lags), 1_000.0, "ms p95, peer: the mark", 1.0, 0.3)}
+    return {f"live-lag-{site.kind}": at_most(p95(lags), 1_000.0, "ms p95, peer: the mark", 1.0, 0.3)}
 
 
 def _lags(site: Site, run: str, points: int) -> list[float]:
@@ -292,7 +293,7 @@ def _waiting(ours: float, peer: float) -> Entry:
     return Entry(ours, peer, ours / peer, "ms p95, peer: /health", 100 / peer, 50 / peer, reached)
 
 
-def _in_turn(site: Site, ours: Callable[[], object], rounds: int) -> tuple[float, float]:
+def in_turn(site: Site, ours: Callable[[], object], rounds: int) -> tuple[float, float]:
     """95th percentiles in milliseconds: ours, and the server's shortest answer."""
     caller = site.person()
     ours()
@@ -300,15 +301,11 @@ def _in_turn(site: Site, ours: Callable[[], object], rounds: int) -> tuple[float
     for _ in range(rounds):
         times.append(_milliseconds(ours))
         health.append(_milliseconds(lambda: caller.get("/api/v1/health")))
-    return _p95(times), _p95(health)
+    return p95(times), p95(health)
 
 
 def _rounds(given: argparse.Namespace) -> int:
     return 3 if given.toy else 40
-
-
-def _p95(values: list[float]) -> float:
-    return quantiles(values, n=20, method="inclusive")[-1]
 
 
 def _milliseconds(work: Callable[[], object]) -> float:

@@ -25,6 +25,7 @@ from tusclient.client import TusClient
 
 from tests.benchmarks.harness.interleave import Contender, Pacer, Request, Spent, in_turn
 from tests.benchmarks.platform.bare_http import bare_server
+from tests.benchmarks.platform.process_memory import reset_peak, status_mib
 from tests.benchmarks.report.entries import Entry, at_most
 from tests.benchmarks.trainer.shapes import TOY
 from tests.live import TEAM, Live, live_platform
@@ -47,13 +48,13 @@ _WARM_UP = 1
 
 def upload(given: argparse.Namespace) -> Entries:
     """MB/s of a file by each client, and the growth of the API's memory."""
-    file = _random_file(given.folder / "upload.bin", _mebibytes(given))
+    file = random_file(given.folder / "upload.bin", _mebibytes(given))
     written = given.folder / "bare-upload.bin"
     with live_platform(given.folder / "upload-platform", timers={}) as live, bare_server(written) as bare:
         ours = _upload_options(live, file)
         api, seconds_before = _api(live), _cpu_seconds(_api(live))
-        _reset_peak(api)
-        before = _status_mib(api, "VmRSS")
+        reset_peak(api)
+        before = status_mib(api, "VmRSS")
         spent = _in_turn(
             given.folder / "upload",
             {
@@ -64,7 +65,7 @@ def upload(given: argparse.Namespace) -> Entries:
             },
             1 if given.toy else 2,
         )
-        growth = max(_status_mib(api, "VmHWM") - before, 0.1)
+        growth = max(status_mib(api, "VmHWM") - before, 0.1)
         sent_gib = 2 * (len(spent["tuspy"].wall) + _WARM_UP) * file.stat().st_size / 2**30
         used = (_cpu_seconds(api) - seconds_before) / sent_gib
     rates = _rates(spent, file.stat().st_size)
@@ -80,15 +81,15 @@ def upload(given: argparse.Namespace) -> Entries:
 
 def download(given: argparse.Namespace) -> Entries:
     """MB/s of an object by a signed link, of Starlette's file answer, and of reading the file."""
-    file = _random_file(given.folder / "download.bin", _mebibytes(given))
+    file = random_file(given.folder / "download.bin", _mebibytes(given))
     with live_platform(given.folder / "download-platform", timers={}) as live, bare_server(file) as bare:
         folder = live.platform.folder
         store = LocalStore(folder.path / "objects", SecretStr(folder.secret("secret_key")))
         store.put_file("bench/object", file)
         link = store.sign("GET", "bench/object", 3_600)
         api = _api(live)
-        _reset_peak(api)
-        before = _status_mib(api, "VmRSS")
+        reset_peak(api)
+        before = status_mib(api, "VmRSS")
         spent = _in_turn(
             given.folder / "download",
             {
@@ -98,7 +99,7 @@ def download(given: argparse.Namespace) -> Entries:
             },
             1 if given.toy else 3,
         )
-        growth = max(_status_mib(api, "VmHWM") - before, 0.1)
+        growth = max(status_mib(api, "VmHWM") - before, 0.1)
     rates = _rates(spent, file.stat().st_size)
     print(f"  the file read, from memory: {rates['raw']:.0f} MB/s")
     file.unlink()
@@ -112,7 +113,8 @@ def _mebibytes(given: argparse.Namespace) -> int:
     return 8 if given.toy else 1_024
 
 
-def _random_file(path: Path, mebibytes: int) -> Path:
+def random_file(path: Path, mebibytes: int) -> Path:
+    """Write a file of random bytes."""
     with path.open("wb") as out:
         for _ in range(mebibytes):
             out.write(os.urandom(MIB))
@@ -164,17 +166,6 @@ def _api(live: Live) -> int:
 def _cpu_seconds(pid: int) -> float:
     times = psutil.Process(pid).cpu_times()
     return times.user + times.system
-
-
-def _reset_peak(pid: int) -> None:
-    """Reset the peak resident size (proc_pid_clear_refs(5))."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
-def _status_mib(pid: int, field: str) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    (value,) = (line.split()[1] for line in lines if line.startswith(f"{field}:"))
-    return int(value) / 1_024
 
 
 # --- contenders
