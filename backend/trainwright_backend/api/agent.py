@@ -3,7 +3,7 @@ end."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Query
+from fastapi import Body, Query
 
 from trainwright.contracts.agent_protocol import (
     Batch,
@@ -31,11 +31,12 @@ from trainwright_backend.api.dependencies import CurrentDatabase, CurrentSetting
 from trainwright_backend.attempts import attempt_end, claims, ingest, renewals
 from trainwright_backend.core.ids import LARGEST_INTEGER, public_id
 from trainwright_backend.core.policy import AgentRoute, GuardedRoute, public
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.nodes import service
 from trainwright_backend.nodes.policies import AsNode
 
-join_router = APIRouter(prefix="/agent", tags=["agents"], route_class=GuardedRoute)
-node_router = APIRouter(prefix="/agent", tags=["agents"], route_class=AgentRoute)
+join_router = ResourceRouter(prefix="/agent", tags=["agents"], route_class=GuardedRoute)
+node_router = ResourceRouter(prefix="/agent", tags=["agents"], route_class=AgentRoute)
 
 
 @join_router.post("/join", dependencies=[public("the one-time join token in the body is the right")])
@@ -142,6 +143,6 @@ def show_offsets(
     return Offsets(files=ingest.offsets(session, node.node_id, run, attempt))
 
 
-router = APIRouter()
+router = ResourceRouter()
 router.include_router(join_router)
 router.include_router(node_router)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from fastapi.responses import StreamingResponse
 from pydantic import AwareDatetime, BeforeValidator
 from pydantic_core import PydanticCustomError
@@ -16,8 +16,9 @@ from trainwright_backend.auth import audit
 from trainwright_backend.auth.policies import Owner, SiteManager
 from trainwright_backend.core.db import storable
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 
-router = APIRouter(tags=["audit"], route_class=GuardedRoute)
+router = ResourceRouter(tags=["audit"], route_class=GuardedRoute)
 
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 """Some times of the first and the last year of Python's calendar are outside of it in UTC."""

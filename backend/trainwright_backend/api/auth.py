@@ -1,6 +1,6 @@
 """Signing in and out, and one-time links for owners, invitations and sign-in."""
 
-from fastapi import APIRouter, BackgroundTasks, Request, Response
+from fastapi import BackgroundTasks, Request, Response
 
 from trainwright.contracts.api.people import KeyScope, LinkInfo, MailedLink, Me, OneTimeLink, SignIn
 from trainwright_backend.api.dependencies import CurrentDatabase, CurrentSettings, ReadSession, WriteSession
@@ -17,10 +17,11 @@ from trainwright_backend.auth.tables import Account
 from trainwright_backend.core.errors import Unauthorized, problem_response, request_id_of
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.core.policy import GuardedRoute, SignInRoute, public
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.teams import mailed_links, one_time_links
 
-session_router = APIRouter(prefix="/auth", route_class=GuardedRoute)
-sign_in_router = APIRouter(prefix="/auth", route_class=SignInRoute)
+session_router = ResourceRouter(prefix="/auth", route_class=GuardedRoute)
+sign_in_router = ResourceRouter(prefix="/auth", route_class=SignInRoute)
 
 _THE_TOKEN = public("the token in the link is the right")
 
@@ -116,6 +117,6 @@ def mail_link(
     later.add_task(mailed_links.mail_link, database, settings, asked.email)
 
 
-router = APIRouter()
+router = ResourceRouter()
 router.include_router(session_router)
 router.include_router(sign_in_router)

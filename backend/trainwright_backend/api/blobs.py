@@ -2,7 +2,7 @@
 
 import time
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import FileResponse, RedirectResponse
 
 from trainwright_backend.api.body_limits import UNLIMITED
@@ -11,8 +11,9 @@ from trainwright_backend.core.errors import NotFound
 from trainwright_backend.core.object_store import BUFFER_BYTES
 from trainwright_backend.core.object_upload import receive_object
 from trainwright_backend.core.policy import public
+from trainwright_backend.core.resource_router import ResourceRouter
 
-router = APIRouter(
+router = ResourceRouter(
     prefix="/blobs", tags=["blobs"], dependencies=[public("the signature in the link is the right")]
 )
 

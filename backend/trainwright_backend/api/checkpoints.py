@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 
 from trainwright.contracts.api.actions import CheckpointEdit, FreedSpace, Retention, RetentionResult
@@ -22,10 +22,11 @@ from trainwright_backend.api.paging import Paged, page_of
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.checkpoints import deletion, downloads, service
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.metrics.checkpoint_validation_loss import retained_with_validation, with_validation
 from trainwright_backend.runs.service import get_run
 
-router = APIRouter(prefix="/teams/{team}", tags=["checkpoints"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}", tags=["checkpoints"], route_class=GuardedRoute)
 
 
 @router.get("/runs/{run}/checkpoints", response_model=Page[Checkpoint])

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 
 from trainwright.contracts.api.datasets import (
     CountRequest,
@@ -25,10 +25,11 @@ from trainwright_backend.api.dependencies import (
 )
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.datasets import curation_counts, deletion, documents, preparation_requests, service
 from trainwright_backend.datasets.service import Creator
 
-router = APIRouter(prefix="/teams/{team}/datasets", tags=["datasets"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}/datasets", tags=["datasets"], route_class=GuardedRoute)
 
 LARGEST_VERSION = 2**31 - 1
 VersionNumber = Annotated[int, Path(ge=1, le=LARGEST_VERSION)]

@@ -1,6 +1,6 @@
 """Device login: a program asks for an API key, a signed-in person approves it, the program fetches the key."""
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from trainwright.contracts.api.device import (
     DeviceDecision,
@@ -20,8 +20,9 @@ from trainwright_backend.auth import attempts, audit, device_logins
 from trainwright_backend.auth.policies import SignedIn
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.policy import GuardedRoute, public
+from trainwright_backend.core.resource_router import ResourceRouter
 
-router = APIRouter(tags=["accounts"], route_class=GuardedRoute)
+router = ResourceRouter(tags=["accounts"], route_class=GuardedRoute)
 
 
 @router.post(

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.runs import RunEvent
@@ -11,12 +11,13 @@ from trainwright_backend.api.paging import MOST_ITEMS, Paged, first_page, refuse
 from trainwright_backend.auth.policies import Viewer, still_in_team
 from trainwright_backend.core.ids import LARGEST_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.core.sse import EventStream, stream_events
 from trainwright_backend.runs import service
 from trainwright_backend.runs.event_stream import EventStreamReader
 from trainwright_backend.runs.notify import run_topic
 
-router = APIRouter(prefix="/teams/{team}/runs/{run}/events", tags=["runs"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}/runs/{run}/events", tags=["runs"], route_class=GuardedRoute)
 
 
 @router.get("", response_model=Page[RunEvent])

@@ -1,15 +1,14 @@
 """Limits of a team and of its members, besides the team's slots."""
 
-from fastapi import APIRouter
-
 from trainwright.contracts.api.limits import LimitUse, MemberLimits, MemberLimitUse, TeamLimits
 from trainwright_backend.api.dependencies import ReadSession, WriteSession
 from trainwright_backend.auth.policies import Owner, SiteAdmin, Viewer
 from trainwright_backend.checkpoints import limit_report
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.teams import limits, service
 
-router = APIRouter(prefix="/teams/{team}/limits", tags=["teams"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}/limits", tags=["teams"], route_class=GuardedRoute)
 
 
 @router.get("")

@@ -2,17 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 
 from trainwright.contracts.api.logs import LogFile, LogLines, LogMatches, LogText
 from trainwright_backend.api.dependencies import ReadSession
 from trainwright_backend.auth.policies import Viewer
 from trainwright_backend.core.ids import LARGEST_INTEGER, LARGEST_NUMBER
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.runs import attempt_files, log_lines
 from trainwright_backend.runs.service import get_run
 
-router = APIRouter(prefix="/teams/{team}/runs/{run}/logs", tags=["runs"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}/runs/{run}/logs", tags=["runs"], route_class=GuardedRoute)
 
 Attempt = Annotated[int, Path(ge=0, le=LARGEST_INTEGER)]
 LOG_BYTES = 256 * 1024

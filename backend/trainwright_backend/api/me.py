@@ -1,6 +1,6 @@
 """The caller's account, password, API keys and browser sessions."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from trainwright.contracts.api.people import (
     AccountDeletion,
@@ -28,10 +28,11 @@ from trainwright_backend.auth.policies import (
     session_token,
 )
 from trainwright_backend.core.policy import GuardedRoute, SignInRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.teams import account_deletion
 
-account_router = APIRouter(prefix="/me", tags=["accounts"], route_class=GuardedRoute)
-password_router = APIRouter(prefix="/me", tags=["accounts"], route_class=SignInRoute)
+account_router = ResourceRouter(prefix="/me", tags=["accounts"], route_class=GuardedRoute)
+password_router = ResourceRouter(prefix="/me", tags=["accounts"], route_class=SignInRoute)
 
 
 @account_router.get("")
@@ -119,6 +120,6 @@ def end_session(session_id: str, person: SignedIn, session: WriteSession) -> Non
     service.end_session(session, person.user_id, session_id)
 
 
-router = APIRouter()
+router = ResourceRouter()
 router.include_router(account_router)
 router.include_router(password_router)

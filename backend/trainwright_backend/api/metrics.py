@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import StringConstraints, TypeAdapter
 
 from trainwright.contracts.api.metrics import Metrics, RunSeries
@@ -10,6 +10,7 @@ from trainwright_backend.api.dependencies import CurrentDatabase, CurrentTopics,
 from trainwright_backend.auth.policies import Viewer, still_in_team
 from trainwright_backend.core.ids import LARGEST_NUMBER
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.core.sse import EventStream, stream_events
 from trainwright_backend.metrics.metric_queries import (
     MAX_POINTS,
@@ -25,7 +26,7 @@ from trainwright_backend.runs.lists import find_runs
 from trainwright_backend.runs.notify import run_topic
 from trainwright_backend.runs.service import get_run
 
-router = APIRouter(prefix="/teams/{team}", tags=["metrics"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}", tags=["metrics"], route_class=GuardedRoute)
 
 MAX_RUNS = 100
 DEFAULT_POINTS = 1_000

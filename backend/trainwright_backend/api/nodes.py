@@ -1,15 +1,14 @@
 """Nodes, for site admins: join tokens, the list, draining, removal. What agents call is in `agent`."""
 
-from fastapi import APIRouter
-
 from trainwright.contracts.api.actions import NodeEdit
 from trainwright.contracts.api.nodes import JoinToken, NewJoinToken, Node
 from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, RequestedAddress, WriteSession
 from trainwright_backend.auth.policies import SiteAdmin
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.nodes import service
 
-router = APIRouter(tags=["nodes"], route_class=GuardedRoute)
+router = ResourceRouter(tags=["nodes"], route_class=GuardedRoute)
 
 
 @router.post("/join-tokens", status_code=201)

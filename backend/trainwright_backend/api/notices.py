@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from trainwright.contracts.api.notices import (
     MOST_NOTICES,
@@ -14,9 +14,10 @@ from trainwright.contracts.api.notices import (
 from trainwright_backend.api.dependencies import CurrentSettings, Flag, ReadSession, WriteSession
 from trainwright_backend.auth.policies import SignedIn
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.teams import notices
 
-router = APIRouter(prefix="/me/notices", tags=["notices"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/me/notices", tags=["notices"], route_class=GuardedRoute)
 
 
 @router.get("")

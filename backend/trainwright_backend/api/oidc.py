@@ -7,7 +7,7 @@ that page, and the code of the provider reaches no log.
 from datetime import timedelta
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from trainwright.contracts.api.oidc import (
     IdentityLink,
@@ -43,12 +43,13 @@ from trainwright_backend.core.counters import SIGN_INS_REFUSED
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.errors import Unauthorized
 from trainwright_backend.core.policy import GuardedRoute, ProviderRoute, SignInRoute, public
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.teams import linked_identities
 
-sign_in_router = APIRouter(prefix="/auth/oidc", tags=["accounts"], route_class=ProviderRoute)
-account_router = APIRouter(prefix="/me/oidc", tags=["accounts"], route_class=GuardedRoute)
-password_router = APIRouter(prefix="/me/oidc", tags=["accounts"], route_class=SignInRoute)
+sign_in_router = ResourceRouter(prefix="/auth/oidc", tags=["accounts"], route_class=ProviderRoute)
+account_router = ResourceRouter(prefix="/me/oidc", tags=["accounts"], route_class=GuardedRoute)
+password_router = ResourceRouter(prefix="/me/oidc", tags=["accounts"], route_class=SignInRoute)
 
 
 @sign_in_router.get("", dependencies=[public("the sign-in page shows the provider's name")])
@@ -163,7 +164,7 @@ def _sign_in(
     return ProviderSignedIn(me=person, next=begun.next)
 
 
-router = APIRouter()
+router = ResourceRouter()
 router.include_router(sign_in_router)
 router.include_router(account_router)
 router.include_router(password_router)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.queue import QueuedRun, QueueOrder
@@ -10,10 +10,11 @@ from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, W
 from trainwright_backend.api.paging import refused_cursor
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.runs import queue
 from trainwright_backend.scheduling.forecast import forecast_starts
 
-router = APIRouter(prefix="/teams/{team}/queue", tags=["queue"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}/queue", tags=["queue"], route_class=GuardedRoute)
 
 
 @router.get("")

@@ -1,6 +1,6 @@
 """Saved recipes of a team."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from trainwright.contracts.api.actions import NewRecipe, Recipe
 from trainwright.contracts.api.envelopes import Page
@@ -8,9 +8,10 @@ from trainwright_backend.api.dependencies import ReadSession, WriteSession
 from trainwright_backend.api.paging import Paged, page_of
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.runs import recipes
 
-router = APIRouter(prefix="/teams/{team}/recipes", tags=["recipes"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}/recipes", tags=["recipes"], route_class=GuardedRoute)
 
 
 @router.get("", response_model=Page[Recipe])

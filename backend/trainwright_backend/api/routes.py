@@ -32,6 +32,7 @@ from trainwright_backend.api import (
     views,
     webhooks,
 )
+from trainwright_backend.core.resource_router import API_PREFIX
 
 RESOURCES = (
     auth,
@@ -66,7 +67,7 @@ RESOURCES = (
 
 def api_router() -> APIRouter:
     """All resources."""
-    router = APIRouter(prefix="/api/v1", max_body_size=body_limits.STANDARD)
+    router = APIRouter(prefix=API_PREFIX, max_body_size=body_limits.STANDARD)
     for resource in RESOURCES:
         router.include_router(resource.router)
     return router

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Query, Response
+from fastapi import Body, Depends, Query, Response
 from fastapi.responses import StreamingResponse
 
 from trainwright.contracts.api.actions import (
@@ -48,6 +48,7 @@ from trainwright_backend.checkpoints import bulk_run_actions, deletion, fork, la
 from trainwright_backend.checkpoints.resume import resume_with_room
 from trainwright_backend.core.ids import LARGEST_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.runs import (
     clone,
     edits,
@@ -63,7 +64,7 @@ from trainwright_backend.runs.submission import Submitter
 from trainwright_backend.scheduling import moving, run_estimate
 from trainwright_backend.teams.limits import check_priority
 
-router = APIRouter(prefix="/teams/{team}/runs", tags=["runs"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}/runs", tags=["runs"], route_class=GuardedRoute)
 
 _MEDIA_TYPES = {
     ExportFormat.CSV: "text/csv; charset=utf-8",

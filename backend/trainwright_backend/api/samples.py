@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.runs import RunSamples
@@ -11,10 +11,11 @@ from trainwright_backend.api.paging import MOST_ITEMS, refused_cursor
 from trainwright_backend.auth.policies import Viewer
 from trainwright_backend.core.ids import LARGEST_NUMBER
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.metrics.samples import list_samples
 from trainwright_backend.runs.service import get_run
 
-router = APIRouter(prefix="/teams/{team}/runs/{run}/samples", tags=["runs"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}/runs/{run}/samples", tags=["runs"], route_class=GuardedRoute)
 
 
 @router.get("")

@@ -1,16 +1,15 @@
 """Service accounts of a team, and their keys; for owners."""
 
-from fastapi import APIRouter
-
 from trainwright.contracts.api.people import CreatedKey, NewKey, RunsOfRemoved
 from trainwright.contracts.api.service_accounts import NewServiceAccount, ServiceAccount
 from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, WriteSession
 from trainwright_backend.auth.policies import Owner
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.runs.service import cancel_runs_of
 from trainwright_backend.teams import service_accounts
 
-router = APIRouter(prefix="/teams/{team}/service-accounts", tags=["teams"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}/service-accounts", tags=["teams"], route_class=GuardedRoute)
 
 
 @router.get("")

@@ -22,6 +22,7 @@ from trainwright_backend.core.component_status import read_part_problems
 from trainwright_backend.core.errors import AppError, NotFound
 from trainwright_backend.core.message_queue import Enqueuer
 from trainwright_backend.core.policy import public
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.core.settings import Settings
 
 STATIC_FOLDER = Path(__file__).resolve().parents[1] / "static"
@@ -46,7 +47,7 @@ class PagePath(Convertor[str]):
 
 register_url_convertor("page", PagePath())
 
-router = APIRouter(tags=["site"], dependencies=[public("no data of any user")])
+router = ResourceRouter(tags=["site"], dependencies=[public("no data of any user")])
 pages_router = APIRouter(include_in_schema=False, dependencies=[public("the program of the pages, no data")])
 
 _HASHED_NAME = re.compile(r"-[A-Za-z0-9_-]{8,}\.\w+$")

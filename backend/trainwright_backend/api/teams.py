@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.people import (
@@ -32,11 +32,12 @@ from trainwright_backend.auth.policies import Leaver, Owner, SignedIn, SiteAdmin
 from trainwright_backend.checkpoints import team_deletion
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.runs.joined_nodes import with_joined_slots, with_share_warning
 from trainwright_backend.runs.service import cancel_runs_of
 from trainwright_backend.teams import invitations, members, service
 
-router = APIRouter(prefix="/teams", tags=["teams"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams", tags=["teams"], route_class=GuardedRoute)
 
 
 @router.get("")

@@ -1,15 +1,14 @@
 """Uploaded tokenizers of a team."""
 
-from fastapi import APIRouter
-
 from trainwright.contracts.api.datasets import NewTokenizer, Tokenizer
 from trainwright_backend.api.dependencies import CurrentDatabase, ReadSession, Recorded, Store, WriteSession
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.datasets import tokenizers
 from trainwright_backend.datasets.service import Creator
 
-router = APIRouter(prefix="/teams/{team}/tokenizers", tags=["datasets"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}/tokenizers", tags=["datasets"], route_class=GuardedRoute)
 
 
 @router.get("")

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from trainwright.contracts.api.envelopes import Page
@@ -22,6 +22,7 @@ from trainwright_backend.core.db import Database
 from trainwright_backend.core.ids import parse_id, public_id
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.core.policy import GuardedRoute, public
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.datasets import previews
 from trainwright_backend.teams.team_locks import hold_team
@@ -31,8 +32,8 @@ from trainwright_backend.uploads.request_body import UploadRequest
 from trainwright_backend.uploads.tus import TusRoute, TusVersion, bad_header, http_date
 
 PREFIX = "/teams/{team}/uploads"
-preview_router = APIRouter(prefix=PREFIX, tags=["datasets"], route_class=GuardedRoute)
-tus_router = APIRouter(prefix=PREFIX, tags=["uploads"], route_class=TusRoute)
+preview_router = ResourceRouter(prefix=PREFIX, tags=["datasets"], route_class=GuardedRoute)
+tus_router = ResourceRouter(prefix=PREFIX, tags=["uploads"], route_class=TusRoute)
 
 
 @preview_router.post("/preview")
@@ -148,7 +149,7 @@ async def override_method(
     raise bad_header("X-HTTP-Method-Override", "POST needs it here: PATCH, DELETE or HEAD.")
 
 
-router = APIRouter()
+router = ResourceRouter()
 # The address of a preview has the form of an upload's, and the first match wins.
 router.include_router(preview_router)
 router.include_router(tus_router)

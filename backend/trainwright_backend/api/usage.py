@@ -2,16 +2,17 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from trainwright.contracts.api.usage import DailyMemberUsage, DailyRunUsage, Usage
 from trainwright_backend.api.dependencies import ReadSession
 from trainwright_backend.auth.policies import Viewer
 from trainwright_backend.checkpoints import usage
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.teams.usage import first_day, list_daily_member_usage
 
-router = APIRouter(prefix="/teams/{team}/usage", tags=["usage"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}/usage", tags=["usage"], route_class=GuardedRoute)
 
 
 Days = Annotated[int, Query(ge=1, le=366)]

@@ -1,15 +1,14 @@
 """The caller's saved views of a team's list of runs."""
 
-from fastapi import APIRouter
-
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.runs import NewView, SavedView
 from trainwright_backend.api.dependencies import ReadSession, WriteSession
 from trainwright_backend.auth.policies import Viewer
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.runs import saved_views
 
-router = APIRouter(prefix="/teams/{team}/views", tags=["runs"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}/views", tags=["runs"], route_class=GuardedRoute)
 
 
 @router.get("")

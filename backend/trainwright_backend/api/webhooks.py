@@ -1,14 +1,13 @@
 """Webhooks of a team."""
 
-from fastapi import APIRouter
-
 from trainwright.contracts.api.webhooks import CreatedWebhook, NewWebhook, Webhook, WebhookDelivery
 from trainwright_backend.api.dependencies import CurrentSettings, ReadSession, WriteSession
 from trainwright_backend.auth.policies import Owner
 from trainwright_backend.core.policy import GuardedRoute
+from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.teams import webhooks
 
-router = APIRouter(prefix="/teams/{team}/webhooks", tags=["webhooks"], route_class=GuardedRoute)
+router = ResourceRouter(prefix="/teams/{team}/webhooks", tags=["webhooks"], route_class=GuardedRoute)
 
 
 @router.get("")

@@ -49,7 +49,8 @@ from trainwright_backend.uploads.receiver import sweep_partials
 from trainwright_backend.uploads.service import delete_expired_upload, find_expired_uploads
 
 MIN_PAUSE_SECONDS = 0.02
-"""Minimum time between two rounds, for any number of notifications."""
+"""Minimum time between two rounds, for any number of notifications. After a longer round the loop rests as long as the round took:
+while many runs wait, it leaves at least half of the time to requests of its process."""
 
 MAX_ROUND_SECONDS = 60.0
 """Or a dozen sweeps, if that is longer. `/health` reports a loop that has not completed a round within this time."""
@@ -109,13 +110,15 @@ class ControlLoop:
             due = time.monotonic() >= next_sweep
             if due:
                 next_sweep = time.monotonic() + self._timers.sweep_seconds
+            started = time.monotonic()
             if run_step(partial(self.lead_round, sweep=due)):
                 self._last_round = self._clock()
+            pause = max(time.monotonic() - started, MIN_PAUSE_SECONDS)
             if due:  # also if another process leads: every process answers `/health`
                 run_step(self.worker_watch.look)
             self._notified.wait(max(next_sweep - time.monotonic(), 0))
             self._notified.clear()
-            self._stopping.wait(MIN_PAUSE_SECONDS)
+            self._stopping.wait(min(pause, self._timers.sweep_seconds))
         self.leader.resign()
 
     def lead_round(self, *, sweep: bool) -> None:
