@@ -27,7 +27,7 @@ class ResourceRouter(APIRouter):
 
     @cached_property
     def _outlines(self) -> frozenset[Outline]:
-        return frozenset(_outline(context.path) for context in iter_route_contexts(self.routes))
+        return frozenset(_outline(context.path or "") for context in iter_route_contexts(self.routes))
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(API_PREFIX)
