@@ -27,7 +27,6 @@ from trainwright_backend.core.errors import AppError, Conflict, Invalid
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.metrics import batch_ingest
 from trainwright_backend.runs import attempt_files
-from trainwright_backend.runs.notify import notify_run
 from trainwright_backend.runs.tables import Run
 
 LARGEST_LOG_BYTES = 4 * 1024 * 1024
@@ -71,7 +70,6 @@ def store_log(session: Write, node_id: UUID, run_id: str, log_range: LogRange) -
     run = run_of_node(session, node_id, run_id)
     _check_attempt(session, node_id, run, log_range.fence, log_range.attempt)
     check_own_log(session, node_id, run, log_range.file)
-    notify_run(session, run.id)
     return attempt_files.store_log(session, run, log_range.file, log_range.offset, log_range.content)
 
 

@@ -16,7 +16,6 @@ from trainwright_backend.attempts.agent_silence import is_agent_silent
 from trainwright_backend.attempts.fencing import check_placement, placement_of_claim, run_of_node
 from trainwright_backend.attempts.hang_detection import is_rank_stopped, note_stall
 from trainwright_backend.core.db import Read, Write, now, storable
-from trainwright_backend.runs.notify import notify_run
 from trainwright_backend.runs.tables import Placement, PlacementEnd, Run
 from trainwright_backend.runs.transitions import settle
 
@@ -90,10 +89,7 @@ def _keep(session: Write, run: Run, placement: Placement, progress: str, timers:
     # If the answer is lost, the supervisor continues with the longer lease that it was granted before. So within an attempt
     # the reaper's lease never becomes shorter; a shorter setting applies to the next claims.
     placement.lease_seconds = max(placement.lease_seconds or 0.0, timers.lease_seconds)
-    shown = storable(progress)[:LONGEST_PROGRESS]
-    if run.progress != shown:
-        run.progress = shown
-        notify_run(session, run.id)
+    run.progress = storable(progress)[:LONGEST_PROGRESS]
     session.flush()
 
 

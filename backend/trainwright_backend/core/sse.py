@@ -1,8 +1,8 @@
 """Live streams (server-sent events) of what is in the database.
 
-A stream reads rows. A wake-up only says that there may be new rows. A lost wake-up causes a delay of at most a second,
-because every stream also polls once a second. `notifications` delivers the wake-ups of other processes. A waiting
-stream has no open session.
+A stream reads rows. A wake-up only says that there may be new rows. A lost wake-up causes a delay of at most three seconds,
+because every stream also polls; more often, hundreds of idle streams would keep the process busy. `notifications` delivers the
+wake-ups of other processes. A waiting stream has no open session.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from fastapi.responses import StreamingResponse
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import AppError
 
-POLL_SECONDS = 1.0
+POLL_SECONDS = 3.0
 HEARTBEAT_SECONDS = 15.0
 STREAM_THREADS = 4
 MAX_STREAMS = 100
@@ -183,5 +183,6 @@ async def _events(
                 yield b": heartbeat\n\n"
                 last_sent = time.monotonic()
             if not update.more:
+                until_check = last_permitted + RIGHTS_SECONDS - time.monotonic()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), POLL_SECONDS)
+                    await asyncio.wait_for(woken.wait(), min(POLL_SECONDS, max(until_check, 0)))

@@ -23,6 +23,7 @@ def test_an_event_has_the_protocol_s_format() -> None:
 
 def test_publishing_from_a_thread_makes_a_stream_read_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "POLL_SECONDS", 60.0)
+    monkeypatch.setattr(sse, "RIGHTS_SECONDS", 60.0)
     topics = Topics()
     reads = iter([StreamUpdate(), StreamUpdate([ServerEvent("1")], ended=True)])
 
@@ -53,6 +54,7 @@ def test_a_viewer_has_a_limit_of_open_streams(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_publication_during_a_read_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "POLL_SECONDS", 60.0)
+    monkeypatch.setattr(sse, "RIGHTS_SECONDS", 60.0)
     topics = Topics()
     reads = iter([StreamUpdate(), StreamUpdate([ServerEvent("1")], ended=True)])
 
@@ -75,6 +77,7 @@ def test_without_a_wake_up_a_stream_polls_and_leaves_nothing(
 
 def test_a_stream_with_more_events_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "POLL_SECONDS", 60.0)
+    monkeypatch.setattr(sse, "RIGHTS_SECONDS", 60.0)
     reads = iter([StreamUpdate([ServerEvent("1")], more=True), StreamUpdate([ServerEvent("2")], ended=True)])
     assert asyncio.run(gathered(Topics(), lambda: next(reads))) == b": open\n\ndata: 1\n\ndata: 2\n\n"
 

@@ -75,6 +75,7 @@ def test_a_point_posted_to_one_process_reaches_a_stream_of_the_other(
     """The stream polls only once a minute, so anything that arrives sooner was notified."""
     work = scene.running(last_step=1, steps=100)
     monkeypatch.setattr(sse, "POLL_SECONDS", 60.0)
+    monkeypatch.setattr(sse, "RIGHTS_SECONDS", 60.0)
     lags = []
     with other_process(database_url, tmp_path) as other, this_process(scene.site.app) as here:
         reader = _stream(here, f"{scene.runs}/{work.run_id}/metrics/stream", scene)
