@@ -1,4 +1,4 @@
-"""The API mix, of which 80 % read, as people and programs ask; and the rows that consist of it.
+"""The API mix, 80 % reads, as people and programs send it, and the rows that use it.
 
     mix    the mix at the goal rate, for minutes: no 5xx, and a bounded 95th percentile
     burst  five times as many requests as the goal for some seconds: only 2xx, 429 and 503; then the goal rate again
@@ -44,7 +44,7 @@ SAMPLES = 120
 """Looks at the processes during a soak."""
 
 MAX_MORE_FILES = 3
-"""Open files are flat if they grow by no more than one connection to SQLite needs: database, WAL and its index."""
+"""Allowed growth of open files: one more connection to SQLite opens the database, its WAL and the WAL's index."""
 
 REFUSALS_OF_A_BURST = frozenset({429, 503})
 

@@ -2,7 +2,7 @@
 
     {database: {row: {value: {measured, unit, goal, bound, reached, all, mlflow}}}}
 
-``all`` has each measurement, of which ``measured`` is the median. A value whose goal is 0, such as lost points, has the largest:
+``all`` lists every measurement, and ``measured`` is their median. If the goal is 0, as for lost points, it is the largest instead:
 an error in one of three measurements is an error. ``mlflow`` is what MLflow's server reached in turn, where it has the same.
 """
 
