@@ -70,8 +70,8 @@ everything: ## make check, make test and all slow tests below; targets that pass
 databases: tools ## backend tests on PostgreSQL that make test runs on SQLite only, and long ones
 	@$(PYTEST) -m "slow(target='$@') and not fault_row" tests/backend $(PYTEST_ARGS)
 
-layouts: tools ## the trainer's long tests: every parallel layout, FP8 setting, injected fault and compiled model
-	@$(PYTEST) -m "slow(target='$@')" tests/trainer $(PYTEST_ARGS)
+layouts: tools ## the trainer's long tests: every parallel layout, FP8 setting, injected fault, compiled model and small preset
+	@$(PYTEST) -m "slow(target='$@')" tests/trainer tests/integration $(PYTEST_ARGS)
 
 parity: tools ## compare the training of every layout with one process, a few steps each
 	@$(PYTEST) -m "slow(target='$@')" tests/parity $(PYTEST_ARGS)
@@ -80,8 +80,8 @@ pauses: tools ## pause and resume a run at random moments (PAUSES=n: at n) and c
 	@TRAINWRIGHT_PAUSES=$(PAUSES) \
 	  $(BIN)/pytest -n 0 -s -m "slow(target='$@')" tests/faults $(PYTEST_ARGS)
 
-faults: tools ## inject faults and count violations, in faults.json (ONLY=F8: one row; LONG=1: for hours); older data folders; hostile files
-	@$(if $(ONLY),:,$(PYTEST) -m "slow(target='$@') and not fault_row" tests/faults tests/integration tests/prepare tests/backend $(PYTEST_ARGS))
+faults: tools ## inject faults and count violations, in faults.json (ONLY=F8: one row; LONG=1: for hours); older data folders; hostile files; kills of agents and supervisors
+	@$(if $(ONLY),:,$(PYTEST) -m "slow(target='$@') and not fault_row" tests/faults tests/integration tests/prepare tests/backend tests/agent $(PYTEST_ARGS))
 	@$(if $(TABLE),TRAINWRIGHT_FAULTS_LONG=$(LONG) $(BIN)/pytest -n 0 -m "fault_row$(if $(ONLY),(name='$(ONLY)'))" tests/faults tests/backend tests/trainer $(PYTEST_ARGS),:)
 
 browsers: tools frontend chromium ## browser tests of every page in every size and color scheme, and of long runs

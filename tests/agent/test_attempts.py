@@ -43,6 +43,7 @@ def test_an_export_attempt_trains_nothing(api: ScriptedApi, machine: Machine) ->
     assert run.steps == []
 
 
+@pytest.mark.slow(target="faults")
 def test_lost_replies_are_harmless(api: ScriptedApi, machine: Machine) -> None:
     api.lose_replies.update(
         {"claim": 2, "batches": 2, "rank-0.log": 1, "uploads": 1, "checkpoints": 1, "end": 1}
@@ -103,6 +104,7 @@ def test_a_rank_that_is_killed_is_named_with_its_signal(api: ScriptedApi, machin
     machine.wait_until_idle()
 
 
+@pytest.mark.slow(target="faults")
 def test_killing_the_launcher_ends_its_ranks_and_the_attempt(api: ScriptedApi, machine: Machine) -> None:
     run = api.place(steps=10_000)
     machine.start_agent()
@@ -131,6 +133,7 @@ def test_killing_the_supervisor_ends_everything_and_is_reported(
     machine.wait_until_idle()
 
 
+@pytest.mark.slow(target="faults")
 def test_without_the_kernel_and_the_sweep_a_trainer_outlives_its_supervisor(
     api: ScriptedApi, machine: Machine
 ) -> None:
@@ -217,6 +220,7 @@ def test_during_an_outage_of_the_api_a_run_fences_itself_before_its_lease_expire
     machine.wait_until_idle()
 
 
+@pytest.mark.slow(target="faults")
 def test_a_short_outage_stops_nothing(api: ScriptedApi, machine: Machine) -> None:
     run = api.place(steps=80)
     machine.start_agent()
@@ -230,6 +234,7 @@ def test_a_short_outage_stops_nothing(api: ScriptedApi, machine: Machine) -> Non
     assert run.steps == list(range(1, 81))
 
 
+@pytest.mark.slow(target="faults")
 def test_a_stopped_supervisor_is_killed_by_the_agent(api: ScriptedApi, machine: Machine) -> None:
     run = api.place(steps=10_000)
     machine.start_agent()
@@ -244,6 +249,7 @@ def test_a_stopped_supervisor_is_killed_by_the_agent(api: ScriptedApi, machine: 
     machine.wait_until_idle()
 
 
+@pytest.mark.slow(target="faults")
 def test_a_supervisor_suspended_together_with_its_agent_fences_itself(
     api: ScriptedApi, machine: Machine
 ) -> None:
@@ -267,6 +273,7 @@ def test_a_supervisor_suspended_together_with_its_agent_fences_itself(
     assert run.end["code"] == "self_fenced"
 
 
+@pytest.mark.slow(target="faults")
 def test_a_second_supervisor_exits_immediately(api: ScriptedApi, machine: Machine) -> None:
     api.place(steps=10_000)
     machine.start_agent()
@@ -295,6 +302,7 @@ def test_a_deleted_run_leaves_nothing_on_the_node(api: ScriptedApi, machine: Mac
     machine.wait_until_idle()
 
 
+@pytest.mark.slow(target="faults")
 def test_starting_without_progress_ends_the_attempt(api: ScriptedApi, machine: Machine) -> None:
     api.timers = api.timers.model_copy(update={"start_seconds": 1.0})
     run = api.place(name="silent")
@@ -313,6 +321,7 @@ def test_a_failed_export_is_reported(api: ScriptedApi, machine: Machine) -> None
     assert run.logs["export.log"] == b"exporting\n"
 
 
+@pytest.mark.slow(target="faults")
 def test_damaged_shards_and_damaged_checkpoints_have_different_end_codes(
     api: ScriptedApi, machine: Machine
 ) -> None:
@@ -327,6 +336,7 @@ def test_damaged_shards_and_damaged_checkpoints_have_different_end_codes(
     assert not any(run.steps for run in runs)
 
 
+@pytest.mark.slow(target="faults")
 def test_busy_slots_are_those_of_marked_processes(api: ScriptedApi, machine: Machine) -> None:
     run = api.place(steps=10_000)
     machine.start_agent()
@@ -356,6 +366,7 @@ def test_only_agent_and_supervisor_have_the_node_token(api: ScriptedApi, machine
     assert stat.S_IMODE(machine.data.stat().st_mode) == 0o700
 
 
+@pytest.mark.slow(target="faults")
 def test_a_supervisor_needs_little_memory(api: ScriptedApi, machine: Machine) -> None:
     api.place(steps=10_000)
     machine.start_agent()
@@ -365,6 +376,7 @@ def test_a_supervisor_needs_little_memory(api: ScriptedApi, machine: Machine) ->
     assert int(resident.split()[1]) < 64 * 1024
 
 
+@pytest.mark.slow(target="faults")
 def test_stop_with_runs_ends_supervisors_and_the_next_agent_reports(
     api: ScriptedApi, machine: Machine
 ) -> None:
@@ -423,6 +435,7 @@ def test_shards_are_fetched_once_per_node(api: ScriptedApi, machine: Machine) ->
     assert second.end["code"] == "finished"
 
 
+@pytest.mark.slow(target="faults")
 def test_a_stopped_supervisor_of_a_dead_agent_ends_with_its_ranks_after_the_lease(
     api: ScriptedApi, machine: Machine
 ) -> None:
@@ -447,6 +460,7 @@ def test_a_stopped_supervisor_of_a_dead_agent_ends_with_its_ranks_after_the_leas
     assert run.end["code"] == "supervisor_lost"
 
 
+@pytest.mark.slow(target="faults")
 def test_a_supervisor_that_waits_for_its_end_to_be_reported_uses_no_cpu_and_exits(
     api: ScriptedApi, machine: Machine
 ) -> None:

@@ -284,9 +284,6 @@ PARALLEL_BLOCKS: dict[str, Cell] = {
 
 CELLS: dict[str, Cell] = SINGLE_AXES | COMBINATIONS | LOW_PRECISION | DEEPSPEED | OPTIONS | PARALLEL_BLOCKS
 
-SHORT = (
-    "tensor 2 × zbv 2",
-    "O3: data 2 × tensor 2",
-)
-"""Cells of ``make test``: every axis once, in float32 and in FP8.
+SHORT = ("O3: data 2 × tensor 2",)
+"""Cells of ``make test``, which tests pipelines by themselves (``tests/trainer/parallel/pipeline``).
 ``make parity`` runs all."""

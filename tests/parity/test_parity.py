@@ -118,6 +118,7 @@ def test_a_wrong_or_missing_number_is_reported(kind: str, number: float) -> None
             bound(apart(off, one), 5.5)
 
 
+@pytest.mark.slow(target="parity")
 def test_tensor_ranks_in_bfloat16_are_closer_to_one_process_that_adds_partial_sums(
     tmp_path: Path, prepared: Path
 ) -> None:

@@ -75,6 +75,7 @@ def test_bytes_after_the_end_and_bad_checksums_are_errors(store: Store, compress
             _whole(store, packed[:-8] + bytes(4) + packed[-4:], compression)
 
 
+@pytest.mark.slow(target="faults")
 def test_a_gzip_bomb_is_stopped_at_the_ratio(store: Store) -> None:
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join(packer.compress(bytes(2**20)) for _ in range(300)) + packer.flush()
@@ -121,6 +122,7 @@ def test_a_huge_window_is_refused_before_it_is_allocated(store: Store) -> None:
         _whole(store, rle_frame(1, window_log=31), Compression.ZSTANDARD)
 
 
+@pytest.mark.slow(target="faults")
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @pytest.mark.parametrize("compression", BOTH)

@@ -364,6 +364,7 @@ def test_columns_are_the_keys_of_the_first_objects(store: Store) -> None:
     ]
 
 
+@pytest.mark.slow(target="faults")
 def test_of_very_many_keys_the_first_and_the_requested_one_are_known(store: Store) -> None:
     keys = {f"key {number}": "x" for number in range(MOST_COLUMNS + 5)}
     source = store("a.jsonl", json.dumps({**keys, "text": "found"}).encode())

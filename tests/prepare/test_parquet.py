@@ -273,6 +273,7 @@ def test_an_encrypted_file_is_refused(store: Store) -> None:
             _read(store("a.parquet", content))
 
 
+@pytest.mark.slow(target="faults")
 def test_a_dictionary_that_repeats_a_long_text_is_stopped_at_the_ratio(store: Store) -> None:
     content = _parquet({"text": pa.array(["x" * 2**20] * 150).dictionary_encode()}, compression="zstd")
     assert len(content) < 100_000
@@ -315,6 +316,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow(target="faults")
 @pytest.mark.parametrize("kind", SMALL)
 def test_corrupt_files_end_in_rows_or_our_error(store: Store, kind: str) -> None:
     """Each file needs its own process, so there are few; the next test tries many."""

@@ -2,8 +2,8 @@
 
 `Read` sees one snapshot and writes nothing. `Write` is one transaction: it commits when its block ends, before the HTTP
 response is sent, and then runs its after-commit hooks (tasks, hints, notifications). A rollback drops the hooks. On
-SQLite a `Write` takes the write lock at once (``BEGIN IMMEDIATE``): taking it after a read can fail, and waiting does
-not help. A database that is locked, full or unreachable is a 503 with Retry-After.
+SQLite a `Write` takes the write lock with its first statement (``BEGIN IMMEDIATE``), and the threads of a process take
+turns (`write_queue`): taking the lock after a read can fail, and waiting does not help. A database that is locked, full or unreachable is a 503 with Retry-After.
 """
 
 import sqlite3
@@ -30,18 +30,21 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy.orm import DeclarativeBase, Session, SessionTransaction
 from sqlalchemy.types import TypeDecorator
 
 from trainwright_backend.core.counters import DATABASE_UNAVAILABLE
 from trainwright_backend.core.errors import Busy
 from trainwright_backend.core.settings import Settings
+from trainwright_backend.core.write_queue import Turn, WriteQueue
 
 BUSY_TIMEOUT_SECONDS = 5
 RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
 """Waits of a command between its attempts to write."""
 POOL_SIZE = 20
 IMMEDIATE_OPTION = "trainwright_takes_the_write_lock"
+TURN = "turn"
+"""Key of a session's `Turn` in its ``info``."""
 SNAPSHOT_ISOLATION = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 """PostgreSQL's own default lets two SELECTs of one transaction see different rows; SQLite never does."""
 KEEPALIVE_OPTIONS = {
@@ -119,6 +122,13 @@ class Write(Read):
         return result.rowcount
 
 
+@event.listens_for(Write, "after_transaction_create")
+def _wait_for_turn(session: Write, transaction: SessionTransaction) -> None:
+    turn: Turn | None = session.info.get(TURN)
+    if turn is not None and not turn.take(BUSY_TIMEOUT_SECONDS):
+        raise _busy()
+
+
 class Database:
     """The engine and its sessions.
 
@@ -133,6 +143,7 @@ class Database:
         self._info = dict(info or {})
         self._read_engine = self.engine.execution_options(**({} if self.is_sqlite else SNAPSHOT_ISOLATION))
         self._write_engine = self.engine.execution_options(**{IMMEDIATE_OPTION: True})
+        self.writers = WriteQueue()
 
     @property
     def is_sqlite(self) -> bool:
@@ -158,7 +169,13 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Write]:
         """Open a transaction, which commits at the end of the block or rolls back on an exception."""
-        with busy_when_unavailable(), Write(self._write_engine, info=dict(self._info)) as session:
+        with (
+            busy_when_unavailable(),
+            Turn(self.writers) as turn,
+            Write(self._write_engine, info=dict(self._info)) as session,
+        ):
+            if self.is_sqlite:
+                session.info[TURN] = turn
             yield session
             session.commit()
         for hook in session.info.get("after_commit", []):

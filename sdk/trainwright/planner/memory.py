@@ -26,6 +26,7 @@ are counted, not the device context, kernels and fragmentation, which take some 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
@@ -165,7 +166,7 @@ def host_bytes_per_node(spec: RunSpec) -> int:
 def weights_of(spec: RunSpec, stages: Iterable[StageLayers]) -> list[WeightSize]:
     """The weights of ``stages`` on one rank of a tensor group."""
     held = list(stages)
-    blocks = [size for stage in held for _ in stage.layers for size in block_weight_sizes(spec)]
+    blocks = block_weight_sizes(spec) * sum(len(stage.layers) for stage in held)
     return blocks + end_weights(spec, any(item.first for item in held), any(item.last for item in held))
 
 
@@ -232,16 +233,18 @@ def stage_bytes(
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
     weights = linear_elements(spec)
     activations = gathered = casts = 0.0
-    for layer in stage.layers:
-        mode = block_mode(spec, layer, compiled)
+    for mode, layers in Counter(block_mode(spec, layer, compiled) for layer in stage.layers).items():
         one = activation_bytes(spec.model, mode)
-        activations += in_flight * tokens * one.rest + deferred * tokens * deferred_bytes(spec.model, mode)
-        gathered += in_flight * tokens * one.gathered
-        casts += (1 if keeps_weight_casts(spec, layer) else in_flight) * weights * cast_bytes_per_weight(mode)
-        if mode.precision is PrecisionKind.FP8 and keeps_weight_operands(spec):
-            casts += 2 * weights
+        stored = in_flight * tokens * one.rest + deferred * tokens * deferred_bytes(spec.model, mode)
         if mode.recompute is not RecomputeKind.FULL:
-            activations += in_flight * score_bytes(spec)
+            stored += in_flight * score_bytes(spec)
+        sets_of_casts = 1 if _keeps_weight_casts(spec, mode.recompute) else in_flight
+        cast = sets_of_casts * weights * cast_bytes_per_weight(mode)
+        if mode.precision is PrecisionKind.FP8 and keeps_weight_operands(spec):
+            cast += 2 * weights
+        activations += layers * stored
+        gathered += layers * in_flight * tokens * one.gathered
+        casts += layers * cast
     if (
         not stage.last and spec.parallelism.pipeline > 1
     ):  # torch keeps what was sent until its gradient arrives
@@ -305,10 +308,11 @@ def keeps_weight_casts(spec: RunSpec, layer: int) -> bool:
     They save the 6 bytes per weight that each further micro batch would read and write. Without recomputation a micro
     batch keeps its casts for its backward pass, so they need no additional memory; a recomputed block keeps none.
     """
-    if not _has_whole_sums(spec):
-        return False
-    recomputed = spec.memory.recompute is not RecomputeKind.NONE and spec.memory.recomputes(layer)
-    return spec.accumulation_steps > 1 and not recomputed
+    return _keeps_weight_casts(spec, _recompute_kind(spec, layer))
+
+
+def _keeps_weight_casts(spec: RunSpec, recompute: RecomputeKind) -> bool:
+    return _has_whole_sums(spec) and spec.accumulation_steps > 1 and recompute is RecomputeKind.NONE
 
 
 def sums_in_products(spec: RunSpec) -> bool:
@@ -335,8 +339,11 @@ def block_mode(spec: RunSpec, layer: int, compiled: bool = False) -> BlockMode:
     kind = spec.precision.kind
     if kind is PrecisionKind.FP8 and _is_bf16(spec, layer):
         kind = PrecisionKind.BF16
-    recompute = spec.memory.recompute if spec.memory.recomputes(layer) else RecomputeKind.NONE
-    return BlockMode(kind, compiled, recompute, spec.parallelism.tensor)
+    return BlockMode(kind, compiled, _recompute_kind(spec, layer), spec.parallelism.tensor)
+
+
+def _recompute_kind(spec: RunSpec, layer: int) -> RecomputeKind:
+    return spec.memory.recompute if spec.memory.recomputes(layer) else RecomputeKind.NONE
 
 
 def _is_bf16(spec: RunSpec, layer: int) -> bool:
@@ -451,11 +458,8 @@ def _with_activations(
         casts = (
             0 if _on_deepspeed(spec) else casts + ends
         )  # DeepSpeed's weights are not leaves, so casts are not kept
-    again = max(
-        recompute_bytes(spec.model, block_mode(spec, layer, compiled))
-        for item in own
-        for layer in item.layers
-    )
+    modes = {block_mode(spec, layer, compiled) for item in own for layer in item.layers}
+    again = max(recompute_bytes(spec.model, mode) for mode in modes)
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
     cut = spec.parallelism.tensor > 1
     scores = score_bytes(spec) if spec.memory.recompute is RecomputeKind.FULL else 0

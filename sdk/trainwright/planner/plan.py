@@ -217,20 +217,22 @@ def _costs(spec: RunSpec, compiled: bool) -> list[StageCost]:
     pipeline = pipeline_of(spec)
     most = [_most_kept(pipeline, rank) for rank in range(pipeline.ranks)]
     block = _even_bytes(spec, block_weight_sizes(spec))
+    modes = [block_mode(spec, layer, compiled) for layer in range(spec.model.layers)]
+    example = {mode: layer for layer, mode in enumerate(modes)}
     found = []
     for number in range(pipeline.stages):
         rank = pipeline.rank_of(number)
         whole, deferred = most[rank].get(number, InFlight(0, 0))
         first, last = number == 0, number == pipeline.stages - 1
-        layer_bytes = [
-            block + sum(stage_bytes(spec, _alone(layer, first, last), whole, deferred, compiled))
-            for layer in range(spec.model.layers)
-        ]
+        mode_bytes = {
+            mode: block + sum(stage_bytes(spec, _alone(layer, first, last), whole, deferred, compiled))
+            for mode, layer in example.items()
+        }
         between = sum(stage_bytes(spec, StageLayers(number, range(0), first, last), whole, 0, compiled))
         beside = _even_bytes(spec, _ends_beside(spec, pipeline, number)) + between + transfer_bytes(spec)
         beside += loss_bytes(spec, compiled) if last else 0
         flops = _loss_flops(spec).total if last else 0.0
-        found.append(StageCost(rank, flops, beside, tuple(size - between for size in layer_bytes)))
+        found.append(StageCost(rank, flops, beside, tuple(mode_bytes[mode] - between for mode in modes)))
     return found
 
 

@@ -36,6 +36,7 @@ def slow_api(api: ScriptedApi, valkey_url: str) -> ScriptedApi:
     return api
 
 
+@pytest.mark.slow(target="faults")
 def test_a_hint_triggers_a_heartbeat_and_its_worker_is_replaced_and_dies_with_the_agent(
     slow_api: ScriptedApi, machine: Machine, valkey_url: str
 ) -> None:
@@ -78,6 +79,7 @@ def test_the_agent_follows_a_broker_that_moves(api: ScriptedApi, machine: Machin
     wait_for(lambda: len(celery_children(agent.pid)) == 1, "the old one gone")
 
 
+@pytest.mark.slow(target="faults")
 def test_a_dead_broker_does_not_stop_runs(api: ScriptedApi, machine: Machine, tmp_path: Path) -> None:
     api.hints_url = f"redis+socket://{tmp_path}/nobody.sock?virtual_host=0"
     run = api.place(steps=2, ranks=1)

@@ -82,6 +82,7 @@ def test_a_dead_supervisors_attempt_is_shipped_and_reported(
     machine.wait_until_idle()
 
 
+@pytest.mark.slow(target="faults")
 @pytest.mark.parametrize("left_behind", ["supervisor.json", "exit.json"])
 def test_a_late_supervisor_exits_if_the_attempt_already_had_one(
     machine: Machine, abandoned: tuple[ScriptedRun, AttemptFolder], left_behind: str
@@ -120,6 +121,7 @@ def test_the_end_of_a_lost_attempt_is_written_under_its_lock(
     assert folder.exit() is not None
 
 
+@pytest.mark.slow(target="faults")
 def test_a_file_system_error_ends_the_attempt_with_the_reason(
     machine: Machine, abandoned: tuple[ScriptedRun, AttemptFolder]
 ) -> None:
@@ -132,6 +134,7 @@ def test_a_file_system_error_ends_the_attempt_with_the_reason(
     assert "The node returned an error" in run.end["message"]
 
 
+@pytest.mark.slow(target="faults")
 def test_a_fetch_that_crashes_fails_the_attempt(
     api: ScriptedApi, machine: Machine, abandoned: tuple[ScriptedRun, AttemptFolder]
 ) -> None:
@@ -170,6 +173,7 @@ def test_an_accepted_end_is_repeated_and_the_folder_deleted(
     assert len(run.ends) == 1
 
 
+@pytest.mark.slow(target="faults")
 def test_an_unreadable_folder_does_not_block_the_others(api: ScriptedApi, machine: Machine) -> None:
     workspace = Workspace(machine.data)
     workspace.prepare()

@@ -33,6 +33,7 @@ def test_an_order_to_save_before_the_first_go_starts_nothing(api: ScriptedApi, m
     assert without_end(run) == ["starting"]
 
 
+@pytest.mark.slow(target="faults")
 def test_a_trainer_without_a_step_has_nothing_to_save_and_is_stopped(
     api: ScriptedApi, machine: Machine
 ) -> None:
@@ -56,6 +57,7 @@ def test_an_order_to_save_ends_the_export(api: ScriptedApi, machine: Machine) ->
     assert [(commit["kind"], commit["step"]) for commit in run.commits] == [("state", 5)]
 
 
+@pytest.mark.slow(target="faults")
 def test_a_trainer_that_finishes_before_it_sees_the_order_is_not_exported(
     api: ScriptedApi, machine: Machine
 ) -> None:
@@ -70,6 +72,7 @@ def test_a_trainer_that_finishes_before_it_sees_the_order_is_not_exported(
     assert {commit["kind"] for commit in run.commits} == {"state"}
 
 
+@pytest.mark.slow(target="faults")
 @pytest.mark.parametrize("name", ["stopless", "stopless stubborn"])
 def test_a_kill_after_an_order_to_save_is_obeyed_immediately(
     api: ScriptedApi, machine: Machine, name: str
@@ -91,6 +94,7 @@ def test_a_kill_after_an_order_to_save_is_obeyed_immediately(
     machine.wait_until_idle()
 
 
+@pytest.mark.slow(target="faults")
 def test_a_trainer_that_fails_while_saving_is_reported_as_failed(api: ScriptedApi, machine: Machine) -> None:
     run = api.place(name="stopless crash", steps=10_000)
     machine.start_agent()

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.agent.api import ScriptedApi
 from tests.agent.machine import Machine
 from tests.trace_collector import Collector
@@ -9,6 +11,7 @@ from tests.trace_collector import Collector
 SUBMISSION = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
+@pytest.mark.slow(target="faults")
 def test_an_attempt_is_a_span_of_the_submission_s_trace(
     collector: Collector, api: ScriptedApi, machine: Machine
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_node_cannot_report_ranks_of_other_nodes(scene: Scene, peers: dict[str
     assert "Rank 3" not in scene.show(run_id)["sentence"]
 
 
+@pytest.mark.slow(target="databases")
 def test_a_run_that_hangs_three_times_without_a_checkpoint_fails(
     scene: Scene, peers: dict[str, Agent]
 ) -> None:

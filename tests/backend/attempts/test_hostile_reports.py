@@ -79,6 +79,7 @@ def reports(work: Work) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "batches", work.batch(metrics=[losses(4, 5)]) | {"hardware": HARDWARE}
 
 
+@pytest.mark.slow(target="faults")
 def test_no_report_causes_a_server_error(scene: Scene) -> None:
     work = scene.running()
     answers = [
@@ -93,6 +94,7 @@ def test_no_report_causes_a_server_error(scene: Scene) -> None:
         assert scene.site.admin.get(f"{scene.runs}/{work.run_id}{page}").status_code == 200
 
 
+@pytest.mark.slow(target="faults")
 def test_no_inventory_causes_a_server_error(scene: Scene) -> None:
     sound = {"inventory": inventory(gpus=1), "hardware": HARDWARE, "busy_slots": {"cpu": [0]}}
     for body in changed(sound):

@@ -92,6 +92,7 @@ def test_errors_of_node_disk_or_network_do_not_roll_back_a_layout(scene: Scene) 
         assert third.ended("bad_job") == "failed"
 
 
+@pytest.mark.slow(target="databases")
 def test_losing_two_supervisors_before_the_first_step_rolls_the_layout_back(scene: Scene) -> None:
     work = tried(scene)
     assert work.ended("supervisor_lost") == "retry_wait"
@@ -122,6 +123,7 @@ def test_a_restored_layout_fails_as_usual(scene: Scene) -> None:
     assert len(roll_back(scene, work.run_id)) == 1
 
 
+@pytest.mark.slow(target="databases")
 def test_a_layout_chosen_meanwhile_is_used_first(scene: Scene) -> None:
     work = tried(scene)
     change(scene, work.run_id, {"parallelism": {"zero_stage": 1}, "micro_sequences": 2})
@@ -146,6 +148,7 @@ def test_an_attempt_whose_layout_was_rolled_back_is_not_counted(scene: Scene) ->
     assert scene.show(work.run_id)["attempt"] == 4
 
 
+@pytest.mark.slow(target="databases")
 def test_the_same_layout_can_be_chosen_and_rolled_back_again(scene: Scene) -> None:
     work = tried(scene)
     assert work.ended("out_of_memory") == "retry_wait"

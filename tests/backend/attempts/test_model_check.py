@@ -98,6 +98,7 @@ def test_every_rule_holds_when_a_run_on_one_node_is_disturbed(
     assert explored.states > 1_000
 
 
+@pytest.mark.slow(target="databases")
 def test_every_rule_holds_when_a_run_on_two_nodes_is_disturbed(
     platform: Callable[..., Platform], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def test_without_tables_a_command_explains_how_to_create_them(
     assert list(tmp_path.iterdir()) == [], "it is not created by looking"
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.parametrize("command", ["serve", "migrate", "worker", "link first-owner"])
 def test_tables_of_a_newer_version_are_refused(environment: None, tmp_path: Path, command: str) -> None:
     run("migrate")

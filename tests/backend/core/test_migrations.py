@@ -97,6 +97,7 @@ def test_a_table_without_a_migration_is_detected(database_url: str) -> None:
     database.dispose()
 
 
+@pytest.mark.slow(target="databases")
 def test_migrating_again_changes_nothing(database_url: str) -> None:
     database = Database(database_url)
     before = described(database)
@@ -185,12 +186,14 @@ def test_a_run_without_its_data_stops_the_edit_and_is_named(of_0003: Database) -
     assert (after, writable) == (before, 0)
 
 
+@pytest.mark.slow(target="databases")
 def test_an_old_version_still_has_no_limit_of_rejected_documents(empty_url: str) -> None:
     with upgraded(empty_url, old_dataset(1)) as database, database.read() as session:
         (version,) = session.scalars(sa.select(DatasetVersion))
         assert CurationSpec.model_validate(version.curation).rejected_limit == 1.0
 
 
+@pytest.mark.slow(target="databases")
 def test_changes_of_an_old_version_name_the_curation(empty_url: str) -> None:
     rows = old_dataset(1)
     table, version = rows[-1]
@@ -226,11 +229,13 @@ def test_upgraded_tables_have_no_constraint_of_an_older_name(empty_url: str) -> 
             assert names and not [name for name in names if old_names.search(name)]
 
 
+@pytest.mark.slow(target="databases")
 def test_numbers_of_old_versions_are_not_reused(empty_url: str) -> None:
     with upgraded(empty_url, old_dataset(1, 3)) as database, database.read() as session:
         assert session.scalars(sa.select(Dataset.last_version)).all() == [3]
 
 
+@pytest.mark.slow(target="databases")
 def test_an_old_preparation_gets_its_token_counts(empty_url: str) -> None:
     rows = old_dataset(1)
     ids = rows[-1][1]["id"], rows[0][1]["id"]
@@ -281,6 +286,7 @@ def old_run() -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+@pytest.mark.slow(target="databases")
 def test_an_old_waiting_run_releases_its_slots_and_the_limit_is_unchanged(empty_url: str) -> None:
     rows = [row for row in old_run() if row[0] in ("team", "run")]
     team, run = rows[0][1]["id"], rows[1][1]
@@ -304,6 +310,7 @@ def old_node(name: str, inventory: dict[str, Any]) -> tuple[str, dict[str, Any]]
     return "node", identity | {"inventory": inventory, "busy_slots": {}, "draining": False}
 
 
+@pytest.mark.slow(target="databases")
 def test_an_old_node_keeps_the_slots_that_it_reported(empty_url: str) -> None:
     gpus = [{"index": index} for index in range(2)]
     rows = [
@@ -322,6 +329,7 @@ def test_an_old_node_keeps_the_slots_that_it_reported(empty_url: str) -> None:
         assert session.scalars(sa.select(JoinToken.any_slots)).all() == [False]
 
 
+@pytest.mark.slow(target="databases")
 def test_an_old_run_has_the_current_codes_and_names(empty_url: str) -> None:
     with upgraded(empty_url, old_run(), "0008") as database, database.read() as session:
         run, attempt = session.scalars(sa.select(Run)).one(), session.scalars(sa.select(Attempt)).one()
@@ -341,6 +349,7 @@ def test_an_old_run_has_the_current_codes_and_names(empty_url: str) -> None:
         assert stored == ["lease_expired"], "the column's type would also read the old code"
 
 
+@pytest.mark.slow(target="databases")
 def test_old_slot_time_links_and_keys_are_unchanged(empty_url: str) -> None:
     team, run = (row for row in old_run() if row[0] in ("team", "run"))
     account = {
@@ -380,6 +389,7 @@ def test_old_slot_time_links_and_keys_are_unchanged(empty_url: str) -> None:
         assert session.scalars(sa.select(Account)).one().email_verified
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.parametrize(("mfu", "kept"), [([0.5, 0.9], True), ([0.5, 13.31], False)])
 def test_an_old_run_shows_no_fraction_above_one(empty_url: str, mfu: list[float], kept: bool) -> None:
     rows = [row for row in old_run() if row[0] in ("team", "run")]
@@ -404,6 +414,7 @@ def test_an_old_run_shows_no_fraction_above_one(empty_url: str, mfu: list[float]
         assert names == (["loss", "mfu", "hfu"] if kept else ["loss"])
 
 
+@pytest.mark.slow(target="databases")
 def test_the_size_of_older_prepared_data_is_that_of_its_manifest_and_shards(empty_url: str) -> None:
     rows = old_dataset(1, 2)
     team, _, *versions = (values for _, values in rows)
@@ -418,6 +429,7 @@ def test_the_size_of_older_prepared_data_is_that_of_its_manifest_and_shards(empt
         assert found == {ready[1]["id"]: 5_000_000_039, failed[1]["id"]: 0}
 
 
+@pytest.mark.slow(target="databases")
 def test_an_older_file_counts_for_who_uploaded_it_or_created_a_dataset_with_it(empty_url: str) -> None:
     rows = old_dataset(1)
     team, dataset, version = (values for _, values in rows)
@@ -451,6 +463,7 @@ def test_an_older_file_counts_for_who_uploaded_it_or_created_a_dataset_with_it(e
     assert [found[file["id"]] for file in files] == [ada["id"], bob["id"], None]
 
 
+@pytest.mark.slow(target="databases")
 def test_a_paused_run_is_paused_since_its_last_attempt_ended(empty_url: str) -> None:
     team, run, attempt = (values for name, values in old_run() if name in ("team", "run", "attempt"))
     first, last = now(), now() + timedelta(hours=1)

@@ -42,6 +42,7 @@ def test_a_mixture_is_counted_too(editor: DatasetEditor) -> None:
     assert counted["mix"] == mixed["versions"][0]["statistics"]["mix"]
 
 
+@pytest.mark.slow(target="databases")
 def test_a_large_version_is_counted_by_a_sample_and_reports_it(
     editor: DatasetEditor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +105,7 @@ def with_two_versions(editor: DatasetEditor) -> Json:
     return editor.add(made, uploads=[editor.send("b.jsonl", letters(20, first=500))])
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.parametrize(
     ("version", "status", "code"), [(2, 422, "invalid"), (None, 409, "deleted_meanwhile")]
 )
@@ -116,6 +118,7 @@ def test_deleting_a_version_during_a_count_is_reported(
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_deleting_a_version_while_its_documents_are_read_is_reported(
     editor: DatasetEditor, monkeypatch: pytest.MonkeyPatch

@@ -104,6 +104,7 @@ def test_a_delete_during_a_submission_finds_the_run(site: Site, upload: Upload) 
     assert answer_after(site, submit, lambda: site.admin.delete(path)) == (409, "dataset_in_use")
 
 
+@pytest.mark.slow(target="databases")
 def test_a_dataset_with_the_same_files_created_during_a_delete_parses_them_again(
     editor: DatasetEditor,
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_submission_while_the_version_fails_ends_with_its_reason(editor: Datas
         assert {tuple(row) for row in found} == {("failed", "The file is gone.")}
 
 
+@pytest.mark.slow(target="databases")
 def test_a_mixture_created_during_a_delete_finds_no_dataset(editor: DatasetEditor) -> None:
     dataset = editor.make(**{"a.jsonl": letters()})
     mix = {"name": "mixed", "curation": {"mix": [{"dataset": dataset["id"], "weight": 1}]}}
@@ -163,6 +165,7 @@ def test_a_mixture_created_during_a_delete_finds_no_dataset(editor: DatasetEdito
     assert editor.problem(answer)[0] == "curation.mix.0.dataset"
 
 
+@pytest.mark.slow(target="databases")
 def test_two_versions_that_mix_each_other_s_datasets_are_both_created(editor: DatasetEditor) -> None:
     """Each request holds its first lock until the other one has a lock too, or waits for one."""
     made = [
@@ -190,6 +193,7 @@ def test_two_versions_that_mix_each_other_s_datasets_are_both_created(editor: Da
         hooks.remove(engine, "after_cursor_execute", hold)
 
 
+@pytest.mark.slow(target="databases")
 def test_a_delete_while_an_old_version_is_queued_leaves_no_parsed_file(editor: DatasetEditor) -> None:
     made = editor.make(**{"a.jsonl": letters()})
     database: Database = editor.site.app.state.database
@@ -208,6 +212,7 @@ def test_a_delete_while_an_old_version_is_queued_leaves_no_parsed_file(editor: D
     assert editor.count(ParsedFile) == editor.count(StoredFile) == 0
 
 
+@pytest.mark.slow(target="databases")
 def test_a_chunk_finishes_while_its_preparation_is_requested_again(editor: DatasetEditor) -> None:
     editor.make(**{"a.jsonl": letters()})
     tokenizer = {"tokenizer": {"kind": "bytes"}}

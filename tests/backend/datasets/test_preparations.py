@@ -362,6 +362,7 @@ def test_a_preparation_deleted_during_its_job_leaves_no_objects(
     assert not store.path_of(step.folder).exists()
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.both_databases
 def test_concurrent_workers_tokenize_each_chunk_once(editor: DatasetEditor, small_chunks: None) -> None:
     make_unprepared(editor)

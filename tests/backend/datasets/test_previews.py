@@ -46,6 +46,7 @@ def test_files_with_different_fields_leave_the_field_empty(editor: DatasetEditor
     assert [file["field"] for file in seen["files"]] == ["text", "messages"]
 
 
+@pytest.mark.slow(target="databases")
 def test_a_preview_is_limited_to_twenty_documents_and_twenty_files(editor: DatasetEditor) -> None:
     uploads = [editor.send(f"{number:02d}.jsonl", lines(*map(str, range(50)))) for number in range(22)]
     files = editor.post("uploads/preview", {"uploads": uploads}).json()["files"]
@@ -85,6 +86,7 @@ def test_an_unfinished_upload_is_named(editor: DatasetEditor) -> None:
     assert field == "uploads" and "0 of 10 bytes" in message
 
 
+@pytest.mark.slow(target="databases")
 def test_a_slow_file_is_reported_and_the_next_one_is_sampled(
     editor: DatasetEditor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def a_run(client: Client, platform: Any) -> Run:
     return team.submit(RunSpec(name=f"{demo.RUN_NAME} 1", data=DataSpec(dataset=dataset.id)))
 
 
+@pytest.mark.slow(target="databases")
 def test_a_key_is_made_once_and_again_after_it_was_revoked(platform: Any) -> None:
     first = demo.sign_up(platform)
     file = platform.folder.path / "demo-key"
@@ -93,6 +94,7 @@ def test_a_run_is_followed_to_its_end_and_later_ones_cancelled_though_the_key_wa
     assert person.team(demo.TEAM).run(left.id).state is RunState.CANCELLED
 
 
+@pytest.mark.slow(target="databases")
 def test_another_refusal_ends_the_demo(platform: Any) -> None:
     client = demo.sign_up(platform)
     run = a_run(client, platform)

@@ -99,6 +99,7 @@ def test_a_backup_can_be_in_a_bucket(scene: Scene, empty: Restored) -> None:
     assert contents_of(empty[1]) == contents_of(app.state.store) != {}
 
 
+@pytest.mark.slow(target="databases")
 def test_a_second_backup_to_the_same_place_copies_new_objects_and_removes_deleted_ones(
     scene: Scene, backup: ObjectStore, tmp_path: Path
 ) -> None:

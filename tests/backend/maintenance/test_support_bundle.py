@@ -151,6 +151,7 @@ def test_a_bundle_has_no_secrets(bundle: tuple[Path, Settings, set[str]]) -> Non
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+@pytest.mark.slow(target="databases")
 def test_without_masking_the_secrets_would_be_found(
     scene: Scene, bundle: tuple[Path, Settings, set[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

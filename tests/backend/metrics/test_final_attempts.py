@@ -285,6 +285,7 @@ class _Thread:
             raise self._error
 
 
+@pytest.mark.slow(target="databases")
 def test_a_reader_interrupted_anywhere_gets_each_point_once(scene: Scene, address: tuple[str, int]) -> None:
     @SOME
     @given(ACTIONS, st.integers(0, 2**32))

@@ -77,6 +77,7 @@ def test_delete_reports_the_freed_bytes_of_each_run(
     scene.cancel(waiting)
 
 
+@pytest.mark.slow(target="databases")
 def test_lists_of_checkpoints_show_the_last_validation(scene: Scene, served: Served, key: str) -> None:
     runs = [scene.running(last_step=9, checkpoint={"every_steps": 1, "keep": 5}) for _ in range(2)]
     for step in (2, 4, 6):

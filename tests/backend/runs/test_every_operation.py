@@ -346,6 +346,7 @@ def test_the_pages_use_every_operation() -> None:
     assert missing == NO_PAGE.keys()
 
 
+@pytest.mark.slow(target="databases")
 def test_commands_that_print_an_answer_can_print_it_as_json(server: Server) -> None:
     refused = {}
     for command in sorted({ways.command for ways in WAYS.values()}):

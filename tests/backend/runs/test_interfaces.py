@@ -471,6 +471,7 @@ def test_an_interface_that_is_missing_or_sends_something_else_is_detected(
     assert len(_differences(scene, action, named, served)) == 1
 
 
+@pytest.mark.slow(target="databases")
 def test_an_owner_manages_invitations_by_command(scene: Scene, served: Served) -> None:
     key = _key_of(scene.site.admin)
     typo = served.command(key, "invitations create bob")
@@ -488,6 +489,7 @@ def test_an_owner_manages_invitations_by_command(scene: Scene, served: Served) -
     assert again.exit_code == 1 and "no invitation" in " ".join(again.output.split())
 
 
+@pytest.mark.slow(target="databases")
 def test_owners_and_site_admins_read_the_audit_logs_by_command(
     scene: Scene, served: Served, tmp_path: Path
 ) -> None:
@@ -520,6 +522,7 @@ def test_a_person_lists_their_browsers_and_signs_one_out_by_command(scene: Scene
     assert served.command(key, f"sessions end {session}").exit_code == 1
 
 
+@pytest.mark.slow(target="databases")
 def test_a_person_manages_their_keys_by_command(scene: Scene, served: Served) -> None:
     key = _key_of(scene.site.admin)
     made = served.command(key, "keys create nightly --scope read --days 30")
@@ -536,6 +539,7 @@ def test_a_person_manages_their_keys_by_command(scene: Scene, served: Served) ->
     assert served.command(reader, "usage").exit_code == 1
 
 
+@pytest.mark.slow(target="databases")
 def test_people_are_managed_by_command_with_their_addresses(scene: Scene, served: Served) -> None:
     person = scene.site.member("viewer")
     owner, key = _key_of(scene.site.admin), _key_of(person)
@@ -555,6 +559,7 @@ def test_people_are_managed_by_command_with_their_addresses(scene: Scene, served
     assert "Laboratory" in served.command(owner, "teams list").output
 
 
+@pytest.mark.slow(target="databases")
 def test_a_person_changes_their_name_and_password_by_command(scene: Scene, served: Served) -> None:
     key, browser = _key_of(scene.site.admin), scene.site.anonymous()
     shown = served.command(key, "account show").output

@@ -114,6 +114,7 @@ def test_hours_that_are_used_up_keep_runs_waiting_until_the_limit_is_raised(scen
     scene.agent.claim(run_id)
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.parametrize(("below", "paused"), [(0, False), (1, True)])
 @pytest.mark.parametrize("whose", ["team", "member"])
 def test_a_run_without_storage_for_its_next_checkpoint_saves_and_is_paused(

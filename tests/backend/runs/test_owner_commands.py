@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from sqlalchemy import text
 from typer.testing import CliRunner
 
@@ -44,6 +45,7 @@ def test_the_operator_verifies_the_chains(scene: Scene) -> None:
     assert broken.exit_code == 1 and "The log of the site is broken at entry" in broken.output
 
 
+@pytest.mark.slow(target="databases")
 def test_owners_manage_webhooks_by_command(scene: Scene, served: Served) -> None:
     key = scene.site.admin.headers["Authorization"].removeprefix("Bearer ")
     made = served.command(key, "webhooks create https://example.org/hook --event run.failed")

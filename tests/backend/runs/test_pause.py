@@ -43,6 +43,7 @@ def notes(scene: Scene, run_id: str) -> list[dict[str, Any]]:
     return [event for event in events if event["type"] == "note"]
 
 
+@pytest.mark.slow(target="databases")
 def test_a_pause_in_any_state_frees_slots_and_quota_and_the_run_resumes(scene: Scene) -> None:
     for arrange in STATES:
         run_id, work = arrange(scene)

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 
 from tests.backend.scripted_agent import Scene, Work
@@ -40,6 +41,7 @@ def test_a_run_is_placed_ahead_of_its_turn_only_if_it_ends_before_the_head_is_ex
     assert first.order("running") == "go"
 
 
+@pytest.mark.slow(target="databases")
 def test_a_run_that_takes_longer_than_expected_leaves_for_the_head(scene: Scene) -> None:
     first = scene.running(resources=HOURS | {"max_hours": 3})
     head = scene.submit(slots=2)

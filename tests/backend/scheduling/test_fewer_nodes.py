@@ -120,6 +120,7 @@ def test_a_run_waits_for_another_node_and_then_goes_on_with_fewer(scene: Scene, 
     assert shown["spec"]["resources"]["nodes"] == 2, "the request does not change"
 
 
+@pytest.mark.slow(target="databases")
 def test_other_runs_do_not_take_the_nodes_while_it_waits(scene: Scene, peers: Peers) -> None:
     run_id = elastic(scene)
     works = start(scene, peers, run_id)
@@ -167,6 +168,7 @@ def test_a_run_that_may_not_shrink_waits(scene: Scene, peers: Peers, case: str) 
     assert scene.show(run_id)["sentence"] == "needs 2 nodes with 2 slots each; 1 node of that size is online"
 
 
+@pytest.mark.slow(target="databases")
 def test_only_numbers_of_nodes_that_divide_the_batch_are_used(scene: Scene) -> None:
     set_draining(scene, "node-a", True)
     peers = join(scene, "bcde")
@@ -202,6 +204,7 @@ def test_an_attempt_on_fewer_nodes_that_makes_no_step_does_not_fail_the_run(
     assert placed_on(peers, run_id) == ["node-b", "node-c"]
 
 
+@pytest.mark.slow(target="databases")
 def test_an_attempt_on_fewer_nodes_that_made_steps_fails_as_usual(scene: Scene, peers: Peers) -> None:
     run_id = elastic(scene)
     work = shrunk(scene, peers, run_id)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.selection import partly_slow
 from tests.simulated_nodes import GPUS_PER_NODE, SimulatedNodes, SimulatedRun, random_run
 from trainwright_backend.scheduling import placement_round
 
@@ -31,7 +30,8 @@ def test_all_runs_of_a_long_queue_get_their_nodes(tmp_path: Path, nodes: int, ru
         simulated.pass_step()
 
 
-@pytest.mark.parametrize("nodes", partly_slow([80, 1_000], [80], target="databases"))
+@pytest.mark.slow(target="databases")
+@pytest.mark.parametrize("nodes", [80, 1_000])
 def test_a_run_on_64_nodes_starts_while_small_runs_keep_coming(tmp_path: Path, nodes: int) -> None:
     """It is first in line, since its team used nothing. So it starts when the longest of the present runs has ended."""
     assert steps_until_start(tmp_path, nodes, most=3 * LONGEST) <= LONGEST

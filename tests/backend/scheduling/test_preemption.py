@@ -72,6 +72,7 @@ def test_a_run_of_lower_priority_leaves_first_and_then_the_youngest(scene: Scene
     assert [work.order("running") for work in works] == ["save" if n == lower else "go" for n in range(2)]
 
 
+@pytest.mark.slow(target="databases")
 def test_no_team_is_brought_below_its_share(scene: Scene) -> None:
     works = [scene.running(), scene.running()]
     for work in works:
@@ -100,6 +101,7 @@ def test_a_run_partly_within_its_teams_share_stays(scene: Scene) -> None:
     assert work.order("running") == "save"
 
 
+@pytest.mark.slow(target="databases")
 def test_a_run_beyond_its_own_teams_share_makes_nobody_leave(scene: Scene) -> None:
     work = scene.running(slots=2)
     started(scene, work, 30)
@@ -110,6 +112,7 @@ def test_a_run_beyond_its_own_teams_share_makes_nobody_leave(scene: Scene) -> No
     assert other.sentence(theirs) == "needs 2 slots, 0 free on 1 node"
 
 
+@pytest.mark.slow(target="databases")
 def test_a_run_that_leaves_anyway_makes_room_first(scene: Scene) -> None:
     works = [scene.running(), scene.running()]
     for work in works:
@@ -122,6 +125,7 @@ def test_a_run_that_leaves_anyway_makes_room_first(scene: Scene) -> None:
     assert other.sentence(theirs).endswith("slots are being freed for it")
 
 
+@pytest.mark.slow(target="databases")
 def test_an_export_is_not_interrupted(scene: Scene) -> None:
     work = scene.running(slots=2, last_step=10)
     work.save(10)
@@ -146,6 +150,7 @@ def test_a_person_may_pause_or_cancel_a_run_that_is_being_preempted(scene: Scene
     assert scene.used() == 0
 
 
+@pytest.mark.slow(target="databases")
 def test_a_preempted_attempt_does_not_count_as_a_failure(scene: Scene) -> None:
     work = scene.running(resources={"device": "cpu", "slots_per_node": 1, "max_attempts": 2})
     blocker = scene.running()

@@ -140,6 +140,7 @@ def test_an_invitation_never_signs_in_to_an_account_that_exists(site: Site) -> N
     assert [team["slug"] for team in bob.get("/api/v1/me").json()["teams"]] == ["acme", "globex"]
 
 
+@pytest.mark.slow(target="databases")
 def test_viewing_an_invitation_does_not_reveal_whether_its_address_has_an_account(site: Site) -> None:
     site.member("viewer", email="bob@acme.example")
     stranger = site.other_team("globex")

@@ -15,7 +15,6 @@ from tusclient.storage import filestorage
 from tests.backend.conftest import Site
 from tests.backend.uploads.conftest import TUS, storage_is_exact
 from tests.backend.uploads.faults import Proxy, Server
-from tests.selection import partly_slow
 from trainwright.async_client import AsyncClient
 from trainwright.client import Client
 from trainwright.transport import async_tus, tus
@@ -74,6 +73,7 @@ def test_tuspy_uploads_in_chunks_with_checksums(site: Site, server: Server, tmp_
     assert digests(site) == [digest_of(file)]
 
 
+@pytest.mark.slow(target="databases")
 @pytest.mark.parametrize("kill", [False, True])
 def test_tuspy_continues_after_a_lost_connection(
     site: Site, server: Server, proxy: Proxy, tmp_path: Path, kill: bool
@@ -87,6 +87,7 @@ def test_tuspy_continues_after_a_lost_connection(
     assert proxy.cuts == 1 and digests(site) == [digest_of(file)] and storage_is_exact(site)
 
 
+@pytest.mark.slow(target="databases")
 def test_tuspy_continues_in_another_process_from_its_own_store(
     site: Site, server: Server, tmp_path: Path
 ) -> None:
@@ -169,6 +170,7 @@ def test_our_client_sends_folders_and_reports_progress(
     assert sum(seen) == 2 * MIB + 11
 
 
+@pytest.mark.slow(target="databases")
 def test_our_asynchronous_client_sends_several_files_at_once_despite_lost_connections(
     site: Site, proxy: Proxy, quick: None, tmp_path: Path
 ) -> None:
@@ -187,7 +189,8 @@ def test_our_asynchronous_client_sends_several_files_at_once_despite_lost_connec
     assert proxy.cuts == 1 and storage_is_exact(site)
 
 
-@pytest.mark.parametrize("kill", partly_slow([False, True], [False], "databases"))
+@pytest.mark.slow(target="databases")
+@pytest.mark.parametrize("kill", [False, True])
 def test_our_client_continues_after_many_lost_connections(
     site: Site,
     server: Server,
@@ -270,6 +273,7 @@ def test_a_file_that_changes_during_the_upload_is_not_stored(
     assert digests(site) == [] and storage_is_exact(site)
 
 
+@pytest.mark.slow(target="databases")
 def test_a_change_with_the_same_timestamp_is_detected_at_the_end(
     site: Site, server: Server, connect: Callable[[int], Client], tmp_path: Path
 ) -> None:

@@ -96,6 +96,7 @@ def finish(tus: Tus, url: str) -> None:
     assert shown["digest"] == hashlib.sha256(CONTENT).hexdigest()
 
 
+@pytest.mark.slow(target="databases")
 def test_an_idle_connection_is_closed_and_its_bytes_are_kept(
     site: Site, connect: Callable[[Server], Tus]
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_newer_request_ends_the_previous_one(site: Site, connect: Callable[[Se
         finish(tus, url)
 
 
+@pytest.mark.slow(target="databases")
 def test_deleting_an_upload_ends_the_request_that_writes_to_it(
     site: Site, connect: Callable[[Server], Tus], exact: Callable[[], bool]
 ) -> None:

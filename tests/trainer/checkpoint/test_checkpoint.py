@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import build_here, events, read_out, resume_from, run_trainer, train_here, write_job
 from trainwright.contracts.checkpoint import CheckpointManifest, digest_of
 from trainwright.contracts.job_spec import failure_name
@@ -294,9 +293,8 @@ def test_a_write_that_fails_ends_the_training(tmp_path: Path, data: Path) -> Non
     assert not events(job_file, "checkpoint_saved")
 
 
-@pytest.mark.parametrize(
-    "damage", partly_slow([_truncate_a_file, _flip_a_bit, _flip_a_bit_of_a_header], [_flip_a_bit])
-)
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("damage", [_truncate_a_file, _flip_a_bit, _flip_a_bit_of_a_header])
 def test_a_damaged_checkpoint_ends_the_launch_with_its_code(
     tmp_path: Path, data: Path, trained: Path, damage: Callable[[Path], None]
 ) -> None:

@@ -169,7 +169,8 @@ UNKNOWN: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("model", partly_slow(UNKNOWN, UNKNOWN[-1:]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("model", UNKNOWN)
 def test_a_model_unknown_to_transformers_comes_with_a_file_that_loads_it(
     tmp_path: Path, data: Path, model: dict[str, Any]
 ) -> None:
@@ -197,6 +198,7 @@ def test_a_model_unknown_to_transformers_comes_with_a_file_that_loads_it(
     assert ids[:16] == tokens_BT[0].tolist() and ids[16] == int(ours_BTV[0, -1].argmax())
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("block", ["serial", "parallel"])
 def test_large_exports_are_several_files_with_an_index(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, block: str

@@ -139,6 +139,7 @@ NAMES = [each.architecture for each in CLASSES]
 SOME = [(name, 4) for name in [*NAMES, PLAIN.architecture]]
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("architecture", NAMES)
 def test_each_class_computes_some_combination(architecture: str) -> None:
     found = combinations()[architecture]

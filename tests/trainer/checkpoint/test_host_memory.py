@@ -53,6 +53,7 @@ def test_allocations_are_adjacent_and_reused() -> None:
     assert pins.unpinned == 0
 
 
+@pytest.mark.slow(target="layouts")
 def test_memory_is_unpinned_when_a_larger_block_replaces_it_and_at_its_end() -> None:
     pins = Pins()
     memory = HostMemory(pins)

@@ -212,9 +212,10 @@ def test_shards_have_the_same_bits_as_one_process(
     }
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     "fault",
-    partly_slow(["dice of slices", "scales of slices", "norms counted twice"], ["scales of slices"]),
+    ["dice of slices", "scales of slices", "norms counted twice"],
 )
 def test_an_injected_fault_changes_the_bits(tmp_path: Path, data: Path, fault: str) -> None:
     """Negative controls of the test above."""

@@ -200,6 +200,7 @@ def test_all_variants_declare_weights_of_equal_names_alike() -> None:
             assert replace(weight, shape=alike.shape) == alike and weight.shape(spec) == alike.shape(spec)
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_variant_learns_the_same_in_every_layout(tmp_path: Path, data: Path) -> None:
     (one,) = on_mesh(Degrees(), learn, Filtered, job(tmp_path, data, 1, pipeline=1))
     (plain,) = on_mesh(Degrees(), learn, Attention, job(tmp_path, data, 1, pipeline=1))
@@ -215,6 +216,7 @@ def test_a_variant_learns_the_same_in_every_layout(tmp_path: Path, data: Path) -
     )
 
 
+@pytest.mark.slow(target="layouts")
 def test_only_input_projections_can_be_chunked(tmp_path: Path, data: Path) -> None:
     chunks = {"tensor": 2, "tensor_chunks": 2}
     (one,) = on_mesh(Degrees(), learn, Gained, job(tmp_path, data, 1, tensor=1))

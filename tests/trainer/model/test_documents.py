@@ -135,6 +135,7 @@ MASKED = {"document_mask": True, "sequence_tokens": 64}
 MODEL = {"layers": 4, "tied_embeddings": False, "initializer_std": 0.2}
 
 
+@pytest.mark.slow(target="layouts")
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Other layouts are cells of ``tests.parity``."""
     model = MODEL | {"layers": 2, "attention": "localized_filtering", "sliding_window": 12}

@@ -200,6 +200,7 @@ def test_fp8_products_need_half_of_the_width_in_tiles() -> None:
     assert problem.field == "model.width" and "the next is 64" in problem.message
 
 
+@pytest.mark.slow(target="layouts")
 def test_an_export_can_be_loaded(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job_file = write_job(tmp_path, data, model=MODEL, schedule={"steps": 3, "warmup_steps": 1})
     training = train_here(job_file)

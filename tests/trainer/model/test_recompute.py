@@ -12,7 +12,6 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tests.selection import partly_slow
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.precision_spec import FP8Spec, ScalingKind
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
@@ -167,7 +166,8 @@ def test_products_of_blocks_are_saved_like_other_products() -> None:
     assert calls[RecomputeKind.FULL] == 3 * matrices
 
 
-@pytest.mark.parametrize("kind", partly_slow(RecomputeKind, [RecomputeKind.SELECTIVE]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("kind", RecomputeKind)
 def test_reference_cycles_of_a_step_hold_no_tensor_and_are_collected_after_it(kind: RecomputeKind) -> None:
     model = _model(kind)
 

@@ -302,13 +302,10 @@ def _cases() -> Iterator[tuple[str, Case]]:
 CASES = dict(_cases())
 IN_MAKE_TEST = (
     "fp32, replicated",
-    "fp32, ZeRO 2",
     "bf16, ZeRO 3",
-    "O1, paper, two ranks",
     "O2, paper, one rank",
     "O2, block, in the backward pass",
     "O3, paper, two ranks",
-    "O3, block, two ranks",
 )
 
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import losses, resume_from, train_here, write_job
 from tests.trainer.optim.whole_updates import (
     LAYOUTS,
@@ -70,10 +69,8 @@ def job(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
     return job_writer(data, tmp_path_factory)
 
 
-IN_MAKE_TEST = ("ZeRO 3, tensor 2",)
-
-
-@pytest.mark.parametrize("layout", partly_slow(LAYOUTS, IN_MAKE_TEST))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_moves_each_weight_as_the_formulas_say(layout: str, job: Callable[..., Path]) -> None:
     ranks, parallelism = LAYOUTS[layout]
     job_file = job(ranks, parallelism=parallelism, optimizer=MUON)

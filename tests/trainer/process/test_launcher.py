@@ -14,7 +14,6 @@ from uuid import uuid4
 import pytest
 import torch
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import (
     events,
     losses,
@@ -168,6 +167,7 @@ def endless(
         launcher.kill()
 
 
+@pytest.mark.slow(target="layouts")
 def test_killing_the_launcher_leaves_no_rank(
     endless: tuple[Path, subprocess.Popen[bytes], dict[int, int]], marker: str
 ) -> None:
@@ -177,7 +177,8 @@ def test_killing_the_launcher_leaves_no_rank(
     _wait_until(lambda: set(_marked(marker)) <= {launcher.pid}, seconds=5)
 
 
-@pytest.mark.parametrize("victim", partly_slow([0, 1], [1]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_rank_is_named_with_its_signal(
     endless: tuple[Path, subprocess.Popen[bytes], dict[int, int]], marker: str, victim: int
 ) -> None:

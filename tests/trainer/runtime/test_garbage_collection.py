@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import weakref
 
+import pytest
+
 from trainwright_trainer.runtime.garbage_collection import (
     collect_after_step,
     collection_paused,
@@ -40,6 +42,7 @@ def test_cycles_of_a_step_are_collected_after_it_and_not_before() -> None:
         assert ring() is None
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_cycle_that_outlives_its_step_is_collected_periodically() -> None:
     with synchronized_collection():
         held = Ring()

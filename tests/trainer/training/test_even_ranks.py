@@ -83,6 +83,7 @@ def test_ranks_collect_garbage_after_the_same_steps_and_never_within_one(tmp_pat
         assert lived.collected == expected
 
 
+@pytest.mark.slow(target="layouts")
 def test_events_of_every_tenth_step_contain_the_seconds_of_every_rank(tmp_path: Path, data: Path) -> None:
     _, job_file = _records(tmp_path, data, Degrees(replicas=2))
     series = {

@@ -60,6 +60,7 @@ def test_a_fork_without_changes_repeats_the_losses_of_its_parent_bit_for_bit(
     assert started["resume_step"] == FORKED_AT
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_fork_with_another_learning_rate_has_other_losses(tmp_path: Path, data: Path, parent: Path) -> None:
     job_file = fork(tmp_path, data, parent, optimizer={"learning_rate": 1e-2}, schedule={"steps": 24})
     train_here(job_file)

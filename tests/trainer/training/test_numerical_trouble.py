@@ -114,6 +114,7 @@ def test_all_ranks_compute_the_step_again_if_one_had_the_error(
     assert found[0] == found[1]
 
 
+@pytest.mark.slow(target="layouts")
 def test_the_next_attempt_skips_the_data_on_which_the_run_diverged(tmp_path: Path, data: Path) -> None:
     straight = build_here(write_job(tmp_path / "straight", data))
     train(straight)

@@ -118,6 +118,7 @@ def planned_bytes(built: nn.Module, model: ModelSpec, mode: BlockMode) -> float:
     return activations + score_bytes(RunSpec.model_validate(TINY | sections))
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_block_saves_the_planned_bytes(kind: PrecisionKind, model: str) -> None:

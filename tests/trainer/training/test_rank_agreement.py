@@ -108,6 +108,7 @@ def answers(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
     return results
 
 
+@pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_ranks_agree_with_the_collective_and_disagree_without_it(
     question: str, answers: list[dict[str, tuple[Any, Any]]]

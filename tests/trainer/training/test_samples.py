@@ -11,7 +11,6 @@ import torch
 import torch._inductor.config
 from tokenizers import Tokenizer
 
-from tests.selection import partly_slow
 from tests.trainer.jobs import build_here, events, losses, train_here, write_job
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import BASE
@@ -76,6 +75,7 @@ def test_samples_can_be_longer_than_a_sequence(tmp_path: Path, data: Path) -> No
     assert sample.text
 
 
+@pytest.mark.slow(target="layouts")
 def test_draws_are_functions_of_seed_step_and_prompt(tmp_path: Path, data: Path) -> None:
     drawn = {"prompts": [*PROMPTS, "the quick"], "sample_tokens": 12, "temperature": 1.0}
     training = build_here(write_job(tmp_path / "a", data, **spec(drawn)))
@@ -140,7 +140,6 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "DeepSpeed, ZeRO 3": {"parallelism": {"engine": "deepspeed", "zero_stage": 3}},
     "compiled": {"precision": {"kind": "fp32", "compile": "on"}},
 }
-IN_MAKE_TEST = ("pipeline 2",)
 VARIANTS: dict[str, dict[str, Any]] = {"with": GREEDY, "without": {}}
 
 
@@ -177,7 +176,8 @@ def test_training_is_bitwise_the_same_with_and_without_samples(layout: str, trai
     assert of_layout["with"].losses == of_layout["without"].losses
 
 
-@pytest.mark.parametrize("layout", partly_slow(LAYOUTS, IN_MAKE_TEST))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_writes_what_one_process_writes(
     layout: str, trained: Any, data: Path, tmp_path: Path
 ) -> None:
@@ -188,6 +188,7 @@ def test_every_layout_writes_what_one_process_writes(
     assert trained(layout)["with"].texts == reported(alone).texts
 
 
+@pytest.mark.slow(target="layouts")
 def test_samples_do_not_enter_the_history_of_fp8_layers(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,7 @@ def layers_here(mesh: Mesh, job_file: Path) -> list[str]:
     return list(build(read_job(job_file), job_file, mesh).engine.model.layers)
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_run_splits_its_model_as_chosen_and_reports_it(tmp_path: Path, data: Path) -> None:
     job_file = write_job(
         tmp_path / "job",

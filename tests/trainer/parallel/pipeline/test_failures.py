@@ -50,6 +50,7 @@ def _close_connections() -> None:
             connection.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.slow(target="layouts")
 def test_a_rank_that_exits_is_reported_as_lost_by_the_other_stages(tmp_path: Path, data: Path) -> None:
     two = Degrees(pipeline=2)
     met = on_mesh(two, _exit_within_a_step, staged(tmp_path, data, two, ONE_F_ONE_B))

@@ -14,7 +14,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.selection import partly_slow
 from tests.trainer.fp8.compute.test_linear import hold, layer_of
 from tests.trainer.jobs import write_job
 from tests.trainer.parallel.tensor.test_fp8_gather import BATCH, MODEL, OPTIMIZER, learn_fp8
@@ -130,7 +129,8 @@ def pass_through_all(mesh: Mesh, kind: str) -> list[Tensors]:
     return [*results, pass_through(mesh, kind, 2, later=True)]
 
 
-@pytest.mark.parametrize("kind", partly_slow(["bf16", "fp8", "fp8, delayed"], ["fp8"]))
+@pytest.mark.slow(target="layouts")
+@pytest.mark.parametrize("kind", ["bf16", "fp8", "fp8, delayed"])
 def test_chunked_results_equal_unchunked_ones(kind: str) -> None:
     """Outputs, gradients (including weight gradients that zero-bubble schedules defer), and amaxes."""
     for wanted, *results in on_mesh(Degrees(tensor=2), pass_through_all, kind):
