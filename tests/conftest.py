@@ -28,18 +28,18 @@ DURATIONS = ROOT / "tests" / "durations.json"
 LONG_FILE_SECONDS = 5.0
 
 CPU_BUDGETS: dict[str, float] = {
-    "tests/agent": 200,
+    "tests/agent": 130,
     "tests/architecture": 100,
-    "tests/backend": 950,
+    "tests/backend": 800,
     "tests/benchmarks": 40,
     "tests/docs": 20,
     "tests/e2e": 190,
     "tests/integration": 190,
-    "tests/parity": 110,
+    "tests/parity": 80,
     "tests/planner": 15,
-    "tests/prepare": 180,
+    "tests/prepare": 150,
     "tests/sdk": 15,
-    "tests/trainer": 750,
+    "tests/trainer": 480,
 }
 """CPU seconds of ``make test`` by folder. A folder that uses more than 1.5 times its budget fails the session.
 
