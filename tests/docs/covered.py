@@ -36,6 +36,10 @@ NOT_RUN: dict[tuple[str, str | None], str] = {
     ("docs/operations.md", "Containers"): "needs a container engine; `make compose-check` does the same",
     (
         "docs/operations.md",
+        "With systemd",
+    ): "needs root and systemd; tests/architecture/test_compose.py verifies the units",
+    (
+        "docs/operations.md",
         "Objects in a bucket",
     ): "needs a bucket, which tests/backend/core/test_object_store.py has",
     ("docs/operations.md", "Backup"): "names of places of the reader's; the tutorial on operating runs them",

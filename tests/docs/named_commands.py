@@ -18,7 +18,7 @@ PROGRAMS = {
         "trainwright-agent": agent_program,
     }.items()
 }
-COMMAND = re.compile(r"(?<![\w./-])(?:\S*/)?(trainwright(?:-server|-agent)?) ([a-z-].*)")
+COMMAND = re.compile(r"(?<![\w./=-])(?:\S*/bin/)?(trainwright(?:-server|-agent)?) ([a-z-].*)")
 WORD = re.compile(r"[a-z][a-z-]*(\|[a-z-]+)*")
 END = re.compile(r"\s+#|[`;&<>]|\s\|\s")
 

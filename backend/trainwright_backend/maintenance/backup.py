@@ -3,7 +3,7 @@
 A backup is made while the platform works. First the database is copied, in one consistent state; then the objects, which
 are written before the rows that name them. A hold on deletions keeps what those rows name. The manifest is written last and
 makes the backup complete, so an interrupted one leaves the one before. Objects that a former backup copied to the same place
-are not copied again.
+are not copied again. A backup is written to an empty place, or to that of a former one.
 """
 
 import hashlib
@@ -35,6 +35,9 @@ from trainwright_backend.migrations.run import is_known
 FORMAT = 1
 MANIFEST = "manifest.json"
 SECRETS = "secrets.json"
+UNFINISHED = "unfinished.txt"
+"""Marks a place as that of a first backup that is not complete yet."""
+
 HOLD = timedelta(hours=1)
 HOLD_RENEWAL_SECONDS = 60.0
 
@@ -81,9 +84,12 @@ def create_backup(
 
     Args:
         secrets: content of the secrets file of a data folder, which is backed up too.
+
+    Raises:
+        BackupError: ``target`` has other content. Nothing is written or deleted.
     """
     started = now()
-    known = read_manifest(target).objects if target.stat(MANIFEST) is not None else {}
+    known = _begin(target)
     with TemporaryDirectory() as name, _deletions_held(database) as renew_hold:
         folder = Path(name)
         copied = dump_database(database, folder)
@@ -110,10 +116,14 @@ def create_backup(
     if secrets is not None:
         target.write(SECRETS, secrets)
     target.write(MANIFEST, manifest.model_dump_json(indent=1).encode())
-    kept = {MANIFEST, *([] if secrets is None else [SECRETS]), *files, *(f"objects/{key}" for key in objects)}
-    for key in target.list_prefix(""):
-        if key not in kept:
-            target.delete(key)
+    kept = {*files, *(f"objects/{key}" for key in objects)}
+    former = [*target.list_prefix("database"), *target.list_prefix("objects")]
+    for key in (
+        UNFINISHED,
+        *([SECRETS] if secrets is None else []),
+        *(key for key in former if key not in kept),
+    ):
+        target.delete(key)
     with database.write() as session:
         record_backup(session, started)
     tell(f"objects copied: {len(objects):,}")
@@ -153,6 +163,8 @@ def read_manifest(source: ObjectStore) -> BackupManifest:
         manifest = BackupManifest.model_validate_json(source.read(MANIFEST))
     except FileNotFoundError:
         raise BackupError("There is no complete backup here: manifest.json is missing.") from None
+    except ValidationError:
+        raise BackupError("There is no backup here: manifest.json is that of something else.") from None
     if manifest.format > FORMAT or not is_known(manifest.database.revision):
         raise BackupError(
             f"Version {manifest.version} made this backup, with tables of revision {manifest.database.revision}, which "
@@ -220,6 +232,20 @@ def restore_backup(
         session.execute(delete(DeletionHold))  # that of the backup itself
     tell(f"database restored: {sum(table.rows for table in manifest.database.tables):,} rows")
     return manifest
+
+
+def _begin(target: ObjectStore) -> dict[str, Content]:
+    """Mark an empty place as that of a backup; returns the objects of the former one there."""
+    if target.stat(MANIFEST) is not None:
+        return read_manifest(target).objects
+    if target.stat(UNFINISHED) is None:
+        if (other := next(iter(target.list_prefix("")), None)) is not None:
+            raise BackupError(
+                f"This place is not empty, and has no backup: it has {other}. "
+                "Name an empty folder or a new one, or that of an earlier backup."
+            )
+        target.write(UNFINISHED, b"A backup is being written here, or was interrupted. Repeat it.\n")
+    return {}
 
 
 def _back_up_object(

@@ -17,8 +17,9 @@ from trainwright_backend.control.queued_deletions import delete_queued_bytes
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.deletion_queue import QueuedDeletion, queue_deletion
 from trainwright_backend.core.local_store import LocalStore
-from trainwright_backend.core.object_store import ObjectDamagedError, ObjectStore
+from trainwright_backend.core.object_store import ObjectDamagedError, ObjectStore, StoredObject
 from trainwright_backend.local.data_folder import DataFolder
+from trainwright_backend.maintenance import backup as backup_module
 from trainwright_backend.maintenance.backup import (
     BackupError,
     create_backup,
@@ -115,6 +116,46 @@ def test_a_second_backup_to_the_same_place_copies_new_objects_and_removes_delete
     assert (tmp_path / "backup" / "objects" / kept).stat().st_mtime_ns == before, "it was not copied again"
     assert backup.stat(f"objects/{gone}") is None and list(verify_backup(backup)) == []
     assert not set(first.files) & set(backup.list_prefix("database"))
+
+
+@pytest.mark.parametrize("other", ["photo.jpg", "objects/photo.jpg", "manifest.json"])
+def test_a_place_with_other_files_is_refused_and_keeps_them(scene: Scene, tmp_path: Path, other: str) -> None:
+    place = open_place(None, str(tmp_path / "share"), create=True)
+    place.write(other, b"mine")
+    app = scene.site.app
+    with pytest.raises(
+        BackupError, match=r"has photo|has objects/photo|manifest\.json is that of something else"
+    ):
+        create_backup(app.state.database, app.state.store, place, SECRET, silent)
+    assert contents_of(place) == {other: b"mine"}
+
+
+def test_a_later_backup_leaves_files_beside_the_former_one_alone(scene: Scene, backup: ObjectStore) -> None:
+    backup.write("notes/mine.txt", b"mine")
+    create_backup(scene.site.app.state.database, scene.site.app.state.store, backup, SECRET, silent)
+    assert backup.read("notes/mine.txt") == b"mine" and list(verify_backup(backup)) == []
+
+
+def test_an_interrupted_first_backup_can_be_repeated(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.start().finish(10)
+    database, store = scene.site.app.state.database, scene.site.app.state.store
+    place = open_place(None, str(tmp_path / "backup"), create=True)
+    copy, copied = backup_module.copy_object, list[str]()
+
+    def interrupted(source: ObjectStore, key: str, target: ObjectStore, target_key: str) -> StoredObject:
+        if copied:
+            raise KeyboardInterrupt
+        copied.append(target_key)
+        return copy(source, key, target, target_key)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(backup_module, "copy_object", interrupted)
+        create_backup(database, store, place, SECRET, silent)
+    assert place.stat(copied[0]) is not None and place.stat("manifest.json") is None
+    create_backup(database, store, place, SECRET, silent)
+    assert list(verify_backup(place)) == [] and place.stat("unfinished.txt") is None
 
 
 def test_deletions_wait_until_a_backup_has_been_copied(scene: Scene, tmp_path: Path) -> None:
