@@ -33,6 +33,7 @@ from tests.live import eventually, write_letters
 pytestmark = [pytest.mark.slow(target="compose-check"), pytest.mark.timeout(5_400)]
 
 NEXT_VERSION = "99.0.0"
+CONTAINER_USER = 10_001
 ONE_SHOTS = {"volume-owners", "bucket", "migrate"}
 CRASHED = ["hints_1", "tasks_1", "postgres_1", "s3_1", "worker_1", "api_1", "api_2", "proxy_1"]
 WITHOUT_CHECK = {"worker_1"}
@@ -226,6 +227,30 @@ def test_a_fork_of_the_run_ends_and_is_downloaded(training: Training, tmp_path: 
     deployment.cli("runs", "download", fork.run_id, model)
     with safetensors.safe_open(model / "model.safetensors", framework="numpy") as file:
         assert len(list(file.keys())) > 10
+
+
+def test_a_backup_is_restored_into_empty_volumes(training: Training, tmp_path: Path) -> None:
+    deployment = training.deployment
+    folder = deployment.folder / "backup"
+    folder.mkdir()
+    os.chown(folder, CONTAINER_USER, CONTAINER_USER)
+    before = [(item["id"], item["state"]) for item in deployment.answer("runs", "list")]
+
+    def run(*command: str) -> None:
+        options = ("--rm", "--no-deps", "--env", "TMPDIR=/data", "--volume", f"{folder}:/backup")
+        deployment.compose("run", *options, "api", "trainwright-server", *command, version=NEXT_VERSION)
+
+    run("backup", "/backup")
+    run("verify", "/backup")
+    deployment.compose("--profile=cpu", "down", version=NEXT_VERSION)
+    for volume in ("postgres", "s3", "cache"):
+        deployment.engine.podman("volume", "rm", f"{PROJECT}_{volume}")
+    deployment.compose("up", "--detach", "--no-build", "postgres", "bucket", version=NEXT_VERSION)
+    run("restore", "/backup")
+    deployment.compose("--profile=cpu", "up", "--detach", "--no-build", version=NEXT_VERSION)
+    eventually(lambda: deployment.is_healthy("proxy_1"), "the proxy is healthy", 120)
+    assert [(item["id"], item["state"]) for item in deployment.answer("runs", "list")] == before
+    deployment.cli("runs", "download", before[0][0], tmp_path / "model")
 
 
 def test_taking_it_down_leaves_only_the_volumes(started: Deployment) -> None:

@@ -48,7 +48,7 @@ def test_a_text_file_becomes_a_trained_model_and_a_sample(
 def test_the_selftest_measures_the_cpu() -> None:
     """In a separate process, because it forks the measuring processes."""
     command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", "2"]
-    hardware = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=100).stdout)
+    hardware = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=400).stdout)
     assert hardware["cpu"]["slots"] == 2
     assert set(hardware["cpu"]["flops_per_second"]) == {"fp32", "bf16", "fp8"}
     assert all(1e8 < rate < 1e14 for rate in hardware["cpu"]["flops_per_second"].values())
@@ -63,7 +63,7 @@ def test_a_busy_machine_does_not_change_the_peak(slots: int) -> None:
     command = [sys.executable, "-m", "trainwright_trainer.main", "selftest", "--slots", str(slots)]
 
     def rates() -> dict[str, float]:
-        output = subprocess.run(command, capture_output=True, check=True, timeout=170).stdout
+        output = subprocess.run(command, capture_output=True, check=True, timeout=500).stdout
         return dict(json.loads(output)["cpu"]["flops_per_second"])
 
     alone = rates()
