@@ -90,7 +90,7 @@ export default defineConfig({
     environment: "jsdom",
     maxWorkers: "100%",
     setupFiles: ["tests/support/setup.ts"],
-    testTimeout: 120_000,
+    testTimeout: 300_000,
     projects: [
       { extends: true, test: { name: "parts", include: ["tests/**/*.test.{ts,tsx}"], exclude: ["tests/app/**"], isolate: false } },
       // The router keeps the page that the last test left, and a load that it had begun.

@@ -5,7 +5,7 @@ import { connection } from "@/lib/connection";
 import { server } from "@tests/support/server";
 
 // Test machines are busy.
-configure({ asyncUtilTimeout: 30_000 });
+configure({ asyncUtilTimeout: 100_000 });
 
 // Browser features that jsdom lacks.
 window.matchMedia = (query) =>
