@@ -95,10 +95,14 @@ def trainer(*arguments: object, **environment: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE)
 
 
+PATIENCE_SECONDS = 400
+"""How long a training of a test may take: this ends one that hangs, and does not judge the machine."""
+
+
 def run_trainer(*arguments: object, **environment: str) -> int:
     """Run the trainer's command line to completion. Returns the exit code."""
     with trainer(*arguments, **environment) as process:
-        process.communicate(timeout=120)
+        process.communicate(timeout=PATIENCE_SECONDS)
         return process.returncode
 
 

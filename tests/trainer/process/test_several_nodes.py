@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.trainer.jobs import events, losses, read_out, resume_from, run_trainer, trainer, write_job
+from tests.trainer.jobs import (
+    PATIENCE_SECONDS,
+    events,
+    losses,
+    read_out,
+    resume_from,
+    run_trainer,
+    trainer,
+    write_job,
+)
 from trainwright_trainer.process.export_job import export_job
 
 
@@ -19,7 +28,7 @@ def train_on_two_nodes(
     jobs = jobs_of_two_nodes(folder, data, job, **sections)
     launched = [trainer("train", job_file) for job_file in jobs]
     for process in launched:
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == 0, errors.decode()
     return jobs
 
@@ -129,7 +138,7 @@ def test_a_node_verifies_the_files_that_it_fetched(tmp_path: Path, data: Path, o
         job_file.write_text(json.dumps(json.loads(job_file.read_text()) | point))
     launched = [trainer("train", job_file) for job_file in jobs]
     for process in launched:
-        process.communicate(timeout=120)
+        process.communicate(timeout=PATIENCE_SECONDS)
     assert read_out(jobs[1], "failure-1.json")["code"] == "checkpoint_invalid"
 
 
