@@ -29,6 +29,9 @@ TINY = {
     "checkpoint": {"every_steps": 10},
 }
 
+PATIENCE_SECONDS = 400
+"""How long a training of a test may take: this ends one that hangs, and does not judge the machine."""
+
 
 def write_job(
     folder: Path,
@@ -93,10 +96,6 @@ def trainer(*arguments: object, **environment: str) -> subprocess.Popen[bytes]:
     """Start the trainer's command line in a separate process."""
     command = [sys.executable, "-m", "trainwright_trainer.main", *map(str, arguments)]
     return subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE)
-
-
-PATIENCE_SECONDS = 400
-"""How long a training of a test may take: this ends one that hangs, and does not judge the machine."""
 
 
 def run_trainer(*arguments: object, **environment: str) -> int:
