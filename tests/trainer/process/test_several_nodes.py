@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.trainer.jobs import (
     PATIENCE_SECONDS,
@@ -18,6 +19,8 @@ from tests.trainer.jobs import (
     trainer,
     write_job,
 )
+from trainwright.contracts.checkpoint import CheckpointManifest
+from trainwright_trainer.checkpoint.load import read_tensor, verify_files
 from trainwright_trainer.process.export_job import export_job
 
 
@@ -101,20 +104,32 @@ def test_each_node_reports_its_end_and_its_own_ranks(two_nodes: list[Path]) -> N
 def test_the_nodes_write_one_checkpoint(
     tmp_path: Path, data: Path, one_node: Path, two_nodes: list[Path]
 ) -> None:
-    """Each node has its ranks' files and the same manifest; together they are the checkpoint of one node."""
+    """Each node has the files of its ranks and the same manifest; together they have the tensors of one node's checkpoint.
+
+    The files differ: ranks of one node divide what they all have, and those of two nodes do not.
+    """
     folders = [job_file.parent / "out/checkpoints/step-10" for job_file in two_nodes]
     first, second = ((folder / "manifest.json").read_bytes() for folder in folders)
     assert first == second
-    listed = {file["name"]: file["digest"] for file in json.loads(first)["files"]}
-    of_one = json.loads((one_node.parent / "out/checkpoints/step-10/manifest.json").read_bytes())
-    assert listed == {file["name"]: file["digest"] for file in of_one["files"]}
+    manifest = CheckpointManifest.model_validate_json(first)
 
     whole = tmp_path / "step-10"
     whole.mkdir()
     for folder in folders:
         for file in folder.iterdir():
             shutil.copy(file, whole)
-    assert {path.name for path in whole.iterdir()} == {*listed, "manifest.json"}
+    verify_files(whole, manifest.files)
+    assert {path.name for path in whole.iterdir()} == {
+        *(file.name for file in manifest.files),
+        "manifest.json",
+    }
+
+    of_one = one_node.parent / "out/checkpoints/step-10"
+    expected = CheckpointManifest.model_validate_json((of_one / "manifest.json").read_bytes())
+    assert manifest.tensors.keys() == expected.tensors.keys()
+    for name, entry in expected.tensors.items():
+        stored = read_tensor(whole, manifest, name, entry.shape)
+        assert torch.equal(stored, read_tensor(of_one, expected, name, entry.shape)), name
 
     resumed = jobs_of_two_nodes(tmp_path / "resumed", data)
     points = [resume_from(whole, job_file.parent) for job_file in resumed]
