@@ -3,7 +3,8 @@
 `Read` sees one snapshot and writes nothing. `Write` is one transaction: it commits when its block ends, before the HTTP
 response is sent, and then runs its after-commit hooks (tasks, hints, notifications). A rollback drops the hooks. On
 SQLite a `Write` takes the write lock with its first statement (``BEGIN IMMEDIATE``), and the threads of a process take
-turns (`write_queue`): taking the lock after a read can fail, and waiting does not help. A database that is locked, full or unreachable is a 503 with Retry-After.
+turns (`write_queue`): taking the lock after a read can fail, and waiting does not help. A database that is locked, full or
+unreachable is a 503 with Retry-After.
 """
 
 import sqlite3

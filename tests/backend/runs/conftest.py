@@ -67,3 +67,9 @@ def served(scene: Scene) -> Iterator[Served]:
     server.should_exit = True
     thread.join()
     socket.close()
+
+
+def key_of(person: Any) -> str:
+    """The API key that a person's client sends."""
+    secret: str = person.headers["Authorization"].removeprefix("Bearer ")
+    return secret

@@ -1,7 +1,7 @@
 """Every action on a run has three interfaces to one route: HTTP, the client and the command line.
 
 A viewer tries each interface against a running API, so each shows that route's refusal. Requests are compared
-as the route parses them. Members and invitations are tested the same way; browser tests cover the pages. A route that
+as the route parses them. Members and invitations are tested the same way, and what their commands print in `test_people_commands`; browser tests cover the pages. A route that
 changes a team, its members, invitations or service accounts, runs, checkpoints or nodes fails the test unless it is listed here, as an action or not.
 """
 
@@ -15,8 +15,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import iter_route_contexts
 from pydantic import TypeAdapter
 
-from tests.backend.conftest import PASSWORD
-from tests.backend.runs.conftest import ReceivedRequest, Served
+from tests.backend.runs.conftest import ReceivedRequest, Served, key_of
 from tests.backend.scripted_agent import Scene, Work
 from tests.selection import partly_slow
 from trainwright.client import Client, TeamClient
@@ -398,7 +397,7 @@ def test_every_action_works_equally_through_all_interfaces_and_refuses_viewers(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     viewer = scene.site.member("viewer")
-    key = _key_of(viewer)
+    key = key_of(viewer)
     before = _state_before_actions(scene, named)
     for name, action in ACTIONS.items():
         method, address = _address(scene, action, named)
@@ -434,7 +433,7 @@ def test_results_of_several_batches_are_one_json_array(
     scene: Scene, named: Named, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_actions, "MOST_RUNS_AT_ONCE", 1)
-    shown = served.command(_key_of(scene.site.admin), f"runs cancel {named.run} {named.other} --json")
+    shown = served.command(key_of(scene.site.admin), f"runs cancel {named.run} {named.other} --json")
     assert [result["run"] for result in json.loads(shown.stdout)] == [named.run, named.other]
 
 
@@ -463,116 +462,12 @@ WRONG: dict[str, dict[str, Any]] = {
 def test_an_interface_that_is_missing_or_sends_something_else_is_detected(
     scene: Scene, named: Named, served: Served, name: str
 ) -> None:
-    action, key = ACTIONS[name]._replace(**WRONG[name]), _key_of(scene.site.member("viewer"))
+    action, key = ACTIONS[name]._replace(**WRONG[name]), key_of(scene.site.member("viewer"))
     if "method" in WRONG[name]:
         _by_client(action, served.url, key, named)
     else:
         _by_command(action, served, key, named)
     assert len(_differences(scene, action, named, served)) == 1
-
-
-@pytest.mark.slow(target="databases")
-def test_an_owner_manages_invitations_by_command(scene: Scene, served: Served) -> None:
-    key = _key_of(scene.site.admin)
-    typo = served.command(key, "invitations create bob")
-    assert typo.exit_code == 1
-    assert typo.output.strip() == "email: Write an email address, such as ana@example.org."
-    made = served.command(key, "invitations create Bob@example.org --role editor")
-    token = made.stdout.strip().rpartition("/link/")[2]
-    assert scene.site.admin.get(f"/api/v1/auth/link/{token}").json()["email"] == "bob@example.org"
-    listed = served.command(key, "invitations list").output
-    (invitation,) = (line.split()[0] for line in listed.splitlines() if "bob@example.org  editor" in line)
-    assert token not in listed
-    assert served.command(key, f"invitations revoke {invitation}").exit_code == 0
-    assert "bob@example.org" not in served.command(key, "invitations list").output
-    again = served.command(key, f"invitations revoke {invitation}")
-    assert again.exit_code == 1 and "no invitation" in " ".join(again.output.split())
-
-
-@pytest.mark.slow(target="databases")
-def test_owners_and_site_admins_read_the_audit_logs_by_command(
-    scene: Scene, served: Served, tmp_path: Path
-) -> None:
-    key = _key_of(scene.site.admin)
-    scene.site.admin.patch(scene.site.path, json={"name": "Lab"})
-    scene.site.other_team("globex")
-    listed = served.command(key, "audit list --actor ada --action rename_team --since 2026-01-01").output
-    assert "rename_team" in listed and '{"name": "Lab"}' in listed and len(listed.splitlines()) == 2
-    assert "rename_team" not in served.command(key, "audit list --since 9000-01-01T10:00").output
-    site = served.command(key, "audit site --action create_team --limit 1 --json")
-    [entry] = json.loads(site.output)["items"]
-    assert (entry["name"], entry["path"]) == ("Ada", "/api/v1/teams") and "globex" in entry["details"]
-    file = tmp_path / "site.jsonl"
-    assert served.command(key, f"audit export-site {file}").exit_code == 0
-    assert entry in [json.loads(line) for line in file.read_text().splitlines()]
-    wrong = served.command(key, "audit site --since yesterday")
-    assert wrong.exit_code == 2 and "--since" in wrong.output
-
-
-def test_a_person_lists_their_browsers_and_signs_one_out_by_command(scene: Scene, served: Served) -> None:
-    phone = scene.site.anonymous()
-    me = {"email": scene.site.admin.get("/api/v1/me").json()["email"], "password": PASSWORD}
-    assert phone.post("/api/v1/auth/sign-in", json=me).status_code == 200
-    key = _key_of(scene.site.admin)
-    [session] = [item["id"] for item in phone.get("/api/v1/me/sessions").json() if item["current"]]
-    assert session in served.command(key, "sessions list").output
-    assert served.command(key, f"sessions end {session}").exit_code == 0
-    assert phone.get("/api/v1/me").status_code == 401
-    assert session not in served.command(key, "sessions list").output
-    assert served.command(key, f"sessions end {session}").exit_code == 1
-
-
-@pytest.mark.slow(target="databases")
-def test_a_person_manages_their_keys_by_command(scene: Scene, served: Served) -> None:
-    key = _key_of(scene.site.admin)
-    made = served.command(key, "keys create nightly --scope read --days 30")
-    reader = made.stdout.strip()
-    listed = served.command(key, "keys list").output
-    [line] = [line for line in listed.splitlines() if " nightly " in line]
-    assert line.split()[1:4] == ["nightly", reader[:11], "read"] and reader not in listed
-    assert served.command(reader, "usage").exit_code == 0
-    refused = served.command(reader, "keys create wider")
-    assert refused.exit_code == 1 and "requires an API key with the scope manage; yours has read" in " ".join(
-        refused.output.split()
-    )
-    assert served.command(key, f"keys revoke {line.split()[0]}").exit_code == 0
-    assert served.command(reader, "usage").exit_code == 1
-
-
-@pytest.mark.slow(target="databases")
-def test_people_are_managed_by_command_with_their_addresses(scene: Scene, served: Served) -> None:
-    person = scene.site.member("viewer")
-    owner, key = _key_of(scene.site.admin), _key_of(person)
-    assert "viewer@acme.example  viewer" in served.command(owner, "members list").output
-    done = served.command(owner, "members set-role Viewer@acme.example editor")
-    assert done.exit_code == 0 and "Viewer is now editor of acme." in done.output
-    assert served.command(key, "teams list").output.split()[-1] == "editor"
-    last = served.command(owner, "members leave")
-    assert last.exit_code == 1 and "Make another member an owner first" in " ".join(last.output.split())
-    unknown = served.command(owner, "members remove bob@example.org")
-    assert unknown.exit_code == 1
-    assert "There is ada@acme.example, viewer@acme.example." in " ".join(unknown.output.split())
-    assert served.command(key, "members leave").exit_code == 0
-    assert person.get("/api/v1/me").json()["teams"] == []
-    assert "viewer@acme.example" not in served.command(owner, "members list").output
-    assert served.command(owner, "teams rename Laboratory").exit_code == 0
-    assert "Laboratory" in served.command(owner, "teams list").output
-
-
-@pytest.mark.slow(target="databases")
-def test_a_person_changes_their_name_and_password_by_command(scene: Scene, served: Served) -> None:
-    key, browser = _key_of(scene.site.admin), scene.site.anonymous()
-    shown = served.command(key, "account show").output
-    assert "Ada <ada@acme.example>, site admin" in shown and "acme: owner" in shown
-    assert served.command(key, "account rename Augusta").exit_code == 0
-    assert scene.site.admin.get("/api/v1/me").json()["name"] == "Augusta"
-    new = "what only Augusta knows"
-    wrong = served.command(key, "account password", f"not the password\n{new}\n{new}\n")
-    assert wrong.exit_code == 1 and "This is not your current password" in wrong.output
-    done = served.command(key, "account password", f"{PASSWORD}\n{new}\n{new}\n")
-    assert done.exit_code == 0 and new not in done.output, done.output
-    me = {"email": "ada@acme.example", "password": new}
-    assert browser.post("/api/v1/auth/sign-in", json=me).status_code == 200
 
 
 def test_spec_queries_are_the_same_through_all_interfaces(
@@ -581,7 +476,7 @@ def test_spec_queries_are_the_same_through_all_interfaces(
     monkeypatch.chdir(tmp_path)
     spec = scene.spec(optimizer={"clip_norm": None}, seed=0)
     Path("spec.json").write_text(json.dumps(spec | {"seed": 1}))
-    key = _key_of(scene.site.member("viewer"))
+    key = key_of(scene.site.member("viewer"))
     questions = {
         "submit": Action(f"POST {T}/runs", spec, lambda t, *_: t.submit(spec), "runs submit"),
         "check": Action(f"POST {T}/runs/validate", spec, lambda t, *_: t.validate(spec), "runs check"),
@@ -701,11 +596,6 @@ def _filled(body: Any, named: Named) -> Any:
     if isinstance(body, list):
         return [_filled(item, named) for item in body]
     return {key: _filled(one, named) for key, one in body.items()} if isinstance(body, dict) else body
-
-
-def _key_of(person: Any) -> str:
-    secret: str = person.headers["Authorization"].removeprefix("Bearer ")
-    return secret
 
 
 def _by_client(action: Action, url: str, key: str, named: Named) -> tuple[int, str] | None:
