@@ -20,14 +20,11 @@ from trainwright_backend.core.s3_errors import reaching_store, writing_to_store
 if TYPE_CHECKING:
     from obstore import PutResult
 
-PART_BYTES = 5 << 20
-"""The smallest that S3 allows. A writer holds about five: one that fills, one that waits, and those in obstore."""
-
+PART_BYTES = 8 << 20
 MAX_PARTS = 9_000
 """S3 allows 10,000; the parts of a larger object are larger."""
 
-PARTS_AT_ONCE = 2
-
+PARTS_AT_ONCE = 3
 DIGEST_KEY = "sha256"
 """The object's metadata with its SHA-256 in hex, where it was known before the bytes."""
 
@@ -61,8 +58,7 @@ class S3Writer:
         WRITTEN.inc(len(data))
         self._part += data
         while len(self._part) > self._part_bytes:
-            with memoryview(self._part) as view:
-                part = bytes(view[: self._part_bytes])
+            part = bytes(self._part[: self._part_bytes])
             del self._part[: self._part_bytes]
             self._send(part)
 
