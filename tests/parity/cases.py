@@ -235,7 +235,10 @@ MODEL_OPTIONS: dict[str, dict[str, Any]] = {
     "localized filtering": {"model": {"attention": "localized_filtering", "sliding_window": 12}},
     "norms of queries and keys": {"model": {"qk_norm": True, "head_size": 32}},
     "GPT": {"model": {"activation": "gelu", "norm": "layer", "biases": "all"}},
-    "multipliers": {"model": {"embedding_multiplier": 4.0, "residual_multiplier": 0.5}},
+    "multipliers": {
+        "model": {"embedding_multiplier": 4.0, "residual_multiplier": 0.5},
+        "optimizer": {"learning_rate_factors": {"embedding": 0.5, "head": 0.25, "vectors": 2.0}},
+    },
     "document masks": {"batch": {"document_mask": True}},
     "learned positions": {"model": {"positions": "learned"}, "batch": {"document_mask": True}},
     "soft caps, norms after parts, z-loss": {
@@ -257,6 +260,7 @@ OPTIONS: dict[str, Cell] = {
         "pipeline 2": Cell(2, _pipeline(2), like=ALONE),
         "zbv 2": Cell(2, _pipeline(2, "zbv"), like=ALONE),
         "ZeRO 3 over 2": Cell(2, {"zero_stage": 3}),
+        "ZeRO 3 × tensor 2": Cell(4, {"zero_stage": 3, "tensor": 2}),
         "deepspeed, ZeRO 2 over 2": Cell(2, {"engine": "deepspeed", "zero_stage": 2}),
         "bf16, data 2 × tensor 2": Cell(4, {"tensor": 2}, "bf16"),
         "O1, data 2": Cell(2, {}, "O1"),

@@ -163,10 +163,15 @@ def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Methods of all routes at the request's address; the framework knows only those of the first one."""
+    """Methods of all routes at the request's address; the framework knows only those of the first one.
+
+    `/runs/validate` also matches `/runs/{run}`. As in OpenAPI, the template with fewer parameters is the resource.
+    """
     routes = iter_route_contexts(request.app.routes)
-    here = [route for route in routes if _path_pattern(route.path or "").match(request.url.path)]
-    return sorted({method for route in here for method in route.methods or ()})
+    paths = [(route.path or "", route.methods or ()) for route in routes]
+    here = [(path, methods) for path, methods in paths if _path_pattern(path).match(request.url.path)]
+    fewest = min((path.count("{") for path, _ in here), default=0)
+    return sorted({method for path, methods in here if path.count("{") == fewest for method in methods})
 
 
 @cache

@@ -4203,6 +4203,37 @@ export interface components {
          */
         KeyScope: "read" | "submit" | "manage";
         /**
+         * LearningRateFactors
+         * @description What the learning rate is multiplied by for each kind of weight. Weight decay, which is in proportion to the learning rate,
+         *     is multiplied too.
+         */
+        LearningRateFactors: {
+            /**
+             * Block Matrices
+             * @description Matrices of blocks.
+             * @default 1
+             */
+            block_matrices: number;
+            /**
+             * Embedding
+             * @description Embeddings of tokens and learned positions, and the head if it is tied to the embedding.
+             * @default 1
+             */
+            embedding: number;
+            /**
+             * Head
+             * @description The head that computes logits.
+             * @default 1
+             */
+            head: number;
+            /**
+             * Vectors
+             * @description Norms and biases.
+             * @default 1
+             */
+            vectors: number;
+        };
+        /**
          * LimitNotice
          * @description A team or a member has reached a share of a limit.
          */
@@ -5442,6 +5473,8 @@ export interface components {
              * @default 0.001
              */
             learning_rate: number;
+            /** @description Other learning rates for some kinds of weights, as multiples of `learning_rate`. Empty: one rate for all. */
+            learning_rate_factors?: components["schemas"]["LearningRateFactors"] | null;
             /**
              * Momentum
              * @description Decay of the momentum of `muon`. Empty: 0.95.
@@ -6921,6 +6954,12 @@ export interface components {
              * @description Host memory of the largest node that the run may get. Null if unknown.
              */
             host_node_bytes?: number | null;
+            /**
+             * Learning Rates
+             * @description The learning rates at the peak and how many weights have them. A sentence, empty if all weights have one learning rate.
+             * @default
+             */
+            learning_rates: string;
             /** Memory */
             memory: components["schemas"]["PlannedMemory"][];
             /**

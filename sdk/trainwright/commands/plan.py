@@ -212,7 +212,7 @@ def show(plan: RunPlan) -> None:
         typer.echo(f"Offload uses {format_bytes(plan.host_bytes)} of host memory on each node{has}.")
     for warning in plan.warnings:
         typer.secho(warning, fg=typer.colors.YELLOW)
-    for sentence in (plan.export_loaded_by, plan.what_decays):
+    for sentence in (plan.export_loaded_by, plan.what_decays, plan.learning_rates):
         if sentence:
             typer.echo(sentence)
     if plan.stages_are_measured:

@@ -59,6 +59,31 @@ UPDATE_RULES: dict[str, UpdateRule] = {
 """By the name in ``OptimizerSpec.kind``."""
 
 
+class LearningRateFactors(Strict):
+    """What the learning rate is multiplied by for each kind of weight. Weight decay, which is in proportion to the learning rate,
+    is multiplied too."""
+
+    embedding: float = Field(default=1.0, gt=0.0, le=1_000.0)
+    """Embeddings of tokens and learned positions, and the head if it is tied to the embedding."""
+
+    head: float = Field(default=1.0, gt=0.0, le=1_000.0)
+    """The head that computes logits."""
+
+    block_matrices: float = Field(default=1.0, gt=0.0, le=1_000.0)
+    """Matrices of blocks."""
+
+    vectors: float = Field(default=1.0, gt=0.0, le=1_000.0)
+    """Norms and biases."""
+
+    def of(self, weight: str, dims: int) -> float:
+        """The factor of a weight, by its canonical name and number of dims."""
+        if dims < 2:
+            return self.vectors
+        if is_block_matrix(weight, dims):
+            return self.block_matrices
+        return self.head if weight.startswith("head.") else self.embedding
+
+
 class OptimizerSpec(Strict):
     """The update rule and its settings."""
 
@@ -67,6 +92,9 @@ class OptimizerSpec(Strict):
 
     learning_rate: float = Field(default=1e-3, gt=0.0, le=10.0)
     """Learning rate at the peak of the schedule."""
+
+    learning_rate_factors: LearningRateFactors | None = None
+    """Other learning rates for some kinds of weights, as multiples of `learning_rate`. Empty: one rate for all."""
 
     beta1: float = Field(default=0.9, ge=0.0, lt=1.0)
     """Decay of the first moment."""
@@ -124,6 +152,10 @@ class OptimizerSpec(Strict):
         if self.weight_decay_of == "block_matrices":
             return is_block_matrix(weight, dims)
         return self.weight_decay_of == "all" or dims >= 2
+
+    def learning_rate_factor(self, weight: str, dims: int) -> float:
+        """What the learning rate of a weight is multiplied by; arguments as for ``decays``."""
+        return 1.0 if self.learning_rate_factors is None else self.learning_rate_factors.of(weight, dims)
 
     def formats_in_fp8(self, fp8: FP8Spec) -> tuple[StateFormat, ...]:
         """How ``states`` are stored in an FP8 run."""

@@ -95,6 +95,10 @@ class RunSpec(Strict):
     @model_validator(mode="after")
     def _sections_fit(self) -> Self:
         check_layout(self.sections())
+        factors = self.optimizer.learning_rate_factors
+        if factors is not None and factors.head != 1.0 and self.model.tied_embeddings:
+            rule = "applies to a head of its own: use embedding, which is also the head, or set model.tied_embeddings to false"
+            raise field_error("optimizer.learning_rate_factors.head", factors.head, rule)
         if self.precision.fp8 is not None:
             self._fp8_fits(self.precision.fp8)
         return self

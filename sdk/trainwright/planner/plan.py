@@ -43,7 +43,7 @@ from trainwright.planner.pipeline_simulation import (
     torch_action_orders,
 )
 from trainwright.planner.stage_partition import RankCapacity, StageCost, partition_stages
-from trainwright.planner.weight_decay import what_decays
+from trainwright.planner.weight_groups import learning_rates, what_decays
 
 _MOST_ACTIONS = 4_000
 """Most actions in a timeline. A diagram with more would be unreadable."""
@@ -138,6 +138,7 @@ def plan(
         too_large=too_large,
         export_loaded_by=loaded_by(spec.model),
         what_decays=what_decays(spec),
+        learning_rates=learning_rates(spec),
         timeline=shown,
         bubble_fraction=bubble,
     )

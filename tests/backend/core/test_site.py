@@ -60,7 +60,12 @@ def test_an_unknown_api_address_returns_a_problem_instead_of_a_page(anonymous: T
 
 @pytest.mark.parametrize(
     ("path", "allowed"),
-    [("/health", "GET"), ("/me/keys", "GET, POST"), ("/teams/acme/runs/run_x", "DELETE, GET, PATCH")],
+    [
+        ("/health", "GET"),
+        ("/me/keys", "GET, POST"),
+        ("/teams/acme/runs/run_x", "DELETE, GET, PATCH"),
+        ("/teams/acme/runs/validate", "POST"),
+    ],
 )
 def test_a_wrong_method_is_405_and_names_the_right_ones(
     anonymous: TestClient, path: str, allowed: str

@@ -66,16 +66,20 @@ class Optimizer(ABC):
 
 
 def weight_groups(weights: Mapping[str, nn.Parameter], spec: OptimizerSpec) -> list[dict[str, Any]]:
-    """Weights that decay, and those that do not."""
-    decayed, others = (
-        {name: weight for name, weight in weights.items() if spec.decays(name, weight.ndim) is chosen}
-        for chosen in (True, False)
-    )
-    return [_group(decayed, spec.weight_decay), _group(others, 0.0)]
-
-
-def _group(weights: Mapping[str, nn.Parameter], weight_decay: float) -> dict[str, Any]:
-    return {"params": list(weights.values()), "names": list(weights), "weight_decay": weight_decay}
+    """Groups of weights with the same decay and the same multiple of the learning rate; those that decay are first."""
+    groups: dict[tuple[float, float], list[str]] = {}
+    for name, weight in weights.items():
+        decay = spec.weight_decay if spec.decays(name, weight.ndim) else 0.0
+        groups.setdefault((decay, spec.learning_rate_factor(name, weight.ndim)), []).append(name)
+    return [
+        {
+            "params": [weights[name] for name in names],
+            "names": names,
+            "weight_decay": decay,
+            "learning_rate_factor": factor,
+        }
+        for (decay, factor), names in sorted(groups.items(), key=lambda group: -group[0][0])
+    ]
 
 
 def _with_gradients(group: Mapping[str, Any]) -> WeightGroup:
@@ -118,5 +122,6 @@ def set_updates(optimizer: Optimizer | TorchOptimizer, updates: int) -> None:
 
 
 def set_learning_rate(optimizer: Optimizer | TorchOptimizer, learning_rate: float) -> None:
+    """Set the learning rate of each group: its multiple of ``learning_rate``."""
     for group in optimizer.param_groups:
-        group["lr"] = learning_rate
+        group["lr"] = learning_rate * group["learning_rate_factor"]

@@ -124,6 +124,9 @@ class RunPlan(Envelope):
     what_decays: str = ""
     """How many weights decay, and which. A sentence."""
 
+    learning_rates: str = ""
+    """The learning rates at the peak and how many weights have them. A sentence, empty if all weights have one learning rate."""
+
     timeline: list[list[PlannedAction]]
     """Actions of each pipeline rank; only the first micro batches if there are very many."""
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.trainer.fp8.adamw_formats import BLOCK, PAPER
-from trainwright.contracts.optimizer_spec import OptimizerSpec
+from trainwright.contracts.optimizer_spec import LearningRateFactors, OptimizerSpec
 from trainwright_trainer.distributed.shard_spec import full_slice
 from trainwright_trainer.fp8.compute.formats import E4M3, amax_of, cast, scale_for
 from trainwright_trainer.fp8.compute.stochastic_rounding import stochastic_round, uniform_noise
@@ -134,8 +134,12 @@ class Reference:
     def __init__(self, given: Mapping[str, Tensor], spec: OptimizerSpec = SPEC) -> None:
         self.weights = {name: torch.nn.Parameter(weight.double()) for name, weight in given.items()}
         groups = [
-            {"params": [weight], "weight_decay": spec.weight_decay if weight.ndim > 1 else 0.0}
-            for weight in self.weights.values()
+            {
+                "params": [weight],
+                "weight_decay": spec.weight_decay if weight.ndim > 1 else 0.0,
+                "lr": 1e-3 * spec.learning_rate_factor(name, weight.ndim),
+            }
+            for name, weight in self.weights.items()
         ]
         self.optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(spec.beta1, spec.beta2), eps=spec.epsilon)
 
@@ -145,23 +149,42 @@ class Reference:
         self.optimizer.step()
 
 
-def test_the_float32_optimizer_is_adamw() -> None:
+FACTORS = LearningRateFactors(embedding=4.0, vectors=0.25)
+
+
+@pytest.mark.parametrize("factors", [None, FACTORS])
+def test_the_float32_optimizer_is_adamw(factors: LearningRateFactors | None) -> None:
     given = weights()
-    trial, reference = OptimizerUnderTest(given, ALL_FLOAT32), Reference(given)
+    spec = SPEC.model_copy(update={"learning_rate_factors": factors})
+    trial, reference = OptimizerUnderTest(given, ALL_FLOAT32, spec), Reference(given, spec)
     for step in range(20):
         gradients = realistic_gradients(given, step)
         stored = trial.store(gradients)
         reference.step({name: trial.gradient(stored, name) for name in given})
         trial.step(gradients)
     for name in given:
-        # 20 updates of about 1e-3, each rounded to float32 near 1: 20 · 2^-24. The update itself is accurate
-        # to 1e-6.
+        # 20 updates of about 1e-3 times the factor, each rounded to float32 near 1: 20 · 2^-24. The update itself is
+        # accurate to 1e-6.
         torch.testing.assert_close(
             trial.weight(name).double(),
             reference.weights[name].data,
             rtol=0,
-            atol=20 * (2**-24 + 1e-3 * 1e-6),
+            atol=20 * (2**-24 + 4e-3 * 1e-6),
         )
+
+
+def test_scales_have_room_for_weights_whose_learning_rate_is_multiplied() -> None:
+    given = weights()
+    spec = SPEC.model_copy(update={"learning_rate_factors": LearningRateFactors(embedding=1_000.0)})
+    trial, reference = OptimizerUnderTest(given, PAPER, spec), Reference(given, spec)
+    stored = trial.store(realistic_gradients(given, 0))
+    reference.step({name: trial.gradient(stored, name) for name in given})
+    trial.step(realistic_gradients(given, 0))
+    for name in ("embedding", "matrix"):
+        # The first update moves weights by 1e-3 times the factor, much more than float16's spacing.
+        moved = (reference.weights[name].data - given[name].double()).norm()
+        assert moved > 0.9 * given[name].numel() ** 0.5 * 1e-3 * 1_000.0
+        assert (trial.weight(name).double() - reference.weights[name].data).norm() < 1e-2 * moved
 
 
 def update_error(formats: StateFormats) -> float:

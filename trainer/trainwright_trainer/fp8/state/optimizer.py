@@ -185,6 +185,8 @@ class ScaledAdamW:
         )
         decays = [spec.decays(slot.name, len(slot.shape)) for slot in layout.slots]
         self._decay = torch.tensor([spec.weight_decay * chosen for chosen in decays], device=device)
+        factors = [spec.learning_rate_factor(slot.name, len(slot.shape)) for slot in layout.slots]
+        self._learning_rate_factor = torch.tensor(factors, device=device)
         self._largest = 1.0
         self._hyper = torch.zeros(4, device=device)
         """Learning rate, corrections of both moments, clamp of updates: a tensor, so that code is not
@@ -239,6 +241,7 @@ class ScaledAdamW:
                 self.second.rows_of(chunk, row_slots, slot_indices.start, new_scales[2]),
                 codes[inside],
                 scale[row_slots][:, None],
+                self._learning_rate_factor[row_slots][:, None],
                 self._decay[row_slots][:, None],
                 self._elements(chunk, row_slots),
                 self._stride(row_slots),
@@ -264,7 +267,8 @@ class ScaledAdamW:
         g = gradient_amax * _ROUNDED_UP
         m = spec.beta1 * self.first.amax[slot_indices] * _ROUNDED_UP + (1 - spec.beta1) * g
         v = spec.beta2 * self.second.amax[slot_indices] * _ROUNDED_UP + (1 - spec.beta2) * g * g
-        w = self.master.amax[slot_indices] * _ROUNDED_UP + self._hyper[0] * self._largest
+        learning_rates = self._hyper[0] * self._learning_rate_factor[slot_indices]
+        w = self.master.amax[slot_indices] * _ROUNDED_UP + learning_rates * self._largest
         return (
             self.master.rescale(w, slot_indices),
             self.first.rescale(m, slot_indices),
@@ -341,6 +345,7 @@ def _adamw_rows(
     second: StateRows,
     gradient_codes: Tensor,
     gradient_scale: Tensor,
+    learning_rate_factor: Tensor,
     decay: Tensor,
     elements: Tensor,
     stride: Tensor | None,
@@ -364,7 +369,7 @@ def _adamw_rows(
     before = _dequantize(master.codes, master.scale)
     update = (m / correction1) / ((v / correction2).sqrt() + epsilon)
     update = torch.maximum(torch.minimum(update, largest), -largest)
-    w = before - learning_rate * (update + decay * before)
+    w = before - learning_rate * learning_rate_factor * (update + decay * before)
     lanes = torch.arange(ROW, dtype=torch.int32, device=g.device)
     numbers = elements + lanes
     if stride is not None:

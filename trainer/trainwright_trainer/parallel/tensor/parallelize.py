@@ -27,6 +27,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from trainwright.contracts.block_parts import weight_in_block
 from trainwright_trainer.distributed.axis import Axis
@@ -347,7 +348,8 @@ class _ReplicatedWeight(nn.Module):
     def weight(self) -> Tensor:
         own = self.stored_weight.dense() if isinstance(self, WeightModule) else self._parameters["weight"]
         assert isinstance(own, Tensor)
-        return all_reduce_gradient(own, self.axis)
+        # FSDP reads by name the parameter that it shards; only what it gathers is computed with.
+        return own if isinstance(own, DTensor) else all_reduce_gradient(own, self.axis)
 
 
 def _shard(box: Slice, dim: int, axis: Axis) -> Slice:

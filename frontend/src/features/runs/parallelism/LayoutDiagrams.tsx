@@ -32,7 +32,7 @@ export function LayoutDiagrams({ plan, error, isUpdating, where }: Props) {
         {where !== undefined && <span className="text-soft"> on {where}</span>}
         {isUpdating && <span className="text-soft">; updating…</span>}
       </p>
-      {[plan.export_loaded_by, plan.what_decays]
+      {[plan.export_loaded_by, plan.what_decays, plan.learning_rates]
         .filter((sentence) => sentence !== "")
         .map((sentence) => (
           <p key={sentence} className="text-small text-soft">

@@ -21,6 +21,7 @@ const EMPTY_TEXT: Record<string, string> = {
   "resources.max_attempts": "no limit",
   "resources.max_hours": "no maximum",
   "optimizer.clip_norm": "off",
+  "optimizer.learning_rate_factors": "one rate for all weights",
   "schedule.decay_steps": "the entire schedule",
   "precision.fp8": "off",
 };

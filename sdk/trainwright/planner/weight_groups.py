@@ -1,7 +1,8 @@
-"""Which weights of a run decay, for people who check it before the run starts."""
+"""Which weights of a run decay, and their learning rates, for people who check them before the run starts."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from trainwright.contracts.block_parts import block_weights, last_norm_size, position_table_size
@@ -24,6 +25,22 @@ def what_decays(spec: RunSpec) -> str:
     decayed = sum(elements for name, dims, elements in weights if optimizer.decays(name, dims))
     of_all = f"{decayed:,} of {total:,} weights"
     return f"Weight decay {optimizer.weight_decay:g} is for {of_all}: {_WHICH[optimizer.weight_decay_of]}."
+
+
+def learning_rates(spec: RunSpec) -> str:
+    """A sentence; empty if all weights have one learning rate."""
+    optimizer = spec.optimizer
+    counts: Counter[float] = Counter()
+    for name, dims, elements in _weights(spec):
+        counts[optimizer.learning_rate_factor(name, dims)] += elements
+    if not set(counts) - {1.0}:
+        return ""
+    rates = [
+        f"{factor * optimizer.learning_rate:g} for {elements:,} weights"
+        for factor, elements in sorted(counts.items(), reverse=True)
+        if elements
+    ]
+    return f"The learning rate at the peak is {', '.join(rates)}."
 
 
 def _weights(spec: RunSpec) -> Iterator[tuple[str, int, int]]:

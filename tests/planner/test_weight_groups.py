@@ -1,0 +1,76 @@
+"""The sentences about what decays and about learning rates count the weights that the model has."""
+
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from tests.trainer.jobs import TINY
+from trainwright.contracts.base import problems
+from trainwright.contracts.run_spec import RunSpec
+from trainwright.planner.plan import plan
+from trainwright_trainer.model.transformer import Transformer
+
+MODELS: list[dict[str, Any]] = [
+    {"layers": 3, "positions": "learned", "norm": "layer", "biases": "all", "tied_embeddings": False},
+    {"layers": 2, "attention": "localized_filtering", "qk_norm": True},
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("which", ["matrices", "block_matrices", "all"])
+def test_the_plan_counts_the_weights_that_decay(model: dict[str, Any], which: str) -> None:
+    spec = RunSpec.model_validate(
+        TINY
+        | {"model": {"width": 32, "heads": 4} | model, "resources": {"device": "cpu"}}
+        | {"optimizer": {"weight_decay": 0.5, "weight_decay_of": which}}
+    )
+    with torch.device("meta"):
+        built = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    weights = dict(built.named_parameters())
+    decayed = [
+        weight
+        for name, weight in weights.items()
+        if which == "all" or (weight.ndim == 2 and (which == "matrices" or name.startswith("layers.")))
+    ]
+    counts = [sum(weight.numel() for weight in some) for some in (decayed, weights.values())]
+    assert f"0.5 is for {counts[0]:,} of {counts[1]:,} weights" in plan(spec).what_decays
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_plan_counts_the_weights_of_each_learning_rate(model: dict[str, Any]) -> None:
+    factors = {"embedding": 3.0, "vectors": 0.5}
+    spec = RunSpec.model_validate(
+        TINY
+        | {"model": {"width": 32, "heads": 4} | model, "resources": {"device": "cpu"}}
+        | {"optimizer": {"learning_rate": 0.01, "learning_rate_factors": factors}}
+    )
+    with torch.device("meta"):
+        built = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    counts = {"embedding": 0, "vectors": 0, "rest": 0}
+    for name, weight in built.named_parameters():
+        kind = "vectors" if weight.ndim == 1 else "embedding" if "embedding" in name else "rest"
+        counts[kind] += weight.numel()
+    assert plan(spec).learning_rates == (
+        f"The learning rate at the peak is 0.03 for {counts['embedding']:,} weights, 0.01 for {counts['rest']:,} weights, "
+        f"0.005 for {counts['vectors']:,} weights."
+    )
+
+
+def test_one_learning_rate_is_not_mentioned() -> None:
+    assert plan(RunSpec.model_validate(TINY)).learning_rates == ""
+
+
+def test_a_tied_head_has_no_factor_of_its_own() -> None:
+    given = TINY | {"optimizer": {"learning_rate_factors": {"head": 2.0}}, "model": {"tied_embeddings": True}}
+    with pytest.raises(ValidationError) as refused:
+        RunSpec.model_validate(given)
+    (problem,) = problems(refused.value, RunSpec)
+    assert (problem.field, problem.value) == ("optimizer.learning_rate_factors.head", 2.0)
+    assert "use embedding" in problem.message
+
+
+def test_no_decay_is_said() -> None:
+    spec = RunSpec.model_validate(TINY | {"optimizer": {"weight_decay": 0.0}})
+    assert plan(spec).what_decays == "No weight decays."
