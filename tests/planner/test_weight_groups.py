@@ -48,14 +48,16 @@ def test_the_plan_counts_the_weights_of_each_learning_rate(model: dict[str, Any]
     )
     with torch.device("meta"):
         built = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
-    counts = {"embedding": 0, "vectors": 0, "rest": 0}
-    for name, weight in built.named_parameters():
-        kind = "vectors" if weight.ndim == 1 else "embedding" if "embedding" in name else "rest"
-        counts[kind] += weight.numel()
-    assert plan(spec).learning_rates == (
-        f"The learning rate at the peak is 0.03 for {counts['embedding']:,} weights, 0.01 for {counts['rest']:,} weights, "
-        f"0.005 for {counts['vectors']:,} weights."
-    )
+    weights = dict(built.named_parameters())
+    counts = {"embedding": 0, "vectors": 0, "block_matrices": 0, "head": 0}
+    for name, weight in weights.items():
+        matrix = "embedding" if "embedding" in name else "head" if name == "head.weight" else "block_matrices"
+        counts["vectors" if weight.ndim == 1 else matrix] += weight.numel()
+    sentence = plan(spec).learning_rates
+    assert f"0.03 for {counts['embedding']:,} weights of embeddings" in sentence
+    assert f"0.005 for {counts['vectors']:,} weights of norms and biases" in sentence
+    assert f"0.01 for {counts['block_matrices']:,} weights of matrices in blocks" in sentence
+    assert (f"0.01 for {counts['head']:,} weights of the head" in sentence) is ("head.weight" in weights)
 
 
 def test_one_learning_rate_is_not_mentioned() -> None:

@@ -43,6 +43,12 @@ MARKS_AT_ONCE = 50
 
 MAX_MESSAGE_LENGTH = 2_000
 
+RECENT_STEPS = 20
+"""Steps that the speeds of a summary are averaged over: one step may be twice as fast as the next."""
+
+SPEEDS = ("tokens_per_second", "mfu", "bf16_mfu", "hfu")
+"""Series in proportion to 1 ÷ ``seconds``: their mean is harmonic, so that it belongs to the mean of ``seconds``."""
+
 
 def store_batch(session: Write, run: Run, batch: Batch) -> int:
     """Store a batch of the run's newest attempt; returns how many bytes of its events are now stored.
@@ -156,9 +162,26 @@ def _summarize(summary: RunSummary, attempt: int, added: dict[str, Curve]) -> No
     summary.attempt = attempt
     summary.step = max(summary.step, *(int(curve.steps[-1]) for curve in added.values()))
     last = {name: float(curve.values[-1]) for name, curve in added.items() if not is_of_tensor(name)}
-    summary.values = {**summary.values, **last}
+    recent = {
+        name: _recent_mean(summary.values.get(name), added[name], -1 if name in SPEEDS else 1)
+        for name in (*SPEEDS, "seconds")
+        if name in added
+    }
+    summary.values = {**summary.values, **last, **recent}
     if "loss" in added:
         _extend_spark(summary, added["loss"])
+
+
+def _recent_mean(before: float | None, curve: Curve, power: int) -> float:
+    """The power mean of the first 20 steps, later with weights that fall by a twentieth at each step; ``before`` is that of the
+    steps before ``curve``.
+    """
+    mean = before**power if before else None
+    for step, value in zip(curve.steps.tolist(), curve.values.tolist(), strict=True):
+        if value > 0:
+            weight = 1.0 if mean is None else 1 / min(max(step, 1), RECENT_STEPS)
+            mean = value**power * weight + (0.0 if mean is None else mean * (1 - weight))
+    return float(curve.values[-1]) if mean is None else mean ** (1 / power)
 
 
 def _list(run: Run, summary: RunSummary) -> None:

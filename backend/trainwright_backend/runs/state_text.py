@@ -125,7 +125,13 @@ def _decimal(value: float) -> str:
 def _done(summary: RunSummary) -> str:
     parts = []
     if "loss" in summary.values:
-        parts.append(f"loss {_decimal(summary.values['loss'])}")
+        loss = summary.values["loss"]
+        rose = (
+            f" (it rose from {_decimal(summary.spark[0])})"
+            if summary.spark and loss > summary.spark[0]
+            else ""
+        )
+        parts.append(f"loss {_decimal(loss)}{rose}")
     if "mfu" in summary.values:
         parts.append(f"{100 * summary.values['mfu']:.1f} % MFU")
     elif summary.mfu_unknown is not None and summary.peak_name is not None:

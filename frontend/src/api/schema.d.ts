@@ -4210,7 +4210,7 @@ export interface components {
         LearningRateFactors: {
             /**
              * Block Matrices
-             * @description Matrices of blocks.
+             * @description Projections of attention and feed-forward layers: all matrices but embeddings and head.
              * @default 1
              */
             block_matrices: number;
@@ -4222,7 +4222,7 @@ export interface components {
             embedding: number;
             /**
              * Head
-             * @description The head that computes logits.
+             * @description The head that computes logits, if it is not tied to the embedding (`model.tied_embeddings`).
              * @default 1
              */
             head: number;
@@ -7246,7 +7246,8 @@ export interface components {
             step: number;
             /**
              * Values
-             * @description Latest value of each series, such as `loss` or `mfu`.
+             * @description Latest value of each series, such as `loss`. Speeds, such as `mfu` and `tokens_per_second`, and the `seconds` of a step are means
+             *     over about the last 20 steps.
              * @default {}
              */
             values: {

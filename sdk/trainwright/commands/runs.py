@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from textwrap import indent
@@ -36,7 +38,7 @@ from trainwright.commands.terminal import (
 )
 from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.api.runs import Run, RunGrouping, RunView
-from trainwright.contracts.run_state import RunState
+from trainwright.contracts.run_state import FINAL, RunState
 
 app = typer.Typer(no_args_is_help=True, help="Start, monitor and stop runs.")
 app.registered_commands += run_actions.app.registered_commands
@@ -347,24 +349,34 @@ def download(
 
 
 def _finish(run: Run) -> None:
-    err.print()
-    typer.echo(run.sentence)
+    typer.echo(f"{run.state}: {run.sentence}")
     if run.state is not RunState.SUCCEEDED:
         raise typer.Exit(1)
+    err.print(f"Download its weights: trainwright runs download {run.id} FOLDER", soft_wrap=True)
+
+
+_SECONDS_BETWEEN_LINES = 60.0
 
 
 class _RunLine:
-    """Shows a run's progress: on one line that a terminal rewrites, otherwise as a line for each new state."""
+    """Shows a run's progress: on one line that a terminal rewrites, otherwise as a line for each new state and minute."""
 
     def __init__(self) -> None:
         self._state: RunState | None = None
+        self._written_at = -math.inf
 
     def __call__(self, run: Run) -> None:
-        loss = format_or_dash(run.summary.values.get("loss"), ".3f")
-        line = f"{run.state}  step {run.summary.step:,} of {run.spec.schedule.steps:,}  loss {loss}  {run.sentence}"
+        loss = run.summary.values.get("loss")
+        line = f"{run.state}: {run.sentence}" + ("" if loss is None else f", loss {loss:.3f}")
         if sys.stderr.isatty():
-            sys.stderr.write(f"\r\033[K{line[: max(20, err.width - 1)]}")
-        elif run.state is not self._state:
+            sys.stderr.write("\r\033[K")
+            if run.state not in FINAL:  # its last line is the command's result
+                sys.stderr.write(line[: max(20, err.width - 1)])
+        elif run.state not in FINAL and (run.state is not self._state or self._is_due()):
             sys.stderr.write(f"{line}\n")
+            self._written_at = time.monotonic()
         self._state = run.state
         sys.stderr.flush()
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._written_at >= _SECONDS_BETWEEN_LINES

@@ -67,21 +67,22 @@ class LearningRateFactors(Strict):
     """Embeddings of tokens and learned positions, and the head if it is tied to the embedding."""
 
     head: float = Field(default=1.0, gt=0.0, le=1_000.0)
-    """The head that computes logits."""
+    """The head that computes logits, if it is not tied to the embedding (`model.tied_embeddings`)."""
 
     block_matrices: float = Field(default=1.0, gt=0.0, le=1_000.0)
-    """Matrices of blocks."""
+    """Projections of attention and feed-forward layers: all matrices but embeddings and head."""
 
     vectors: float = Field(default=1.0, gt=0.0, le=1_000.0)
     """Norms and biases."""
 
-    def of(self, weight: str, dims: int) -> float:
-        """The factor of a weight, by its canonical name and number of dims."""
+    @staticmethod
+    def kind_of(weight: str, dims: int) -> str:
+        """The field that a weight belongs to, by its canonical name and number of dims."""
         if dims < 2:
-            return self.vectors
+            return "vectors"
         if is_block_matrix(weight, dims):
-            return self.block_matrices
-        return self.head if weight.startswith("head.") else self.embedding
+            return "block_matrices"
+        return "head" if weight.startswith("head.") else "embedding"
 
 
 class OptimizerSpec(Strict):
@@ -155,7 +156,8 @@ class OptimizerSpec(Strict):
 
     def learning_rate_factor(self, weight: str, dims: int) -> float:
         """What the learning rate of a weight is multiplied by; arguments as for ``decays``."""
-        return 1.0 if self.learning_rate_factors is None else self.learning_rate_factors.of(weight, dims)
+        factors = self.learning_rate_factors
+        return 1.0 if factors is None else float(getattr(factors, factors.kind_of(weight, dims)))
 
     def formats_in_fp8(self, fp8: FP8Spec) -> tuple[StateFormat, ...]:
         """How ``states`` are stored in an FP8 run."""

@@ -89,7 +89,7 @@ SERIES: tuple[SeriesInfo, ...] = (
         title="learning rate",
         unit="",
         group=SeriesGroup.LEARNING,
-        description="Learning rate of the step.",
+        description="Learning rate of the step, before `optimizer.learning_rate_factors`.",
     ),
     SeriesInfo(
         name="tokens",

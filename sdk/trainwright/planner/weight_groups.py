@@ -6,12 +6,21 @@ from collections import Counter
 from collections.abc import Iterator
 
 from trainwright.contracts.block_parts import block_weights, last_norm_size, position_table_size
+from trainwright.contracts.optimizer_spec import LearningRateFactors
 from trainwright.contracts.run_spec import RunSpec
 
 _WHICH = {
     "matrices": "matrices, and neither norms nor biases",
     "block_matrices": "matrices of blocks, and neither embeddings, head, norms nor biases",
     "all": "norms and biases too",
+}
+
+
+_KINDS = {
+    "embedding": "embeddings",
+    "head": "the head",
+    "block_matrices": "matrices in blocks",
+    "vectors": "norms and biases",
 }
 
 
@@ -30,14 +39,15 @@ def what_decays(spec: RunSpec) -> str:
 def learning_rates(spec: RunSpec) -> str:
     """A sentence; empty if all weights have one learning rate."""
     optimizer = spec.optimizer
-    counts: Counter[float] = Counter()
+    counts: Counter[tuple[str, float]] = Counter()
     for name, dims, elements in _weights(spec):
-        counts[optimizer.learning_rate_factor(name, dims)] += elements
-    if not set(counts) - {1.0}:
+        kind = LearningRateFactors.kind_of(name, dims)
+        counts[kind, optimizer.learning_rate_factor(name, dims)] += elements
+    if all(factor == 1.0 for _, factor in counts):
         return ""
     rates = [
-        f"{factor * optimizer.learning_rate:g} for {elements:,} weights"
-        for factor, elements in sorted(counts.items(), reverse=True)
+        f"{factor * optimizer.learning_rate:g} for {elements:,} weights of {_KINDS[kind]}"
+        for (kind, factor), elements in counts.items()
         if elements
     ]
     return f"The learning rate at the peak is {', '.join(rates)}."

@@ -37,7 +37,7 @@ def _section(path: str, sentence: str, schema: dict[str, Any], parts: dict[str, 
         inner += [(full, part) for part in _optional_parts(field, parts)]
     yield f"## {path if path != 'RunSpec' else sentence}\n"
     if path != "RunSpec":
-        yield f"{schema['description'].splitlines()[0]}\n"
+        yield f"{' '.join(schema['description'].split())}\n"
     if rows:
         yield "| key | default | allowed | |\n|---|---|---|---|"
         yield from rows

@@ -342,6 +342,34 @@ def test_the_summary_has_last_values_and_a_short_curve(scene: Scene) -> None:
     assert shown["summary"]["spark"] == sorted(shown["summary"]["spark"], reverse=True)
 
 
+def test_speeds_in_the_summary_are_means_of_recent_steps(scene: Scene) -> None:
+    work = scene.running(last_step=1)
+    seconds = [1.0 + step % 3 for step in range(1, 21)]
+    for first in (1, 8):  # batches may end at any step
+        steps = [step for step in range(1, 21) if (step < 8) == (first == 1)]
+        taken = [seconds[step - 1] for step in steps]
+        series = {"seconds": taken, "tokens_per_second": [100 / one for one in taken], "eta_seconds": taken}
+        assert work.send(work.batch(metrics=[{"steps": steps, "series": series}])).status_code == 200
+    values = scene.show(work.run_id)["summary"]["values"]
+    mean = sum(seconds) / 20
+    assert values["seconds"] == pytest.approx(mean)
+    assert values["tokens_per_second"] == pytest.approx(100 / mean), "all tokens over all seconds"
+    assert values["eta_seconds"] == seconds[-1]
+    slower = {"steps": list(range(21, 121)), "series": {"seconds": [10.0] * 100}}
+    assert work.send(work.batch(metrics=[slower])).status_code == 200
+    assert scene.show(work.run_id)["summary"]["values"]["seconds"] == pytest.approx(10.0, rel=0.01)
+
+
+def test_the_result_of_a_run_says_if_its_loss_rose(scene: Scene) -> None:
+    work = scene.running(last_step=9, steps=10)
+    work.send(work.batch(metrics=[{"steps": [10], "series": {"loss": [26.3261]}}]))
+    work.save(10)
+    assert work.order("completing") == "go"
+    work.save(10, "export")
+    assert work.ended("finished", step=10) == "succeeded"
+    assert scene.show(work.run_id)["sentence"] == "loss 26.326 (it rose from 1.000)"
+
+
 def test_events_describe_the_run_and_are_streamed(scene: Scene) -> None:
     work = scene.start()
     work.order("starting")

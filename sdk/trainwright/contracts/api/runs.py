@@ -22,7 +22,8 @@ class RunSummary(Envelope):
     step: int = 0
     attempt: int = 0
     values: dict[str, float] = {}
-    """Latest value of each series, such as `loss` or `mfu`."""
+    """Latest value of each series, such as `loss`. Speeds, such as `mfu` and `tokens_per_second`, and the `seconds` of a step are means
+    over about the last 20 steps."""
 
     spark: list[float] = []
     """Up to 32 values of the loss over the entire run, oldest first."""

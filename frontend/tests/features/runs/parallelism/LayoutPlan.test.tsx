@@ -31,7 +31,7 @@ const PLAN: RunPlan = {
   warnings: [],
   export_loaded_by: "transformers loads the export as LlamaForCausalLM.",
   what_decays: "Weight decay 0.1 is for 90 of 100 weights: matrices, and neither norms nor biases.",
-  learning_rates: "The learning rate at the peak is 0.002 for 10 weights, 0.001 for 90 weights.",
+  learning_rates: "The learning rate at the peak is 0.002 for 10 weights of embeddings, 0.001 for 90 weights of matrices in blocks.",
   timeline: [
     [
       { kind: "F", stage: 0, micro_batch: 0, start: 0, end: 1 },
