@@ -122,7 +122,7 @@ async function viewer(browser: Browser, link: string): Promise<void> {
   await test.step("a viewer may still download weights and create API keys", async () => {
     await page.goto(`/${TEAM}/runs/${DONE}/checkpoints`);
     await expect(page.getByRole("link", { name: /Download .tar of step 30, Weights/ })).toBeVisible();
-    await page.goto(`/${TEAM}/settings`);
+    await page.goto(`/${TEAM}/settings/keys`);
     await page.getByLabel("Name of the new key").fill("laptop");
     // Content that loads above moves the button.
     await expect(page.getByLabel("Loading")).toHaveCount(0);

@@ -10,7 +10,7 @@ const REMOVED = /status of 404/;
 test("people join, change their profile, get other roles, and leave", async ({ page, browser }) => {
   await signIn(page);
   const errors = browserErrors(page);
-  await page.goto(`/${TEAM}/settings`);
+  await page.goto(`/${TEAM}/settings/members`);
   await expect(page.getByText("the only one: make another member an owner")).toBeVisible();
 
   await page.getByLabel("Email address to invite").fill(BOB.email);
@@ -20,10 +20,12 @@ test("people join, change their profile, get other roles, and leave", async ({ p
   const bob = await newcomer(browser, link);
 
   await test.step("Bob changes his name and his password", async () => {
-    await bob.goto(`/${TEAM}/settings`);
+    await bob.goto(`/${TEAM}/settings/profile`);
     await bob.getByLabel("Your name").fill("Robert");
     await bob.getByRole("button", { name: /^Save ?your name$/ }).click();
+    await bob.getByRole("link", { name: "Members" }).click();
     await expect(bob.getByRole("region", { name: "Members", exact: true })).toContainText("Robert (you)");
+    await bob.getByRole("link", { name: "Profile" }).click();
     await bob.getByRole("button", { name: "Change password…" }).click();
     const dialog = bob.getByRole("dialog");
     await dialog.getByLabel("Current password").fill("not his password");
@@ -51,6 +53,7 @@ test("people join, change their profile, get other roles, and leave", async ({ p
   });
 
   await test.step("an owner limits the team, creates a webhook, and finds both in the audit log", async () => {
+    await page.getByRole("link", { name: "Limits" }).click();
     const limits = page.locator("#limits");
     const hours = limits.getByLabel("CPU slot-hours a month");
     await hours.fill("-1");
@@ -59,20 +62,22 @@ test("people join, change their profile, get other roles, and leave", async ({ p
     await hours.fill("12.5");
     await limits.getByRole("button", { name: "Save limits" }).click();
     await expect(limits.getByText(/of 12\.5/)).toBeVisible();
+    await auditSizes(page, "people-limits");
+    await page.getByRole("link", { name: "Webhooks" }).click();
     const webhooks = page.locator("#webhooks");
     await webhooks.getByLabel("Address of the new webhook").fill("https://example.org/hook");
     await webhooks.getByRole("button", { name: "Create webhook" }).click();
     await expect(webhooks.getByText("it will not be shown again")).toBeVisible();
-    await page.reload();
+    await page.getByRole("link", { name: "Audit log", exact: true }).click();
     const log = page.getByRole("region", { name: "Audit log", exact: true });
     await expect(log.getByText("create webhook")).toBeVisible();
     await log.getByText("details", { exact: true }).first().click();
     await expect(log.getByText("https://example.org/...")).toBeVisible();
-    await auditSizes(page, "people-limits");
+    await auditSizes(page, "people-audit");
     await page.goto(`/${TEAM}/usage`);
     await expect(page.getByText(/of 12\.5/)).toBeVisible();
     await auditSizes(page, "people-usage");
-    await page.goto(`/${TEAM}/settings`);
+    await page.goto(`/${TEAM}/settings/members`);
   });
 
   await test.step("an owner removes the other, who then loses access", async () => {

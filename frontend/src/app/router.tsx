@@ -3,6 +3,7 @@ import { queryClient, sessionEvents } from "@/app/queryClient";
 import { HomePage } from "@/app/routes/home/HomePage";
 import { NotFoundPage } from "@/app/routes/NotFoundPage";
 import { RunsPage } from "@/app/routes/RunsPage";
+import { FIRST_PAGE } from "@/app/routes/settings/settingsPages";
 import { SignInPage } from "@/app/routes/SignInPage";
 import { NotFound } from "@/app/frame/NotFound";
 import { FrameError } from "@/app/frame/FrameError";
@@ -132,14 +133,25 @@ const queue = createRoute({ getParentRoute: () => team, path: "/queue", componen
 const nodes = createRoute({ getParentRoute: () => team, path: "/nodes", component: lazyPage(() => import("@/app/routes/NodesPage"), "NodesPage") });
 const usage = createRoute({ getParentRoute: () => team, path: "/usage", validateSearch: parseUsageSearch, component: lazyPage(() => import("@/app/routes/UsagePage"), "UsagePage") });
 const notices = createRoute({ getParentRoute: () => team, path: "/notices", component: lazyPage(() => import("@/app/routes/NoticesPage"), "NoticesPage") });
-const settings = createRoute({ getParentRoute: () => team, path: "/settings", component: lazyPage(() => import("@/app/routes/SettingsPage"), "SettingsPage") });
+const settings = createRoute({
+  getParentRoute: () => team,
+  path: "/settings",
+  beforeLoad: ({ params }) => {
+    if (!("page" in params)) throw redirect({ to: "/$team/settings/$page", params: { ...params, page: FIRST_PAGE }, replace: true });
+  },
+});
+const settingsPage = createRoute({
+  getParentRoute: () => team,
+  path: "/settings/$page",
+  component: lazyPage(() => import("@/app/routes/SettingsPage"), "SettingsPage"),
+});
 
 const tree = root.addChildren([
   home,
   signIn,
   link,
   device,
-  team.addChildren([teamHome, runs, newRun, run, runTab, compare, checkpoints, queue, datasets, dataset, nodes, usage, notices, settings]),
+  team.addChildren([teamHome, runs, newRun, run, runTab, compare, checkpoints, queue, datasets, dataset, nodes, usage, notices, settings, settingsPage]),
 ]);
 
 export const router = createRouter({ routeTree: tree, defaultPreload: false, defaultErrorComponent: PageError, scrollRestoration: true });

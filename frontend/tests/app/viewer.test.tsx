@@ -36,9 +36,14 @@ it("offers viewers no action that the API would refuse", async () => {
   expect(screen.queryByRole("button", { name: "Mix datasets" })).toBeNull();
 
   act(() => {
-    router.history.push("/lab/settings");
+    router.history.push("/lab/settings/keys");
   });
   await screen.findByText("No API keys yet.");
+
+  act(() => {
+    router.history.push("/lab/settings/members");
+  });
+  await screen.findByRole("heading", { name: "Members" });
   expect(screen.queryByRole("heading", { name: "Invitations" })).toBeNull();
   expect(screen.queryByRole("heading", { name: "Service accounts" })).toBeNull();
 

@@ -16,7 +16,7 @@ export function NoticesPage() {
         </Boundary>
         <p className="text-small text-soft">
           The newest 200 are kept.{" "}
-          <Link to="/$team/settings" params={{ team }} hash="notices" className="text-accent underline underline-offset-2">
+          <Link to="/$team/settings/$page" params={{ team, page: "notices" }} className="text-accent underline underline-offset-2">
             Choose your notices
           </Link>
         </p>

@@ -1,8 +1,9 @@
 import { useNavigate, useParams, useRouteContext } from "@tanstack/react-router";
 import type { ReactNode } from "react";
+import { NotFound } from "@/app/frame/NotFound";
 import { Section } from "@/app/routes/settings/Section";
 import { SettingsNav } from "@/app/routes/settings/SettingsNav";
-import { visibleSections } from "@/app/routes/settings/settingsSections";
+import { visiblePages } from "@/app/routes/settings/settingsPages";
 import { TeamSettings } from "@/app/routes/settings/TeamSettings";
 import { YourSettings } from "@/app/routes/settings/YourSettings";
 import { TitleRow } from "@/components/TitleRow";
@@ -11,32 +12,39 @@ import { PlatformVersion } from "@/features/platform/PlatformVersion";
 import { NewTeamForm } from "@/features/teams/NewTeamForm";
 import { AuditLog } from "@/features/teams/audit/AuditLog";
 
-/** The settings of the person, of the team, and of the site. */
+/** A page of the settings of the person, of the team, or of the site. */
 export function SettingsPage() {
-  const { team } = useParams({ from: "/$team" });
+  const { team, page } = useParams({ from: "/$team/settings/$page" });
   const { me } = useRouteContext({ from: "/$team" });
   const refreshMe = useRefreshMe();
   const navigate = useNavigate();
   const name = me.teams.find(({ slug }) => slug === team)?.name ?? team;
+  const pages = visiblePages(me, team);
+  const group = pages.find(({ id }) => id === page)?.group;
+  if (group === undefined) return <NotFound />;
   return (
     <>
       <TitleRow title="Settings" />
       <div className="gap-10 desk:grid desk:grid-cols-[10rem_minmax(0,56rem)]">
-        <SettingsNav sections={visibleSections(me, team)} />
+        <SettingsNav team={team} pages={pages} />
         <div className="flex min-w-0 flex-col gap-12">
-          <Group title="You">
-            <YourSettings me={me} />
-          </Group>
-          <Group title={`Team ${name}`}>
-            <TeamSettings team={team} me={me} />
-          </Group>
-          {me.site_admin && (
+          {group === "You" && (
+            <Group title="You">
+              <YourSettings me={me} />
+            </Group>
+          )}
+          {group === "Team" && (
+            <Group title={`Team ${name}`}>
+              <TeamSettings team={team} me={me} />
+            </Group>
+          )}
+          {group === "Site" && (
             <Group title="Site">
               <Section id="new-team" help="You become its owner, and can invite others.">
                 <NewTeamForm
                   onCreated={async (slug) => {
                     await refreshMe();
-                    await navigate({ to: "/$team/settings", params: { team: slug } });
+                    await navigate({ to: "/$team/settings/$page", params: { team: slug, page: "members" } });
                   }}
                 />
               </Section>

@@ -6,7 +6,7 @@ import { deleteTeam } from "@/features/teams/queries";
 import { NewWebhookForm } from "@/features/teams/webhooks/NewWebhookForm";
 import { WebhookTable } from "@/features/teams/webhooks/WebhookTable";
 
-/** What only owners of a team see, at the end of its settings. */
+/** What only owners of a team see. */
 export function OwnerSettings({ team, name }: { team: string; name: string }) {
   return (
     <>

@@ -1,5 +1,6 @@
+import { useParams } from "@tanstack/react-router";
 import type { ReactNode } from "react";
-import { sectionTitle, type SettingsSectionId } from "@/app/routes/settings/settingsSections";
+import { sectionTitle, type SettingsSectionId } from "@/app/routes/settings/settingsPages";
 
 interface Props {
   id: SettingsSectionId;
@@ -7,11 +8,14 @@ interface Props {
   children: ReactNode;
 }
 
-/** One part of the settings. */
+/** One part of the settings, shown on its page only. */
 export function Section({ id, help, children }: Props) {
+  const { page } = useParams({ from: "/$team/settings/$page" });
+  const title = sectionTitle(page, id);
+  if (title === undefined) return null;
   return (
-    <section id={id} className="scroll-mt-4">
-      <h3 className="mb-2 font-semibold">{sectionTitle(id)}</h3>
+    <section id={id} aria-label={title}>
+      <h3 className="mb-2 font-semibold">{title}</h3>
       {help !== undefined && <p className="mb-3 text-soft">{help}</p>}
       {children}
     </section>

@@ -1,11 +1,12 @@
-import { SETTINGS_GROUPS, type SettingsSection } from "@/app/routes/settings/settingsSections";
+import { Link } from "@tanstack/react-router";
+import { SETTINGS_GROUPS, type SettingsPage } from "@/app/routes/settings/settingsPages";
 
-/** Links to the sections of the page, by whom they concern. */
-export function SettingsNav({ sections }: { sections: readonly SettingsSection[] }) {
+/** Links to the pages of the settings, by whom they concern. */
+export function SettingsNav({ team, pages }: { team: string; pages: readonly SettingsPage[] }) {
   return (
     <nav aria-label="Settings" className="mb-6 flex flex-col gap-x-8 gap-y-4 max-desk:flex-row max-desk:flex-wrap desk:sticky desk:top-6 desk:self-start">
       {SETTINGS_GROUPS.map((group) => {
-        const links = sections.filter((section) => section.group === group);
+        const links = pages.filter((page) => page.group === group);
         if (links.length === 0) return null;
         return (
           <div key={group}>
@@ -13,9 +14,14 @@ export function SettingsNav({ sections }: { sections: readonly SettingsSection[]
             <ul>
               {links.map(({ id, title }) => (
                 <li key={id}>
-                  <a href={`#${id}`} className="inline-block text-accent underline-offset-2 hover:underline max-tablet:leading-10">
+                  <Link
+                    to="/$team/settings/$page"
+                    params={{ team, page: id }}
+                    className="inline-block text-accent underline-offset-2 hover:underline max-tablet:leading-10"
+                    activeProps={{ className: "font-semibold" }}
+                  >
                     {title}
-                  </a>
+                  </Link>
                 </li>
               ))}
             </ul>
