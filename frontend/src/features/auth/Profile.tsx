@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
 import type { Me } from "@/api/types";
+import { Email } from "@/components/Email";
 import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
 import { MailLinkButton } from "@/features/auth/MailLinkButton";
@@ -25,7 +26,9 @@ export function Profile({ me, children }: Props) {
         <ProfileName key={me.name} me={me} />
         <dl className="grid grid-cols-[auto_1fr] items-baseline gap-x-6 gap-y-1">
           <dt className="text-soft">Email</dt>
-          <dd className="min-w-0 break-all">{me.email}</dd>
+          <dd className="min-w-0 wrap-break-word">
+            <Email address={me.email} />
+          </dd>
           {me.site_admin && (
             <>
               <dt className="text-soft">Rights</dt>
