@@ -15,6 +15,7 @@ export type HardwareUse = Schemas["HardwareUse"];
 export type GpuUse = Schemas["GpuUse"];
 export type Quota = Schemas["Quota"];
 export type Member = Schemas["Member"];
+export type AuditEntry = Schemas["AuditEntry"];
 export type PendingInvitation = Schemas["PendingInvitation"];
 export type Dataset = Schemas["Dataset"];
 export type DatasetVersion = Schemas["DatasetVersion"];

@@ -28,7 +28,7 @@ export function SignInPage() {
         }}
       />
       <p className="mt-4 text-small text-soft">
-        No account yet? The terminal that started the server shows a link for the first owner.
+        No account yet? Ask an owner of your team for an invitation. On a new server, the terminal shows a link for the first owner.
       </p>
       <p className="mt-2 text-small text-soft">
         Running the server yourself? Run <code className="font-mono">trainwright-server link sign-in EMAIL</code> on its machine to print a

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
 import type { Me } from "@/api/types";
+import { Email } from "@/components/Email";
 import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
 import { MailLinkButton } from "@/features/auth/MailLinkButton";
@@ -20,12 +21,14 @@ export function Profile({ me, children }: Props) {
   const { data: health } = useQuery(healthQuery);
   const [theme, setTheme] = useState(storedTheme);
   return (
-    <div className="panel flex flex-wrap items-start justify-between gap-x-8 gap-y-4 p-4">
+    <div className="panel p-4">
       <div className="flex min-w-0 flex-col gap-4 tablet:w-96">
         <ProfileName key={me.name} me={me} />
         <dl className="grid grid-cols-[auto_1fr] items-baseline gap-x-6 gap-y-1">
           <dt className="text-soft">Email</dt>
-          <dd className="min-w-0 break-all">{me.email}</dd>
+          <dd className="min-w-0 wrap-break-word">
+            <Email address={me.email} />
+          </dd>
           {me.site_admin && (
             <>
               <dt className="text-soft">Rights</dt>
@@ -45,27 +48,27 @@ export function Profile({ me, children }: Props) {
         )}
         {me.has_password ? <PasswordChange email={me.email} /> : <p className="text-soft">Your account has no password.</p>}
         {children}
-      </div>
-      <div className="w-48 max-tablet:w-full">
-        <Field label="Theme" help="In this browser.">
-          {(control) => (
-            <Select
-              {...control}
-              value={theme}
-              onChange={(event) => {
-                const next = event.target.value as Theme;
-                applyTheme(next);
-                setTheme(next);
-              }}
-            >
-              {Object.entries(THEME_LABELS).map(([value, label]) => (
-                <option key={value} value={value}>
-                  {label}
-                </option>
-              ))}
-            </Select>
-          )}
-        </Field>
+        <div className="w-48 max-tablet:w-full">
+          <Field label="Theme" help="In this browser.">
+            {(control) => (
+              <Select
+                {...control}
+                value={theme}
+                onChange={(event) => {
+                  const next = event.target.value as Theme;
+                  applyTheme(next);
+                  setTheme(next);
+                }}
+              >
+                {Object.entries(THEME_LABELS).map(([value, label]) => (
+                  <option key={value} value={value}>
+                    {label}
+                  </option>
+                ))}
+              </Select>
+            )}
+          </Field>
+        </div>
       </div>
     </div>
   );

@@ -31,7 +31,7 @@ function Snippet({ title, text }: { title: string; text: string }) {
   return (
     <section className="flex min-w-0 flex-col items-start gap-2">
       <h3 className="font-medium text-text">{title}</h3>
-      <pre tabIndex={0} role="region" aria-label={title} className="w-full overflow-x-auto rounded-box bg-raised p-2 font-mono text-mono text-text">
+      <pre role="region" aria-label={title} className="w-full rounded-box bg-raised p-2 font-mono text-mono whitespace-pre-wrap wrap-anywhere text-text">
         {text}
       </pre>
       <CopyButton label="Copy" text={text} />

@@ -24,6 +24,11 @@ const SHARES: ChartScale = { low: -8, high: 0.2, ticks: [-8, -6, -4, -2, 0] };
 /** The controller keeps μ between 2⁻¹⁰ and 1. */
 const HEADROOMS: ChartScale = { low: -10.4, high: 0.4, ticks: [-10, -8, -6, -4, -2, 0] };
 
+const CLAMPED_TEXT: Record<Fp8Recipe["amax"], string> = {
+  current: "Clamped: none, because each scale fits the largest value of the tensor that it scales.",
+  delayed: "Clamped: the share of FP8 layers’ inputs and output gradients whose scale, which fits the last 16 steps, was too small.",
+};
+
 /** The overall cost of rounding to 8 bits: clamped tensors, underflow, lost updates, headroom and skipped steps. */
 export function RoundingCharts({ columns, shown, markers, zoom, recipe }: Props) {
   const shares = useLines(shown.columns, ["fp8_saturated", "fp8_underflow"], ["clamped", "underflow"], logShare);
@@ -38,8 +43,8 @@ export function RoundingCharts({ columns, shown, markers, zoom, recipe }: Props)
     <div className="grid grid-cols-2 gap-3 max-desk:grid-cols-1">
       <Chart {...shared} {...shares} title="tensors clamped, values underflowed, %" yText={shareText} axisText={shareTick} scale={SHARES}>
         <HealthNote
-          description="Clamped: the share of FP8 layers’ inputs and output gradients whose delayed scale was too small. Underflow: the share of gradient values so small that they became zero."
-          health={clampedNow === undefined || underflowNow === undefined ? null : roundingHealth(clampedNow, underflowNow)}
+          description={`${CLAMPED_TEXT[recipe.amax]} Underflow: the share of gradient values so small that they became zero.`}
+          health={clampedNow === undefined || underflowNow === undefined ? null : roundingHealth(clampedNow, underflowNow, recipe.amax)}
         />
       </Chart>
       <Chart {...shared} {...lost} title="weight updates lost to rounding" yText={share} axisText={share} scale="zero">

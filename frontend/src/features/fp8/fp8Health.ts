@@ -1,4 +1,5 @@
 /** Whether the FP8 measurements of a run are healthy, and what to do if not. */
+import type { Fp8Recipe } from "@/api/types";
 
 export interface Health {
   isHealthy: boolean;
@@ -20,14 +21,14 @@ const MAX_LOST = 0.9;
 /** Four halvings in a row are more than a single overflow. */
 const MIN_HEADROOM = 1 / 16;
 
-export function roundingHealth(clamped: number, underflow: number): Health {
-  if (clamped > MAX_CLAMPED) {
+export function roundingHealth(clamped: number, underflow: number, amax: Fp8Recipe["amax"]): Health {
+  if (amax === "delayed" && clamped > MAX_CLAMPED) {
     return unhealthy("Delayed scales were too small for these tensors, so their largest values were clamped. Use current amax.");
   }
   if (underflow > MAX_UNDERFLOW) {
     return unhealthy("A few large values set the scale, so small gradients vanish. Lower the learning rate; the map below shows which layer it is.");
   }
-  return healthy("Clamped is 0 with current amax, and below 6 % with delayed amax; underflow is at most 1 %.");
+  return healthy(`Clamped is ${amax === "current" ? "0 with current amax" : "below 6 % with delayed amax"}; underflow is at most 1 %.`);
 }
 
 export function lostHealth(lost: number, level: string): Health {

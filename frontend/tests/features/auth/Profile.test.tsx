@@ -103,3 +103,10 @@ it("offers no new password to an account that has none", async () => {
   expect(await screen.findByText("Your account has no password.")).toBeDefined();
   expect(screen.queryByRole("button", { name: "Change password…" })).toBeNull();
 });
+
+it("shows the theme below the other settings, not at the far edge of the panel", async () => {
+  renderRoute(<Profile me={me} />);
+  const theme = await screen.findByLabelText("Theme");
+  const settings = screen.getByLabelText("Your name").closest(".flex-col.tablet\\:w-96");
+  expect(settings?.contains(theme)).toBe(true);
+});

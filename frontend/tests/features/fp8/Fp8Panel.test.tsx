@@ -130,6 +130,16 @@ it("adapts to the run's FP8 settings: float32 weights at O1, a tensor scale in a
   expect(screen.queryByText(/use row scaling/)).toBeNull();
 });
 
+it.each([
+  ["current", /Clamped: none, because each scale fits/],
+  ["delayed", /Clamped: the share of FP8 layers’ inputs and output gradients whose scale, which fits the last 16 steps, was too small/],
+] as const)("explains clamping for a run with %s amax", async (amax, pattern) => {
+  show(fp8Run({ state: "succeeded" }, { amax }), MEASURED);
+  expect(await screen.findByText(pattern)).toBeDefined();
+  expect(screen.getByText(new RegExp(`with ${amax} amax; underflow`))).toBeDefined();
+  expect(screen.queryAllByText(/delayed/)).toHaveLength(amax === "delayed" ? 2 : 0);
+});
+
 it("suggests row scaling for a run with one scale per tensor", async () => {
   show(fp8Run({ state: "succeeded" }), MEASURED);
   expect(await screen.findByText(/use row scaling, or clip at a smaller norm/)).toBeDefined();

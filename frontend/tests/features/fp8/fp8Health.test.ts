@@ -2,10 +2,10 @@ import { expect, it } from "vitest";
 import { headroomHealth, lostHealth, roundingHealth, skippedHealth } from "@/features/fp8/fp8Health";
 
 it.each([
-  [roundingHealth(0, 5e-3), true, /underflow is at most 1 %/],
-  [roundingHealth(5e-2, 0), true, /below 6 %/],
-  [roundingHealth(7e-2, 0), false, /Use current amax/],
-  [roundingHealth(0, 2e-2), false, /Lower the learning rate; the map below/],
+  [roundingHealth(0, 5e-3, "current"), true, /^Clamped is 0 with current amax; underflow is at most 1 %/],
+  [roundingHealth(5e-2, 0, "delayed"), true, /^Clamped is below 6 % with delayed amax;/],
+  [roundingHealth(7e-2, 0, "delayed"), false, /Use current amax/],
+  [roundingHealth(0, 2e-2, "current"), false, /Lower the learning rate; the map below/],
   [lostHealth(0.3, "O2"), true, /stochastically/],
   [lostHealth(0, "O1"), true, /weights are float32/],
   [lostHealth(0.95, "O3"), false, /level O1/],

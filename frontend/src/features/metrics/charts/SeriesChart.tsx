@@ -3,6 +3,7 @@ import { Chart } from "@/components/charts/Chart";
 import type { AxisText, ChartMarker, ChartScale, ChartZoom } from "@/components/charts/chartOptions";
 import { axisTexts } from "@/features/metrics/charts/axisTexts";
 import type { ChartView } from "@/features/metrics/charts/chartView";
+import { smoothingOf } from "@/features/metrics/charts/seriesStyle";
 import { count } from "@/lib/format";
 import { join, smooth, type Column, type Columns } from "@/lib/charts/series";
 
@@ -40,12 +41,12 @@ export function SeriesChart({ title, series, columns, position, markers, zoom, i
     const joined = join(series.length === 1 ? [first] : [first, second]);
     return {
       x: joined.steps.map(position),
-      lines: series.map(({ label }, index) => {
+      lines: series.map(({ label, name }, index) => {
         const values = joined.values[index] ?? [];
-        const smoothed = view.smooth > 0 && label !== "validation";
+        const smoothing = smoothingOf(name, view.smooth);
         // The caption says what was measured, independently of smoothing and axis.
         const end = values.findLast((value) => value !== null);
-        return { label, color: index + 1, values: smooth(values, smoothed ? view.smooth : 0), ...(smoothed ? { raw: values, end } : {}) };
+        return { label, color: index + 1, values: smooth(values, smoothing), ...(smoothing > 0 ? { raw: values, end } : {}) };
       }),
     };
   }, [series, first, second, position, view.smooth]);

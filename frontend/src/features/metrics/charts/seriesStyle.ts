@@ -35,6 +35,14 @@ const FORMAT_BY_NAME: Record<string, Format> = {
   eta_seconds: { scale: "zero", text: duration, axisText: duration },
 };
 
+/** The learning rate has no noise, and validation measures rarely: smoothing would only delay them. */
+const NEVER_SMOOTHED: ReadonlySet<string> = new Set(["learning_rate", "validation_loss"]);
+
+/** How strongly to smooth a series, if the charts are smoothed by `weight`. */
+export function smoothingOf(name: string, weight: number): number {
+  return NEVER_SMOOTHED.has(name) ? 0 : weight;
+}
+
 /** The style of a registered series. Fractions are percentages, except FP8 ones, which span orders of magnitude. */
 export function styleOf({ name, title, unit, group }: SeriesInfo): SeriesStyle {
   if (unit === "fraction") return group === "fp8" ? { ...SHARE, title } : { ...PERCENT, title: `${title}, %` };

@@ -11,6 +11,7 @@ import { ChartControls } from "@/features/metrics/charts/ChartControls";
 import { combineResults, comparedQuery, liveQuery, type StepRange } from "@/features/metrics/compare/compareQueries";
 import { lineStyle, type ChangeView, type CompareView } from "@/features/metrics/compare/compareView";
 import { SeriesMenu } from "@/features/metrics/compare/SeriesMenu";
+import { smoothingOf } from "@/features/metrics/charts/seriesStyle";
 import { useSeriesStyle } from "@/features/metrics/charts/useSeriesStyle";
 import { useZoom } from "@/features/metrics/charts/useZoom";
 import { count, duration, short } from "@/lib/format";
@@ -158,7 +159,7 @@ function ComparedChart({ name, runs, compared, axis, zoom, isPlaceholder, weight
       return { x: steps.map(at), values };
     });
     const common = alignCurves(curves, MAX_POINTS);
-    const smoothing = name === "validation_loss" ? 0 : weight;
+    const smoothing = smoothingOf(name, weight);
     const lines = known.map(({ label, index }, at): ChartLine => {
       const fullRange = curves[at]?.values ?? [];
       // As on a run's page, the caption says what was measured.

@@ -1,15 +1,18 @@
 import { STEP_PARTS } from "@/features/metrics/timing/rankTimes";
-import { shortTime } from "@/lib/format";
+import { count, shortTime } from "@/lib/format";
 import { recentValues, type Columns } from "@/lib/charts/series";
 
 const RECENT_STEPS = 20;
 
-/** Where the time of a step goes, averaged over the last steps. */
+/** Where the time of a step goes: means of the last steps of which all parts are known. */
 export function StepTimeBar({ columns }: { columns: Columns }) {
+  const recent = STEP_PARTS.map((name) => recentValues(columns[`${name}_seconds`] ?? { steps: [], values: [] }, RECENT_STEPS));
+  // Each column of a long run was downsampled on its own.
+  const steps = Math.min(...recent.filter(({ length }) => length > 0).map(({ length }) => length));
   const parts = STEP_PARTS.map((name, index) => ({
     name,
     color: `var(--color-series-${index + 1})`,
-    seconds: mean(recentValues(columns[`${name}_seconds`] ?? { steps: [], values: [] }, RECENT_STEPS)),
+    seconds: mean(recent[index]?.slice(-steps) ?? []),
   }));
   const total = parts.reduce((sum, { seconds }) => sum + seconds, 0);
   return (
@@ -32,6 +35,7 @@ export function StepTimeBar({ columns }: { columns: Columns }) {
               </li>
             ))}
           </ul>
+          <p className="mt-2 text-small text-soft">{steps === 1 ? "The last step." : `Mean of the last ${count(steps)} steps.`}</p>
         </>
       )}
     </section>

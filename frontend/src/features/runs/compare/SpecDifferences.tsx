@@ -3,8 +3,9 @@ import { EmptyState } from "@/components/EmptyState";
 import { rowClass } from "@/components/Table";
 import { specDifferences } from "@/features/runs/compare/specDiff";
 import type { Json } from "@/features/runs/spec/specFields";
-import { emptyText, formatValue } from "@/features/runs/spec/valueText";
+import { emptyText, formatValue, missingText } from "@/features/runs/spec/valueText";
 import { fieldLabel, inSentence } from "@/lib/fieldLabel";
+import { uniqueNames } from "@/lib/uniqueNames";
 
 interface Props {
   runs: readonly Run[];
@@ -17,6 +18,7 @@ export function SpecDifferences({ runs, datasets }: Props) {
   if (runs.length < 2) return null;
   // Of two runs, every value shown differs.
   const hasBold = runs.length > 2;
+  const datasetNames = namesOf(runs, datasets);
   const differences = specDifferences(runs.map(({ spec }) => spec as unknown as Record<string, Json>));
   return (
     <section className="mt-6">
@@ -28,11 +30,11 @@ export function SpecDifferences({ runs, datasets }: Props) {
           <table className="border-collapse text-left">
             <thead>
               <tr className="h-8 border-b">
-                <th scope="col" className="sticky left-0 bg-surface px-4 text-small font-medium text-soft">
+                <th scope="col" className="sticky left-0 bg-surface px-4 max-tablet:px-3 text-small font-medium text-soft">
                   field
                 </th>
                 {runs.map((run) => (
-                  <th key={run.id} scope="col" className="max-w-48 truncate px-3 text-small font-medium" title={run.name}>
+                  <th key={run.id} scope="col" className="max-w-48 truncate px-3 max-tablet:max-w-28 text-small font-medium" title={run.name}>
                     {run.name}
                   </th>
                 ))}
@@ -41,16 +43,16 @@ export function SpecDifferences({ runs, datasets }: Props) {
             <tbody>
               {differences.map(({ path, values }) => (
                 <tr key={path} className={rowClass}>
-                  <th scope="row" title={path} className="sticky left-0 h-8 bg-surface px-4 font-normal whitespace-nowrap text-soft">
+                  <th scope="row" title={path} className="sticky left-0 h-8 bg-surface px-4 font-normal text-soft max-tablet:px-3 max-tablet:py-1 tablet:whitespace-nowrap">
                     {pathLabel(path)}
                   </th>
                   {values.map((value, index) => (
                     <td
                       key={runs[index]?.id ?? index}
-                      className={`max-w-64 truncate px-3 ${hasBold && !isEqual(value, values[0]) ? "font-semibold" : ""}`}
-                      title={valueText(runs[index], path, value, datasets)}
+                      className={`px-3 max-tablet:min-w-24 max-tablet:py-1 max-tablet:wrap-anywhere tablet:max-w-64 tablet:truncate ${hasBold && !isEqual(value, values[0]) ? "font-semibold" : ""}`}
+                      title={valueText(runs[index], path, value, datasetNames)}
                     >
-                      {valueText(runs[index], path, value, datasets)}
+                      {valueText(runs[index], path, value, datasetNames)}
                     </td>
                   ))}
                 </tr>
@@ -62,6 +64,14 @@ export function SpecDifferences({ runs, datasets }: Props) {
       {differences.length > 0 && hasBold && <p className="mt-2 text-small text-soft">Values that differ from the first run are bold.</p>}
     </section>
   );
+}
+
+const DATASET_FIELDS: ReadonlySet<string> = new Set(["data.dataset", "data.tokenizer.source"]);
+
+/** The names of the runs' datasets; those with the same name have the end of their id. */
+function namesOf(runs: readonly Run[], datasets: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
+  const ids = new Set(runs.flatMap(({ spec: { data } }) => [data.dataset, data.tokenizer.source ?? ""]));
+  return uniqueNames([...ids].map((id) => ({ id, name: datasets.get(id) ?? id })));
 }
 
 /** `optimizer · learning rate` */
@@ -77,8 +87,8 @@ function isEqual(value: Json | undefined, first: Json | undefined): boolean {
 }
 
 function valueText(run: Run | undefined, path: string, value: Json | undefined, datasets: ReadonlyMap<string, string>): string {
-  if (value === undefined || run === undefined) return "–";
+  if (run === undefined) return "–";
+  if (value === undefined) return missingText(path);
   if (value === null) return emptyText(run.spec, path);
-  const mayBeDataset = (path === "data.dataset" || path === "data.tokenizer.source") && typeof value === "string";
-  return (mayBeDataset ? datasets.get(value) : undefined) ?? formatValue(value).replace(/ *\n */g, " · ");
+  return (DATASET_FIELDS.has(path) && typeof value === "string" ? datasets.get(value) : undefined) ?? formatValue(value).replace(/ *\n */g, " · ");
 }

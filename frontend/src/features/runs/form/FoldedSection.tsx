@@ -64,7 +64,12 @@ export function FoldedSection({ section, context, preset, below }: Props) {
 /** The changed fields, else the first defaults. */
 function summaryOf(fields: readonly SpecField[], changed: readonly SpecField[], values: SpecValues): string {
   const shown = changed.length > 0 ? changed : fields.filter(({ defaultText }) => defaultText !== "").slice(0, 3);
-  return shown.map((field) => `${inSentence(field.label)} ${displayValue(field, values[field.path])}`).join(", ");
+  return shown.map((field, index) => `${groupPrefix(field, shown[index - 1])}${inSentence(field.label)} ${displayValue(field, values[field.path])}`).join(", ");
+}
+
+/** Names the group before its first field, unless a kind shows which group is used. */
+function groupPrefix({ group }: SpecField, before: SpecField | undefined): string {
+  return group === undefined || group.kind !== null || group === before?.group ? "" : `${inSentence(group.label)}: `;
 }
 
 function displayValue(field: SpecField, value: string | undefined): string {

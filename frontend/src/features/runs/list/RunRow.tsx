@@ -53,7 +53,7 @@ export function RunRow({ team, run, columns, now, shortId, index, select, isSele
           {run.name}
           {shortId !== undefined && <span className="ml-1.5 font-mono text-small font-normal text-soft">{shortId}</span>}
         </Link>
-        <span className="block truncate text-small text-soft [font-variant-numeric:normal] tablet:hidden">{showsMetrics(run) ? progressText(run) : run.sentence}</span>
+        <PhoneText text={showsMetrics(run) ? progressText(run) : run.sentence} />
       </Td>
       {columns.map((column) => {
         if (!showsSentence || COLUMN_STYLES[column].isMetric !== true) {
@@ -66,6 +66,15 @@ export function RunRow({ team, run, columns, now, shortId, index, select, isSele
         <span className="block truncate text-small text-soft">{timeText(run, now)}</span>
       </Td>
     </tr>
+  );
+}
+
+/** Always as high as two lines, because all rows have the same height. */
+function PhoneText({ text }: { text: string }) {
+  return (
+    <span className="line-clamp-2 h-8 text-small text-soft [font-variant-numeric:normal] tablet:hidden" title={text}>
+      {text}
+    </span>
   );
 }
 

@@ -32,6 +32,11 @@ export function emptyText(spec: Run["spec"], path: string): string {
   return value === undefined ? (EMPTY_TEXT[path] ?? "automatic") : `${exactNumber(value)} (automatic)`;
 }
 
+/** What it means that a spec lacks a field: that the optional group with it is empty. */
+export function missingText(path: string): string {
+  return EMPTY_TEXT[path.slice(0, path.lastIndexOf("."))] ?? "–";
+}
+
 /** A value that is not empty; texts of a list are on lines of their own. */
 export function formatValue(value: Json): string {
   if (typeof value === "boolean") return value ? "yes" : "no";

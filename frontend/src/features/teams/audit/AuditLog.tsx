@@ -2,12 +2,10 @@ import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Button, buttonClass } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
-import { rowClass, Table } from "@/components/Table";
-import { Td } from "@/components/Td";
+import { Table } from "@/components/Table";
 import { TextInput } from "@/components/TextInput";
 import { Th } from "@/components/Th";
-import { Time } from "@/components/Time";
-import { AuditTarget } from "@/features/teams/audit/AuditTarget";
+import { AuditRow } from "@/features/teams/audit/AuditRow";
 import { auditQuery } from "@/features/teams/audit/auditQuery";
 import { useDebounced } from "@/lib/hooks/useDebounced";
 
@@ -55,27 +53,8 @@ export function AuditLog({ team }: Props) {
             </>
           }
         >
-          {entries.map(({ sequence, time, name, via, address, action, path, details }) => (
-            <tr key={sequence} className={`${rowClass} align-top`}>
-              <Td className="whitespace-nowrap">
-                <Time at={time} />
-              </Td>
-              <Td>
-                {name}
-                <span className="block text-small text-soft">{via === "browser" ? "browser" : `key ${via}`}</span>
-              </Td>
-              <Td>
-                {action.replaceAll("_", " ")}
-                <AuditTarget path={path} />
-                {details !== "" && (
-                  <details className="text-small text-soft">
-                    <summary className="w-fit cursor-pointer">details</summary>
-                    <span className="wrap-break-word">{detailsText(details)}</span>
-                  </details>
-                )}
-              </Td>
-              <Td className="text-soft max-tablet:hidden">{address}</Td>
-            </tr>
+          {entries.map((entry) => (
+            <AuditRow key={entry.sequence} entry={entry} />
           ))}
         </Table>
       )}
@@ -88,18 +67,4 @@ export function AuditLog({ team }: Props) {
       )}
     </div>
   );
-}
-
-/** `role: viewer, name: Ada` of an object in JSON; anything else as it is. */
-function detailsText(details: string): string {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(details);
-  } catch {
-    return details;
-  }
-  if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) return details;
-  return Object.entries(parsed)
-    .map(([key, value]) => `${key.replaceAll("_", " ")}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
-    .join(", ");
 }

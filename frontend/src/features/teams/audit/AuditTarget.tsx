@@ -1,28 +1,48 @@
 import { Link } from "@tanstack/react-router";
-import type { ReactNode } from "react";
+import { Fragment } from "react";
+import { objectsOf, type AuditObject } from "@/features/teams/audit/auditText";
 
 const LINK_CLASS = "text-accent underline underline-offset-2";
 
-/** What an entry of the audit log changed: a link to the run or dataset, otherwise the path of the request. */
-export function AuditTarget({ path }: { path: string }) {
-  const [, team = "", kind = "", id = ""] = /^\/api\/v1\/teams\/([^/]+)\/(runs|datasets)\/((?:run|ds)_[^/]+)/.exec(path) ?? [];
-  return <span className="block text-small break-all text-soft">{link(team, kind, id) ?? path.replace(/^\/api\/v1/, "")}</span>;
+interface Props {
+  path: string;
+  /** Whether the row names the object already, such as a run that was submitted: then a path without ids says no more. */
+  isNamed: boolean;
 }
 
-function link(team: string, kind: string, id: string): ReactNode {
-  if (kind === "runs") {
+/** What an entry of the audit log changed: the objects in the path of its request, with links to runs and datasets; otherwise the path. */
+export function AuditTarget({ path, isNamed }: Props) {
+  const objects = objectsOf(path);
+  if (objects.length === 0 && isNamed) return null;
+  const team = /^\/api\/v1\/teams\/([^/]+)/.exec(path)?.[1] ?? "";
+  return (
+    <span className="block text-small wrap-anywhere text-soft" title={path}>
+      {objects.length === 0
+        ? path.replace(/^\/api\/v1/, "")
+        : objects.map((object, index) => (
+            <Fragment key={object.id}>
+              {index > 0 && ", "}
+              <ObjectText team={team} {...object} />
+            </Fragment>
+          ))}
+    </span>
+  );
+}
+
+function ObjectText({ team, kind, id }: AuditObject & { team: string }) {
+  if (kind === "run") {
     return (
       <Link to="/$team/runs/$runId/$tab" params={{ team, runId: id, tab: "overview" }} className={LINK_CLASS}>
         run {id}
       </Link>
     );
   }
-  if (kind === "datasets") {
+  if (kind === "dataset") {
     return (
       <Link to="/$team/datasets/$datasetId" params={{ team, datasetId: id }} className={LINK_CLASS}>
         dataset {id}
       </Link>
     );
   }
-  return null;
+  return `${kind} ${id}`;
 }

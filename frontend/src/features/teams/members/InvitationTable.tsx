@@ -2,6 +2,7 @@ import { useMutation, useQueryClient, useSuspenseQuery } from "@tanstack/react-q
 import { useState } from "react";
 import type { PendingInvitation } from "@/api/types";
 import { ConfirmDialog } from "@/components/ConfirmDialog";
+import { Email } from "@/components/Email";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
@@ -38,8 +39,8 @@ export function InvitationTable({ team }: { team: string }) {
       >
         {invitations.map((invitation) => (
           <tr key={invitation.id} className={rowClass}>
-            <Td className="font-medium break-all">
-              {invitation.email}
+            <Td className="font-medium">
+              <Email address={invitation.email} />
               <span className="block text-small font-normal text-soft tablet:hidden">{invitation.role}</span>
             </Td>
             <Td className="text-soft max-tablet:hidden">{invitation.role}</Td>

@@ -2,6 +2,7 @@ import { useMutation, useQueryClient, useSuspenseQuery } from "@tanstack/react-q
 import { useState } from "react";
 import type { Member } from "@/api/types";
 import { ConfirmDialog } from "@/components/ConfirmDialog";
+import { Email } from "@/components/Email";
 import { Select } from "@/components/Select";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
@@ -63,9 +64,9 @@ export function MemberTable({ team, me, onChanged, onLeft }: Props) {
               <Td>
                 <span className="font-medium">{member.name}</span>
                 {member.id === me && <span className="text-soft"> (you)</span>}
-                <span className="block text-small break-all text-soft tablet:hidden">{member.service ? "service account" : member.email}</span>
+                <span className="block text-small text-soft tablet:hidden">{member.service ? "service account" : <Email address={member.email} />}</span>
               </Td>
-              <Td className="max-tablet:hidden">{member.service ? <span className="text-soft">service account</span> : member.email}</Td>
+              <Td className="max-tablet:hidden">{member.service ? <span className="text-soft">service account</span> : <Email address={member.email} />}</Td>
               <Td className="text-soft">
                 {isOwner && !isLastOwner ? (
                   <Select

@@ -1,9 +1,12 @@
 import { render, screen } from "@testing-library/react";
+import uPlot from "uplot";
 import { expect, it } from "vitest";
 import { parseView, searchOf, viewOf } from "@/features/metrics/charts/chartView";
 import { SeriesChart } from "@/features/metrics/charts/SeriesChart";
 import { decimal } from "@/lib/format";
 
+const LEARNING_RATE = [{ label: "learning rate", name: "learning_rate" }] as const;
+const NORM = [{ label: "grad norm", name: "grad_norm" }] as const;
 const LOSSES = [
   { label: "train", name: "loss" },
   { label: "validation", name: "validation_loss" },
@@ -17,6 +20,22 @@ it("draws smoothed curves and shows the measured last and best values", () => {
   );
   expect(screen.getByText("last: train 5.000, validation 3.250")).toBeDefined();
   expect(screen.getByText("best: train 2.000 at step 2, validation 3.250 at step 4")).toBeDefined();
+});
+
+it("smooths what is noisy, and not the learning rate, which follows its schedule", () => {
+  const column = { steps: [1, 2, 3], values: [1, 0, 0] };
+  const zoom = { range: null, label: "all steps", onSelect: () => undefined, onMove: () => undefined };
+  const shared = { columns: { grad_norm: column, learning_rate: column }, markers: [], zoom, isPlaceholder: false, view: viewOf({}), scale: "zero", text: String, axisText: String } as const;
+  render(
+    <>
+      <SeriesChart {...shared} title="grad norm" series={NORM} position={(step) => step} />
+      <SeriesChart {...shared} title="learning rate" series={LEARNING_RATE} position={(step) => step} />
+    </>,
+  );
+  const drawn = uPlot.sync("run").plots.map(({ data }) => data.at(-1));
+  expect(drawn).toHaveLength(2);
+  expect(drawn[0]?.[2]).toBeGreaterThan(0);
+  expect(drawn[1]).toEqual([1, 0, 0]);
 });
 
 it("stores disabled smoothing in the address, and omits the default", () => {

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { SeriesInfo } from "@/api/types";
-import { bytesTick, defaultStyle, percentTick, styleOf, tick } from "@/features/metrics/charts/seriesStyle";
+import { bytesTick, defaultStyle, percentTick, smoothingOf, styleOf, tick } from "@/features/metrics/charts/seriesStyle";
 
 function anInfo(change: Partial<SeriesInfo>): SeriesInfo {
   return { name: "loss", title: "loss", unit: "nats/token", group: "learning", description: "", fp8_only: false, derived: false, ...change };
@@ -19,6 +19,10 @@ it.each([
 ])("formats a series by its unit (%#)", (info, value, title, text) => {
   const style = styleOf(info);
   expect([style.title, style.text(value)]).toEqual([title, text]);
+});
+
+it("never smooths the learning rate and validation", () => {
+  expect(["loss", "grad_norm", "learning_rate", "validation_loss"].map((name) => smoothingOf(name, 0.6))).toEqual([0.6, 0.6, 0, 0]);
 });
 
 it("labels an axis of bytes with few digits", () => {

@@ -53,6 +53,18 @@ describe("the runs table", () => {
     expect(queued?.textContent).toContain("needs 2 slots, 1 free on 1 node");
   });
 
+  it("wraps a sentence on phones, in rows of one height", async () => {
+    const sentences = ["needs 2 slots, 0 free on 1 node", "waiting"];
+    const items = sentences.map((sentence, index) => aRun({ id: `run_${index}`, state: "queued", sentence }));
+    server.use(http.get(RUNS, () => HttpResponse.json({ items, next_cursor: null })));
+    show();
+    await screen.findAllByText("waiting");
+    for (const sentence of sentences) {
+      const onPhone = screen.getAllByText(sentence).find(({ className }) => className.includes("tablet:hidden") && !className.includes("max-tablet:hidden"));
+      expect(onPhone?.className).toMatch(/line-clamp-2 h-8/);
+    }
+  });
+
   it("can be navigated with j and k", async () => {
     const items = [aRun(), aRun({ id: "run_2", name: "pilot-8" })];
     server.use(http.get(RUNS, () => HttpResponse.json({ items, next_cursor: null })));

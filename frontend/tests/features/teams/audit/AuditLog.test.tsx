@@ -23,7 +23,7 @@ it("shows who did what to what from where, continues with older entries, and sea
   );
   renderRoute(<AuditLog team="lab" />);
   expect(await screen.findByText("Ana")).toBeDefined();
-  for (const text of ["change role", "/teams/lab/members/user_bob", "role: viewer", "10.0.0.7", "key tw_12345678"]) expect(screen.getByText(text)).toBeDefined();
+  for (const text of ["change role", "member user_bob", "role: viewer", "10.0.0.7", "key tw_12345678"]) expect(screen.getByText(text)).toBeDefined();
   expect(screen.getByRole("link", { name: "Download all" }).getAttribute("href")).toBe("/api/v1/teams/lab/audit/export");
   await userEvent.click(screen.getByRole("button", { name: "Show older" }));
   expect(await screen.findByText("Bob")).toBeDefined();
@@ -40,6 +40,14 @@ it("links the run or dataset that a request changed", async () => {
   expect((await screen.findByRole("link", { name: "run run_a" })).getAttribute("href")).toBe("/lab/runs/run_a/overview");
   expect(screen.getByRole("link", { name: "dataset ds_b" }).getAttribute("href")).toBe("/lab/datasets/ds_b");
   expect(screen.getByText("/teams/lab/runs/bulk")).toBeDefined();
+});
+
+it("shows the name of the object in the row", async () => {
+  const submitted = { ...entry(1, "Ana"), action: "submit_run", path: "/api/v1/teams/lab/runs", details: '{"name": "pilot-8", "seed": 1}' };
+  server.use(http.get("*/api/v1/teams/lab/audit", () => HttpResponse.json({ items: [submitted], next_cursor: null })));
+  renderRoute(<AuditLog team="lab" />);
+  expect((await screen.findByText("submit run")).parentElement?.textContent).toMatch(/^submit run pilot-8details/);
+  expect(screen.queryByText("/teams/lab/runs")).toBeNull();
 });
 
 it("shows and downloads the log of the site", async () => {

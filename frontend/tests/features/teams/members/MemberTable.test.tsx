@@ -53,6 +53,16 @@ function show(people: Member[], me: string): Shown {
   return shown;
 }
 
+it("does not break email addresses between letters", async () => {
+  show([ADA], ADA.id);
+  const addresses = await screen.findAllByText(ADA.email);
+  expect(addresses).toHaveLength(2);
+  for (const { innerHTML, className } of addresses) {
+    expect(innerHTML).toBe("ada@<wbr>example.<wbr>org");
+    expect(className).not.toContain("break-all");
+  }
+});
+
 it("changes a role and removes a person after explaining the effect", async () => {
   const { sent, events } = show([ADA, BOB], ADA.id);
   await userEvent.selectOptions(await screen.findByLabelText("Role of Bob"), "owner");
