@@ -8,16 +8,18 @@ import { isComplete, lastValue, type Columns } from "@/lib/charts/series";
 /** A run's key metrics: health, speed and cost. */
 export function SummaryTiles({ run, columns }: { run: Run; columns: Columns }) {
   const latest = (name: string) => lastValue(columns[name]) ?? run.summary.values[name];
-  const speed = latest("tokens_per_second");
+  // A mean of recent steps; until the server has one, the last step.
+  const recent = (name: string) => run.summary.values[name] ?? lastValue(columns[name]);
+  const speed = recent("tokens_per_second");
   const mfuUnknown = run.summary.mfu_unknown;
-  const mfu = mfuUnknown ? undefined : latest("mfu");
-  const seconds = latest("seconds");
+  const mfu = mfuUnknown ? undefined : recent("mfu");
+  const seconds = recent("seconds");
   const norm = latest("grad_norm");
   const loss = latest("loss");
   const [memory, memoryUnit] = memoryParts(latest("memory_bytes"));
   const [peak, bf16Peak] = peaksOf(run);
-  const bf16 = latest("bf16_mfu");
-  const hfu = latest("hfu");
+  const bf16 = recent("bf16_mfu");
+  const hfu = recent("hfu");
   return (
     <dl className="panel mb-6 grid grid-cols-6 overflow-hidden max-desk:grid-cols-3 max-tablet:grid-cols-2">
       <Tile name="loss" value={text(loss, decimal)} unit="" note={validationNote(run, columns)} />
@@ -33,7 +35,7 @@ export function SummaryTiles({ run, columns }: { run: Run; columns: Columns }) {
         name="throughput"
         value={text(speed, rate)}
         unit={speed === undefined ? "" : "tokens/s"}
-        note={seconds === undefined ? "" : `last step ${shortTime(seconds)}`}
+        note={seconds === undefined ? "" : `recent step ${shortTime(seconds)}`}
       />
       <Tile name="grad norm" value={text(norm, decimal)} unit="" note={clipNote(run, columns)} />
       <Tile name="memory" value={memory} unit={memoryUnit} note={slotsNote(run)} />
@@ -75,9 +77,14 @@ function validationNote(run: Run, columns: Columns): string {
     if (loading) return "";
     return isFinal(run.state) ? "not validated" : "not validated yet";
   }
+  const best = Math.min(...values);
   const trend = trendOf(values);
-  return `validation ${decimal(newest)}${trend === null ? "" : `, ${trend}`}`;
+  const comment = trend !== "rising" && newest > BEST_IS_FAR * best ? `best ${decimal(best)}` : trend;
+  return `validation ${decimal(newest)}${comment === null ? "" : `, ${comment}`}`;
 }
+
+/** From this multiple of the best loss on, the best says more than the latest direction. */
+const BEST_IS_FAR = 1.1;
 
 /** Two points say nothing: only a direction that the last four measurements share is named. */
 function trendOf(values: readonly number[]): "falling" | "rising" | null {

@@ -4,10 +4,23 @@ import { SummaryTiles } from "@/features/metrics/summary/SummaryTiles";
 import { renderRoute } from "@tests/support/renderRoute";
 import { aRun } from "@tests/support/runs";
 
-it("says that the step time next to the throughput is that of the last step", async () => {
-  const columns = { seconds: { steps: [1, 2], values: [0.5, 0.351] }, tokens_per_second: { steps: [1, 2], values: [1_000, 1_424] } };
+it("shows the speed of recent steps rather than that of the last one", async () => {
+  const columns = { seconds: { steps: [1, 2], values: [0.5, 0.251] }, tokens_per_second: { steps: [1, 2], values: [1_000, 1_992] } };
+  const summary = { ...aRun().summary, values: { seconds: 0.351, tokens_per_second: 1_424 } };
+  renderRoute(<SummaryTiles run={aRun({ summary })} columns={columns} />);
+  const tile = (await screen.findByText("throughput")).parentElement;
+  expect(tile?.textContent).toBe("throughput1,424tokens/srecent step 351 ms");
+});
+
+it.each([
+  [[8.3, 25, 24, 23, 20.756], "validation 20.756, best 8.300"],
+  [[9, 8, 7, 6], "validation 6.000, falling"],
+  [[6, 6.1, 6.2, 6.3], "validation 6.300, rising"],
+  [[9, 6], "validation 6.000"],
+])("describes the validation losses %j as %s", async (values, note) => {
+  const columns = { validation_loss: { steps: values.map((_, index) => index + 1), values } };
   renderRoute(<SummaryTiles run={aRun()} columns={columns} />);
-  expect(await screen.findByText("last step 351 ms")).toBeDefined();
+  expect(await screen.findByText(note)).toBeDefined();
 });
 
 it("shows that the peak is not known instead of a fraction of a wrong one", async () => {
