@@ -72,7 +72,7 @@ export function RunRow({ team, run, columns, now, shortId, index, select, isSele
 /** Always as high as two lines, because all rows have the same height. */
 function PhoneText({ text }: { text: string }) {
   return (
-    <span className="line-clamp-2 h-8 text-small text-soft [font-variant-numeric:normal] tablet:hidden" title={text}>
+    <span className="line-clamp-2 h-8 text-small leading-4 text-soft [font-variant-numeric:normal] tablet:hidden" title={text}>
       {text}
     </span>
   );
