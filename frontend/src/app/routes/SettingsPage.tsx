@@ -26,7 +26,7 @@ export function SettingsPage() {
     <>
       <TitleRow title="Settings" />
       <div className="gap-10 desk:grid desk:grid-cols-[10rem_minmax(0,56rem)]">
-        <SettingsNav team={team} pages={pages} />
+        <SettingsNav team={team} page={page} pages={pages} />
         <div className="flex min-w-0 flex-col gap-12">
           {group === "You" && (
             <Group title="You">

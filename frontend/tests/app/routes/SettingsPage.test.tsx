@@ -42,6 +42,16 @@ it.each([
   }
 });
 
+it("opens the page that is selected on a phone", async () => {
+  signInAs("viewer", false);
+  await openApp("/lab/settings/keys");
+  const select = await screen.findByRole("combobox", { name: "Page of the settings" });
+  expect(within(select).getAllByRole("option").map(({ textContent }) => textContent)).toEqual(OF_EVERYBODY);
+  await userEvent.selectOptions(select, "Members");
+  expect(await screen.findByRole("heading", { name: "Members" })).toBeTruthy();
+  expect(screen.queryByRole("heading", { name: "API keys" })).toBeNull();
+});
+
 it("does not find pages that do not exist or that a person may not see", async () => {
   signInAs("viewer", false);
   await openApp("/lab/settings/webhooks");

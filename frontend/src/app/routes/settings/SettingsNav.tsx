@@ -1,23 +1,44 @@
-import { Link } from "@tanstack/react-router";
+import { Link, useNavigate } from "@tanstack/react-router";
 import { SETTINGS_GROUPS, type SettingsPage } from "@/app/routes/settings/settingsPages";
+import { Select } from "@/components/Select";
 
-/** Links to the pages of the settings, by whom they concern. */
-export function SettingsNav({ team, pages }: { team: string; pages: readonly SettingsPage[] }) {
+interface Props {
+  team: string;
+  /** The id of the page that is open. */
+  page: string;
+  pages: readonly SettingsPage[];
+}
+
+/** The pages of the settings by whom they concern: links on a wide screen, a select where these would fill the screen. */
+export function SettingsNav({ team, page, pages }: Props) {
+  const navigate = useNavigate();
+  const groups = SETTINGS_GROUPS.map((name) => ({ name, members: pages.filter(({ group }) => group === name) })).filter(({ members }) => members.length > 0);
   return (
-    <nav aria-label="Settings" className="mb-6 flex flex-col gap-x-8 gap-y-4 max-desk:flex-row max-desk:flex-wrap desk:sticky desk:top-6 desk:self-start">
-      {SETTINGS_GROUPS.map((group) => {
-        const links = pages.filter((page) => page.group === group);
-        if (links.length === 0) return null;
-        return (
-          <div key={group}>
-            <p className="text-small font-medium text-soft">{group}</p>
+    <nav aria-label="Settings" className="max-desk:mb-6 max-desk:max-w-80 desk:sticky desk:top-6 desk:self-start">
+      <div className="desk:hidden">
+        <Select aria-label="Page of the settings" value={page} onChange={(event) => void navigate({ to: "/$team/settings/$page", params: { team, page: event.target.value } })}>
+          {groups.map(({ name, members }) => (
+            <optgroup key={name} label={name}>
+              {members.map(({ id, title }) => (
+                <option key={id} value={id}>
+                  {title}
+                </option>
+              ))}
+            </optgroup>
+          ))}
+        </Select>
+      </div>
+      <div className="flex flex-col gap-4 max-desk:hidden">
+        {groups.map(({ name, members }) => (
+          <div key={name}>
+            <p className="text-small font-medium text-soft">{name}</p>
             <ul>
-              {links.map(({ id, title }) => (
+              {members.map(({ id, title }) => (
                 <li key={id}>
                   <Link
                     to="/$team/settings/$page"
                     params={{ team, page: id }}
-                    className="inline-block text-accent underline-offset-2 hover:underline max-tablet:leading-10"
+                    className="inline-block text-accent underline-offset-2 hover:underline"
                     activeProps={{ className: "font-semibold" }}
                   >
                     {title}
@@ -26,8 +47,8 @@ export function SettingsNav({ team, pages }: { team: string; pages: readonly Set
               ))}
             </ul>
           </div>
-        );
-      })}
+        ))}
+      </div>
     </nav>
   );
 }
