@@ -41,7 +41,7 @@ FAULTS_OF_EACH_AXIS = (
 """One injected fault for each axis."""
 
 
-@pytest.mark.timeout(2400)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("names", GROUPS)
 def test_layouts_learn_what_one_process_does(tmp_path: Path, prepared: Path, names: Sequence[str]) -> None:
     matrix = Matrix(tmp_path, prepared, STEPS, PATIENCE_SECONDS)
