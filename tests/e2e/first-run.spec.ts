@@ -118,16 +118,17 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
     await expect(page.getByRole("button", { name: /^Copy trainwright-agent join .* --name gpu-07 --token / })).toBeVisible();
     await audit(page, "nodes");
     await page.getByRole("link", { name: "Settings" }).click();
+    await page.getByRole("link", { name: "Keys and browsers" }).click();
     await page.getByLabel("Name of the new key").fill("laptop");
-    // Content that loads above moves the button.
-    await expect(page.getByLabel("Loading")).toHaveCount(0);
+    await page.getByRole("button", { name: "Create key" }).click();
+    await expect(page.getByText("Copy it now")).toBeVisible();
+    await audit(page, "settings-keys");
+    await page.getByRole("link", { name: "Members" }).click();
     await page.getByLabel("Email address to invite").fill("bob@example.org");
     await page.getByRole("button", { name: "Invite", exact: true }).click();
     await expect(page.getByRole("button", { name: /^Copy .*\/link\// })).toBeVisible();
     await expect(page.getByRole("region", { name: "Invitations" })).toContainText("bob@example.org");
-    await page.getByRole("button", { name: "Create key" }).click();
-    await expect(page.getByText("Copy it now")).toBeVisible();
-    await audit(page, "settings");
+    await audit(page, "settings-members");
   });
 
   // What-if answers 422 while values are being typed that do not fit the other hardware.

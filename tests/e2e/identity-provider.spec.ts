@@ -30,7 +30,9 @@ test("a person signs in with the identity provider, and approves a program", asy
 
   await page.goto("/");
   await page.getByRole("link", { name: "Settings" }).click();
+  await page.getByRole("link", { name: "Keys and browsers" }).click();
   await expect(page.getByRole("region", { name: "Browsers" })).toContainText("signed in with Lab login");
+  await page.getByRole("link", { name: "Profile" }).click();
   await expect(page.getByText("Your account has no password.")).toBeVisible();
   await expect(page.getByText(/You sign in as grace@lab.example at/)).toBeVisible();
   await auditSizes(page, "provider-settings");

@@ -14,7 +14,7 @@ export function Section({ id, help, children }: Props) {
   const title = sectionTitle(page, id);
   if (title === undefined) return null;
   return (
-    <section id={id} aria-label={title}>
+    <section id={id}>
       <h3 className="mb-2 font-semibold">{title}</h3>
       {help !== undefined && <p className="mb-3 text-soft">{help}</p>}
       {children}
