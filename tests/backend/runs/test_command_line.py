@@ -127,16 +127,3 @@ def test_a_join_token_is_shown_with_its_command_and_a_warning_for_an_online_node
     assert command[:2] == ["trainwright-agent", "join"] and "node-a" in command and "--token" in command
     refused = served.command(key, "nodes join-token My_Node")
     assert refused.exit_code == 1 and "such as gpu-07" in refused.stderr
-
-
-def test_watching_a_run_ends_with_its_result_and_the_next_command(
-    scene: Scene, served: Served, key: str
-) -> None:
-    work = scene.start()
-    assert work.finish(10) == "succeeded"
-    watched = served.command(key, f"runs watch {work.run_id}")
-    assert (watched.exit_code, watched.stdout) == (0, "succeeded: loss 0.100\n")
-    assert watched.stderr == f"Download its weights: trainwright runs download {work.run_id} FOLDER\n"
-    cancelled = scene.submit()
-    scene.cancel(cancelled)
-    assert served.command(key, f"runs watch {cancelled}").exit_code == 1
