@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
+from torch import nn
 
 from tests.trainer.jobs import TINY
 from trainwright.contracts.base import problems
@@ -18,17 +19,22 @@ MODELS: list[dict[str, Any]] = [
 ]
 
 
+def spec_of(model: dict[str, Any], optimizer: dict[str, Any]) -> RunSpec:
+    sections = {"model": {"width": 32, "heads": 4} | model, "resources": {"device": "cpu"}}
+    return RunSpec.model_validate(TINY | sections | {"optimizer": optimizer})
+
+
+def weights_of(spec: RunSpec) -> dict[str, nn.Parameter]:
+    with torch.device("meta"):
+        built = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
+    return dict(built.named_parameters())
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("which", ["matrices", "block_matrices", "all"])
 def test_the_plan_counts_the_weights_that_decay(model: dict[str, Any], which: str) -> None:
-    spec = RunSpec.model_validate(
-        TINY
-        | {"model": {"width": 32, "heads": 4} | model, "resources": {"device": "cpu"}}
-        | {"optimizer": {"weight_decay": 0.5, "weight_decay_of": which}}
-    )
-    with torch.device("meta"):
-        built = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
-    weights = dict(built.named_parameters())
+    spec = spec_of(model, {"weight_decay": 0.5, "weight_decay_of": which})
+    weights = weights_of(spec)
     decayed = [
         weight
         for name, weight in weights.items()
@@ -41,14 +47,8 @@ def test_the_plan_counts_the_weights_that_decay(model: dict[str, Any], which: st
 @pytest.mark.parametrize("model", MODELS)
 def test_the_plan_counts_the_weights_of_each_learning_rate(model: dict[str, Any]) -> None:
     factors = {"embedding": 3.0, "vectors": 0.5}
-    spec = RunSpec.model_validate(
-        TINY
-        | {"model": {"width": 32, "heads": 4} | model, "resources": {"device": "cpu"}}
-        | {"optimizer": {"learning_rate": 0.01, "learning_rate_factors": factors}}
-    )
-    with torch.device("meta"):
-        built = Transformer(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
-    weights = dict(built.named_parameters())
+    spec = spec_of(model, {"learning_rate": 0.01, "learning_rate_factors": factors})
+    weights = weights_of(spec)
     counts = {"embedding": 0, "vectors": 0, "block_matrices": 0, "head": 0}
     for name, weight in weights.items():
         matrix = "embedding" if "embedding" in name else "head" if name == "head.weight" else "block_matrices"
