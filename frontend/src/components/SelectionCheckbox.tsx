@@ -18,7 +18,7 @@ export function SelectionCheckbox({ label, state, onToggle }: Props) {
     if (box.current !== null) box.current.indeterminate = state === "some";
   }, [state]);
   return (
-    <label className="relative z-1 flex items-center max-tablet:-mx-4 max-tablet:-my-1 max-tablet:h-[44px] max-tablet:justify-center">
+    <label className="relative z-1 flex items-center max-tablet:-mx-4 max-tablet:-my-1 max-tablet:h-[56px] max-tablet:justify-center">
       <input
         ref={box}
         type="checkbox"
