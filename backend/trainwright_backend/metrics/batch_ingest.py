@@ -65,7 +65,7 @@ def store_batch(session: Write, run: Run, batch: Batch) -> int:
         rewound = _take_event(session, run, summary, line) or rewound
     blocks = plausible_fractions(session, run, summary, batch.metrics)
     added = append(session, run.id, run.attempt, [*blocks, *hardware_blocks(batch)])
-    _summarize(summary, run.attempt, added)
+    _summarize(run, summary, added)
     _list(run, summary)
     _mark(session, run, batch.next_offset, added, rewound)
     notify_run(session, run.id)
@@ -156,14 +156,16 @@ def _last_values(session: Read, run_id: UUID) -> dict[str, float]:
     }
 
 
-def _summarize(summary: RunSummary, attempt: int, added: dict[str, Curve]) -> None:
+def _summarize(run: Run, summary: RunSummary, added: dict[str, Curve]) -> None:
     if not added:
         return
-    summary.attempt = attempt
+    summary.attempt = run.attempt
     summary.step = max(summary.step, *(int(curve.steps[-1]) for curve in added.values()))
     last = {name: float(curve.values[-1]) for name, curve in added.items() if not is_of_tensor(name)}
     recent = {
-        name: _recent_mean(summary.values.get(name), added[name], -1 if name in SPEEDS else 1)
+        name: _recent_mean(
+            summary.values.get(name), added[name], -1 if name in SPEEDS else 1, run.forked_step or 0
+        )
         for name in (*SPEEDS, "seconds")
         if name in added
     }
@@ -172,14 +174,19 @@ def _summarize(summary: RunSummary, attempt: int, added: dict[str, Curve]) -> No
         _extend_spark(summary, added["loss"])
 
 
-def _recent_mean(before: float | None, curve: Curve, power: int) -> float:
-    """The power mean of the first 20 steps, later with weights that fall by a twentieth at each step; ``before`` is that of the
-    steps before ``curve``.
+def _recent_mean(before: float | None, curve: Curve, power: int, start: int) -> float:
+    """The power mean of a run's first 20 steps; later with weights that fall by a twentieth at each step.
+
+    Args:
+        before: the mean of the steps before ``curve``.
+        curve: the new values, of one or more steps.
+        power: 1 for the arithmetic mean, -1 for the harmonic one.
+        start: the step that the run was forked from, or 0.
     """
     mean = before**power if before else None
     for step, value in zip(curve.steps.tolist(), curve.values.tolist(), strict=True):
         if value > 0:
-            weight = 1.0 if mean is None else 1 / min(max(step, 1), RECENT_STEPS)
+            weight = 1.0 if mean is None else 1 / min(max(step - start, 1), RECENT_STEPS)
             mean = value**power * weight + (0.0 if mean is None else mean * (1 - weight))
     return float(curve.values[-1]) if mean is None else mean ** (1 / power)
 

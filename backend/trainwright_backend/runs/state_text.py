@@ -8,6 +8,9 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState, Verdict
 from trainwright_backend.runs.tables import Run
 
+MORE_THAN_NOISE = 1.1
+"""By which factor a loss must rise to be mentioned: that of a single step varies by a few percent."""
+
 PAUSED_BY_LIMITS = (EndCode.MAX_HOURS, EndCode.QUOTA_HOURS, EndCode.QUOTA_STORAGE)
 
 
@@ -126,11 +129,8 @@ def _done(summary: RunSummary) -> str:
     parts = []
     if "loss" in summary.values:
         loss = summary.values["loss"]
-        rose = (
-            f" (it rose from {_decimal(summary.spark[0])})"
-            if summary.spark and loss > summary.spark[0]
-            else ""
-        )
+        first = summary.spark[0] if summary.spark else loss
+        rose = f" (it rose from {_decimal(first)})" if loss > MORE_THAN_NOISE * first else ""
         parts.append(f"loss {_decimal(loss)}{rose}")
     if "mfu" in summary.values:
         parts.append(f"{100 * summary.values['mfu']:.1f} % MFU")

@@ -35,7 +35,7 @@ export function SummaryTiles({ run, columns }: { run: Run; columns: Columns }) {
         name="throughput"
         value={text(speed, rate)}
         unit={speed === undefined ? "" : "tokens/s"}
-        note={seconds === undefined ? "" : `recent step ${shortTime(seconds)}`}
+        note={seconds === undefined ? "" : `${shortTime(seconds)} per step`}
       />
       <Tile name="grad norm" value={text(norm, decimal)} unit="" note={clipNote(run, columns)} />
       <Tile name="memory" value={memory} unit={memoryUnit} note={slotsNote(run)} />

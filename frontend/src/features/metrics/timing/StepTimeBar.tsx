@@ -4,7 +4,7 @@ import { recentValues, type Columns } from "@/lib/charts/series";
 
 const RECENT_STEPS = 20;
 
-/** Where the time of a step goes: means of the last steps of which all parts are known. */
+/** Where the time of a step goes: the mean of each part over the last steps. */
 export function StepTimeBar({ columns }: { columns: Columns }) {
   const recent = STEP_PARTS.map((name) => recentValues(columns[`${name}_seconds`] ?? { steps: [], values: [] }, RECENT_STEPS));
   // Each column of a long run was downsampled on its own.

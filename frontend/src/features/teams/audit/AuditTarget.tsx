@@ -6,7 +6,7 @@ const LINK_CLASS = "text-accent underline underline-offset-2";
 
 interface Props {
   path: string;
-  /** Whether the row names the object already, such as a run that was submitted: then a path without ids says no more. */
+  /** Whether the row already shows the object’s name, as for a submitted run. A path without ids is then left out. */
   isNamed: boolean;
 }
 

@@ -9,7 +9,7 @@ it("shows the speed of recent steps rather than that of the last one", async () 
   const summary = { ...aRun().summary, values: { seconds: 0.351, tokens_per_second: 1_424 } };
   renderRoute(<SummaryTiles run={aRun({ summary })} columns={columns} />);
   const tile = (await screen.findByText("throughput")).parentElement;
-  expect(tile?.textContent).toBe("throughput1,424tokens/srecent step 351 ms");
+  expect(tile?.textContent).toBe("throughput1,424tokens/s351 ms per step");
 });
 
 it.each([

@@ -14,7 +14,7 @@ it("says which steps its durations are the mean of", () => {
   expect(screen.getByText("Mean of the last 20 steps.")).toBeDefined();
 });
 
-it("uses the steps of which all parts are known", () => {
+it("averages all parts over the same steps", () => {
   render(<StepTimeBar columns={{ forward_seconds: columnOf([5, 0.1]), backward_seconds: { steps: [1, 3], values: [9, 0.2] } }} />);
   expect(screen.getByRole("heading").textContent).toBe("step time breakdown, 300 ms");
   expect(screen.getByText("The last step.")).toBeDefined();
