@@ -88,6 +88,17 @@ def test_a_fork_starts_from_its_parents_checkpoint_until_it_has_its_own(scene: S
     assert (scene.show(parent.run_id), checkpoints(scene, parent.run_id)) == before
 
 
+def test_the_mean_speed_of_a_fork_begins_at_its_first_step(scene: Scene, parent: Work) -> None:
+    work = claimed(scene, fork(scene, parent.run_id, **LONGER).json()["id"])
+    assert work.order("starting") == "go"
+    work.begin(10)
+    assert work.order("running") == "go"
+    for step, seconds in ((11, 9.0), (12, 1.0), (13, 2.0)):  # the first step compiles
+        block = {"steps": [step], "series": {"seconds": [seconds]}}
+        assert work.send(work.batch(metrics=[block])).status_code == 200
+    assert scene.show(work.run_id)["summary"]["values"]["seconds"] == pytest.approx(4.0)
+
+
 def test_a_fork_over_the_same_data_has_its_parent_s_shards(scene: Scene, parent: Work) -> None:
     """Another version of the platform would prepare different shards, so their digest would differ."""
     with scene.database.write() as session:
