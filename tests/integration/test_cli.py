@@ -79,8 +79,13 @@ def test_upload_check_submit_follow_and_download(
 
     run = parent.id
     assert run.startswith("run_")
-    shown = json.loads(output(run_cli(live, "runs", "show", run)))
+    shown = json.loads(output(run_cli(live, "runs", "show", run, "--json")))
     assert (shown["state"], shown["summary"]["step"]) == ("succeeded", STEPS)
+    text = output(run_cli(live, "runs", "show", run))
+    assert f"{parent.name}  {run}\nsucceeded: " in text
+    rows = [line.split(maxsplit=1) for line in text.splitlines()[2:]]
+    assert {"data", "model", "values", "checkpoints", "created"} <= {name for name, _ in rows}
+    assert dict(rows)["step"].strip() == f"{STEPS} of {STEPS}" and dict(rows)["data"].startswith(dataset)
     assert run in output(run_cli(live, "runs", "list", "--state", "succeeded")).replace("\n", "")
     assert "step 10" in output(run_cli(live, "runs", "logs", run))
     assert "export" in output(run_cli(live, "runs", "checkpoints", run))
@@ -122,6 +127,13 @@ def test_mistakes_are_explained_in_a_sentence(live: Live, spec: str, tmp_path: P
 def test_waiting_for_an_upload_reports_its_outcome(live: Live, tmp_path: Path) -> None:
     good = run_cli(live, "datasets", "upload", "good", write_letters(tmp_path / "l.jsonl"))
     assert "ready" in good.stderr and live.team.dataset(output(good)).versions[0].statistics is not None
+    again = run_cli(live, "datasets", "upload", "again", write_letters(tmp_path / "m.jsonl"))
+    assert f"Dataset good ({output(good)}) has the same files as version 1." in again.stderr.replace(
+        "\n", " "
+    )
+    assert f"same files as version 1 of good ({output(good)})" in output(
+        run_cli(live, "datasets", "show", output(again))
+    )
     bad = tmp_path / "bad.jsonl"
     bad.write_text("broken\n" * 3)
     unwaited = run_cli(live, "datasets", "upload", "bad", bad, "--no-wait")
@@ -131,12 +143,14 @@ def test_waiting_for_an_upload_reports_its_outcome(live: Live, tmp_path: Path) -
     assert "all 3 rows were rejected" in failed.output
     previewed = run_cli(live, "datasets", "preview", bad)
     assert previewed.exit_code == 1 and "Nothing here can be read" in previewed.output
-    assert run_cli(live, "datasets", "preview", tmp_path / "l.jsonl").exit_code == 0
+    previewed = run_cli(live, "datasets", "preview", tmp_path / "l.jsonl")
+    assert previewed.exit_code == 0 and "This made no dataset." in previewed.stderr
     before = live.team.uploads()
     refused = run_cli(live, "datasets", "upload", "b/ad", write_letters(tmp_path / "new.jsonl"))
     assert refused.exit_code == 1 and "letters, digits" in refused.output
     assert live.team.uploads() == before, "nothing was sent"
     output(run_cli(live, "datasets", "delete", failed.stdout.split()[0]))
+    output(run_cli(live, "datasets", "delete", output(again)))
 
 
 def test_a_node_is_drained_and_a_queued_run_is_paused_and_resumed(live: Live, spec: str) -> None:
@@ -205,7 +219,7 @@ def test_the_command_line_keeps_and_deletes_checkpoints(live: Live, parent: Run)
     assert sorted(states) == [4, 8, 12]
     contents = states[12].contents
     assert contents is not None and contents.ranks == 2 and contents.resumed_from_step is None
-    shown = json.loads(output(run_cli(live, "runs", "show", parent.id)))
+    shown = json.loads(output(run_cli(live, "runs", "show", parent.id, "--json")))
     assert contents.dtypes.keys() == {"float32"}
     assert contents.dtypes["float32"] == 3 * contents.parameters, "weights and two moments"
     assert shown["id"] == parent.id

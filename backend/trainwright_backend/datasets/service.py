@@ -6,13 +6,19 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import selectinload
+from sqlalchemy.orm import joinedload, selectinload
 from sqlalchemy.orm.interfaces import ORMOption
 
 from trainwright.contracts.api.datasets import Dataset as DatasetOut
 from trainwright.contracts.api.datasets import DatasetFile as DatasetFileOut
 from trainwright.contracts.api.datasets import DatasetVersion as DatasetVersionOut
-from trainwright.contracts.api.datasets import NewDataset, NewVersion, Statistics, VersionState
+from trainwright.contracts.api.datasets import (
+    NewDataset,
+    NewVersion,
+    SameFiles,
+    Statistics,
+    VersionState,
+)
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.curation import Compression, CurationSpec, FileFormat, MixSource
 from trainwright.contracts.data_spec import DataSpec
@@ -34,6 +40,7 @@ from trainwright_backend.datasets.version_changes import changes_between
 from trainwright_backend.teams.idempotency import deleted_error, reserve_key
 from trainwright_backend.teams.tables import IdempotencyKey
 from trainwright_backend.uploads.service import consume_uploads
+from trainwright_backend.uploads.tables import StoredFile
 
 DEFAULT_DATA = DataSpec(dataset="default")
 """Tokenizer and split of the preparation that every new version starts with."""
@@ -166,7 +173,40 @@ def show_dataset(session: Read, team_id: UUID, dataset: str) -> DatasetOut:
     row = get_dataset(session, team_id, dataset)
     versions = select(DatasetVersion).where(DatasetVersion.dataset_id == row.id)
     wanted = versions.order_by(DatasetVersion.number.desc()).options(*_load_version())
-    return _to_response(row, session.scalars(wanted).all())
+    found = session.scalars(wanted).all()
+    same = _find_same_files(session, row, found[0]) if found else []
+    return _to_response(row, found).model_copy(update={"same_files_as": same})
+
+
+def _find_same_files(session: Read, row: Dataset, version: DatasetVersion) -> list[SameFiles]:
+    """The newest version with exactly the files of ``version`` in each other dataset of the team."""
+    digests = _digests(version)
+    if not digests:
+        return []
+    has_first_file = DatasetVersion.files.any(
+        DatasetFile.stored_file.has((StoredFile.team_id == row.team_id) & (StoredFile.digest == digests[0]))
+    )
+    candidates = (
+        select(DatasetVersion)
+        .where(has_first_file, DatasetVersion.dataset_id != row.id)
+        .order_by(DatasetVersion.dataset_id, DatasetVersion.number)
+        .options(
+            joinedload(DatasetVersion.dataset),
+            selectinload(DatasetVersion.files).joinedload(DatasetFile.stored_file),
+        )
+    )
+    newest = {
+        other.dataset_id: SameFiles(
+            dataset=public_id("ds", other.dataset_id), name=other.dataset.name, version=other.number
+        )
+        for other in session.scalars(candidates)
+        if _digests(other) == digests
+    }
+    return list(newest.values())
+
+
+def _digests(version: DatasetVersion) -> list[str]:
+    return sorted(file.stored_file.digest for file in version.files)
 
 
 def list_datasets(session: Read, team_id: UUID, limit: int, cursor: str | None) -> Page[DatasetOut]:

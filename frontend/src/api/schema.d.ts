@@ -3347,6 +3347,12 @@ export interface components {
             /** Name */
             name: string;
             /**
+             * Same Files As
+             * @description The team's other datasets with the files of this one's newest version. Always empty in lists of datasets.
+             * @default []
+             */
+            same_files_as: components["schemas"]["SameFiles"][];
+            /**
              * Versions
              * @description Newest first. In lists of datasets, only the newest.
              */
@@ -7313,6 +7319,21 @@ export interface components {
          * @enum {string}
          */
         RunsOfRemoved: "keep" | "cancel";
+        /**
+         * SameFiles
+         * @description A version of another dataset with exactly the same files, whatever their names.
+         */
+        SameFiles: {
+            /**
+             * Dataset
+             * @description Its id.
+             */
+            dataset: string;
+            /** Name */
+            name: string;
+            /** Version */
+            version: number;
+        };
         /**
          * Sample
          * @description Text that the model generated from a prompt.

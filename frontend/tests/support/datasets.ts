@@ -51,5 +51,5 @@ export function aVersion(change: Partial<DatasetVersion> = {}): DatasetVersion {
 
 /** A dataset as the API returns it. */
 export function aDataset(change: Partial<Dataset> = {}): Dataset {
-  return { id: "ds_1", name: "letters", created: "2026-11-21T13:00:00Z", created_by: "ana", versions: [aVersion()], ...change };
+  return { id: "ds_1", name: "letters", created: "2026-11-21T13:00:00Z", created_by: "ana", versions: [aVersion()], same_files_as: [], ...change };
 }

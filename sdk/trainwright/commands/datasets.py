@@ -85,6 +85,7 @@ def upload(
         err.print()
         if not print_json(dataset, as_json):
             typer.echo(dataset.id)
+        _print_same_files(dataset)
         if wait:
             _finish(api, dataset)
 
@@ -143,6 +144,11 @@ def preview(
         if not any(file.documents for file in found.files):
             print_error("Nothing here can be read as documents.")
             raise typer.Exit(1)
+        err.print(
+            "This made no dataset. The server keeps the files for 24 hours, so `trainwright datasets upload` need not"
+            " send them again.",
+            soft_wrap=True,
+        )
 
 
 @app.command("list")
@@ -251,6 +257,18 @@ def _finish(api: TeamClient, dataset: Dataset) -> None:
     _show_version(version, err)
 
 
+def _print_same_files(dataset: Dataset) -> None:
+    """Print to stderr which other datasets have the same files."""
+    for same in dataset.same_files_as:
+        err.print(
+            f"Dataset {same.name} ({same.dataset}) has the same files as version {same.version}. If one is enough:"
+            f" trainwright datasets delete {dataset.id}",
+            style="yellow",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
 def _print_skipped(paths: list[Path]) -> None:
     """Print to stderr which files in the folders are not uploaded."""
     skipped = find_files(paths).skipped
@@ -275,6 +293,12 @@ def _show_file(file: PreviewFile) -> None:
 
 def _show_dataset(api: TeamClient, dataset: Dataset) -> None:
     out.print(f"[bold]{escape(dataset.name)}[/bold]  {dataset.id}")
+    for same in dataset.same_files_as:
+        out.print(
+            f"same files as version {same.version} of {same.name} ({same.dataset})",
+            markup=False,
+            soft_wrap=True,
+        )
     for version in dataset.versions:
         _show_version(version)
         if version.statistics is not None and version.statistics.rejected:

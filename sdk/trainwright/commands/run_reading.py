@@ -1,13 +1,15 @@
-"""Commands that read what runs wrote: logs, and how several runs differ."""
+"""Commands that show runs: one in full, its logs, and how several runs differ."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from trainwright.client import TeamClient
@@ -21,7 +23,9 @@ from trainwright.commands.terminal import (
     open_team,
     out,
     print_json,
+    printable,
 )
+from trainwright.contracts.api.checkpoints import Checkpoint
 from trainwright.contracts.api.metrics import RunSeries
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.run_state import FINAL
@@ -35,6 +39,54 @@ COMPARED = {"loss": ".4f", "validation_loss": ".4f", "tokens_per_second": ",.0f"
 """The last values that a comparison shows, with their formats."""
 
 CURVE_POINTS = 10
+
+
+def show(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
+    """Show a run: its state, what it trains on what, its latest values and its checkpoints."""
+    with open_team(server, key, team) as api:
+        found = api.run(run)
+        if print_json(found, as_json):
+            return
+        out.print(found.name, style="bold", end="  ", markup=False)
+        out.print(found.id)
+        out.print(f"{found.state}: {found.sentence}", markup=False, soft_wrap=True)
+        out.print(_facts(found, api.checkpoints(run)))
+
+
+def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> Table:
+    """One row for each fact; facts that the run does not have are left out."""
+    spec, values = run.spec, run.summary.values
+    fp8 = spec.precision.fp8
+    version = "" if spec.data.version is None else f" version {spec.data.version}"
+    layout = ", ".join(f"{axis} {degree}" for axis, degree in asdict(spec.degrees).items() if degree > 1)
+    newest = max(checkpoints, key=lambda checkpoint: checkpoint.step, default=None)
+    facts = {
+        "step": f"{run.summary.step:,} of {spec.schedule.steps:,}",
+        "values": ", ".join(
+            f"{name} {values[name]:{form}}" for name, form in COMPARED.items() if name in values
+        ),
+        "data": f"{spec.data.dataset}{version}",
+        "model": f"{spec.model.layers:,} layers × {spec.model.width:,}",
+        "precision": spec.precision.kind if fp8 is None else f"{spec.precision.kind} {fp8.level}",
+        "layout": layout,
+        "on": f"{spec.resources.nodes} × {spec.resources.slots_per_node} slots ({spec.resources.device})",
+        "nodes": ", ".join(run.attempt_nodes),
+        "checkpoints": "none"
+        if newest is None
+        else f"{len(checkpoints):,}, the newest of step {newest.step:,}",
+        "tags": ", ".join(run.tags),
+        "notes": printable(run.notes),
+        "continues": ""
+        if run.forked_from is None
+        else f"{run.forked_from.name} from step {run.forked_from.step:,}",
+        "created": f"{run.created.astimezone():%Y-%m-%d %H:%M:%S} by {run.created_by or 'a former member'}",
+        "ended": "" if run.ended is None else f"{run.ended.astimezone():%Y-%m-%d %H:%M:%S}",
+    }
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, text in facts.items():
+        if text:
+            table.add_row(name, escape(text))
+    return table
 
 
 def logs(

@@ -42,6 +42,7 @@ from trainwright.contracts.run_state import FINAL, RunState
 
 app = typer.Typer(no_args_is_help=True, help="Start, monitor and stop runs.")
 app.registered_commands += run_actions.app.registered_commands
+app.command("show")(run_reading.show)
 app.command("logs")(run_reading.logs)
 app.command("compare")(run_reading.compare)
 
@@ -235,13 +236,6 @@ def _view_named(api: TeamClient, name: str) -> RunView:
         print_error(f"You have no view {name!r}. `trainwright runs views` lists them.")
         raise typer.Exit(1)
     return found
-
-
-@app.command("show")
-def show(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = True) -> None:
-    """Print a run as JSON, also without --json."""
-    with open_team(server, key, team) as api:
-        print_json(api.run(run), as_json)
 
 
 @app.command("watch")

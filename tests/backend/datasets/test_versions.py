@@ -59,6 +59,23 @@ def test_a_repeated_request_with_the_same_key_creates_nothing(editor: DatasetEdi
     assert (late.status_code, late.json()["code"]) == (410, "dataset_deleted")
 
 
+def test_datasets_of_the_same_files_are_named(editor: DatasetEditor) -> None:
+    """Whatever the files are called, and however they are curated; not if only some of them are the same."""
+    one = editor.make("one", **{"a.jsonl": lines("a"), "b.jsonl": lines("b")})
+    editor.make("part", **{"a.jsonl": lines("a")})
+    editor.make("more", **{"a.jsonl": lines("a"), "b.jsonl": lines("b"), "c.jsonl": lines("c")})
+    renamed = {"y.jsonl": lines("b"), "x.jsonl": lines("a")}
+    same = editor.make("same", {"drop_duplicates": True}, **renamed)
+    assert one["same_files_as"] == []
+    assert same["same_files_as"] == [{"dataset": one["id"], "name": "one", "version": 1}]
+    assert editor.show(one)["same_files_as"] == [{"dataset": same["id"], "name": "same", "version": 1}]
+    assert [item["same_files_as"] for item in editor.get("datasets")["items"]] == [[]] * 4
+    mixture = editor.make("mixture", {"mix": [{"dataset": made["id"], "weight": 1} for made in (one, same)]})
+    assert mixture["same_files_as"] == []
+    changed = editor.add(same, uploads=[editor.send("z.jsonl", lines("z"))])
+    assert changed["same_files_as"] == [] and editor.show(one)["same_files_as"][0]["version"] == 1
+
+
 def test_a_version_with_only_another_curation_parses_no_file_again(editor: DatasetEditor) -> None:
     first = editor.make(**{"a.jsonl": lines("twice", "twice", "once")})
     second = editor.add(first, curation={"drop_duplicates": True})

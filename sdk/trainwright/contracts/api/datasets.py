@@ -147,6 +147,16 @@ class DatasetVersion(Envelope):
     preparations: list[Preparation]
 
 
+class SameFiles(Envelope):
+    """A version of another dataset with exactly the same files, whatever their names."""
+
+    dataset: str
+    """Its id."""
+
+    name: str
+    version: int
+
+
 class Dataset(Envelope):
     id: str
     name: str
@@ -154,6 +164,9 @@ class Dataset(Envelope):
     created_by: str | None
     versions: list[DatasetVersion]
     """Newest first. In lists of datasets, only the newest."""
+
+    same_files_as: list[SameFiles] = []
+    """The team's other datasets with the files of this one's newest version. Always empty in lists of datasets."""
 
 
 class NewDataset(CurationRequest):

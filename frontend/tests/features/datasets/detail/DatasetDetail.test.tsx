@@ -42,6 +42,13 @@ it("shows how many documents each filter dropped", async () => {
   expect(panel.getByText("Half of 1,150 documents have at most 256 characters, the longest at most 512 characters.")).toBeDefined();
 });
 
+it("names a dataset of the same files", async () => {
+  show(aDataset({ same_files_as: [{ dataset: "ds_2", name: "copies", version: 3 }] }));
+  const link = await screen.findByRole("link", { name: "copies" });
+  expect(link.getAttribute("href")).toBe("/lab/datasets/ds_2");
+  expect(link.parentElement?.textContent).toBe("copies has the same files in its version 3. If one of the two datasets is enough, delete the other.");
+});
+
 it("shows lengths in tokens and as a table", async () => {
   show(aDataset());
   await userEvent.click(await screen.findByRole("radio", { name: "tokens" }));
