@@ -8,7 +8,7 @@ from trainwright_backend.core.db import Write
 from trainwright_backend.runs.tables import Placement, Run
 from trainwright_backend.runs.transitions import move
 
-_MESSAGES = {RunState.RUNNING: "training", RunState.COMPLETING: "trained to the last step"}
+_MESSAGES = {RunState.RUNNING: "training", RunState.COMPLETING: "exporting the weights"}
 
 
 def advance(session: Write, run: Run, target: RunState) -> None:

@@ -132,16 +132,13 @@ def take_placement(session: Write, placement: Placement, claim_id: str, fence: i
 def start_attempt(session: Write, run: Run, node_names: Sequence[str], job: JobSpec) -> None:
     """Start the run's next attempt: all its placements are claimed."""
     resume_step = job.resume.step if job.resume else 0
-    what = "exporting" if job.kind is JobKind.EXPORT else "training"
-    origin = f"from step {resume_step:,}" if job.resume else "from the start"
-    if job.kind is JobKind.TRAIN and job.resume and job.resume.sequences_read:
-        origin += f", without the data up to sequence {job.resume.sequences_read:,} of its order"
-    move(
-        session,
-        run,
-        RunState.STARTING,
-        f"attempt {run.attempt + 1} on {_listed(node_names)}: {what} {origin}",
-    )
+    message = f"attempt {run.attempt + 1} on {_listed(node_names)}"
+    if job.resume:
+        what = "exporting" if job.kind is JobKind.EXPORT else "training"
+        message += f": {what} from step {resume_step:,}"
+        if job.kind is JobKind.TRAIN and job.resume.sequences_read:
+            message += f", without the data up to sequence {job.resume.sequences_read:,} of its order"
+    move(session, run, RunState.STARTING, message)
     note_fewer_nodes(session, run, job.spec)
     run.avoided_nodes = []
     session.add(

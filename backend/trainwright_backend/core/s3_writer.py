@@ -20,7 +20,9 @@ from trainwright_backend.core.s3_errors import reaching_store, writing_to_store
 if TYPE_CHECKING:
     from obstore import PutResult
 
-PART_BYTES = 8 << 20
+PART_BYTES = 5 << 20
+"""The smallest part that S3 accepts, since every upload needs the memory of several parts."""
+
 MAX_PARTS = 9_000
 """S3 allows 10,000; the parts of a larger object are larger."""
 
@@ -44,7 +46,8 @@ class S3Writer:
         self._bucket, self._key, self._expected = bucket, key, expected
         size = 0 if expected is None else expected.bytes
         self._part_bytes = max(PART_BYTES, -(-size // MAX_PARTS))
-        self._part = bytearray()
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
         self._sha = hashlib.sha256()
         self._part_md5s: list[bytes] = []
         self._parts: Queue[bytes | _DiscardedError | None] = Queue(maxsize=1)
@@ -56,11 +59,15 @@ class S3Writer:
         self._sha.update(data)
         self.bytes += len(data)
         WRITTEN.inc(len(data))
-        self._part += data
-        while len(self._part) > self._part_bytes:
-            part = bytes(self._part[: self._part_bytes])
-            del self._part[: self._part_bytes]
-            self._send(part)
+        self._unsent.append(data)
+        self._unsent_bytes += len(data)
+        if self._unsent_bytes <= self._part_bytes:
+            return
+        unsent, size = self._take_unsent(), self._part_bytes
+        last = (len(unsent) - 1) // size * size  # the last part is sent with `finish`, so it has at least a byte
+        for start in range(0, last, size):
+            self._send(unsent[start : start + size])
+        self._unsent, self._unsent_bytes = [unsent[last:]], len(unsent) - last
 
     @property
     def digest(self) -> str:
@@ -74,7 +81,7 @@ class S3Writer:
             ObjectStoreError: the store did not take it.
             ObjectDamagedError: the store has other bytes; they are deleted.
         """
-        last = bytes(self._part)
+        last = self._take_unsent()
         with writing_to_store():
             if self._sending is None:
                 etag = _md5(last).hexdigest()
@@ -97,6 +104,11 @@ class S3Writer:
             self._hand_over(_DiscardedError())
             self._sending.exception()
         self._stop()
+
+    def _take_unsent(self) -> bytes:
+        unsent = b"".join(self._unsent)
+        self._unsent, self._unsent_bytes = [], 0
+        return unsent
 
     def _send(self, part: bytes) -> None:
         if self._sending is None:

@@ -72,7 +72,7 @@ def test_all_nodes_get_one_attempt(scene: Scene, peers: dict[str, Agent]) -> Non
     assert [job.nodes for job in jobs] == [2, 2]
     assert scene.show(run_id)["nodes"] == ["node-b", "node-c"]
     events = scene.site.admin.get(f"{scene.runs}/{run_id}/events").json()
-    assert events[-1]["message"] == "attempt 1 on node-b, node-c: training from the start"
+    assert events[-1]["message"] == "attempt 1 on node-b, node-c"
 
 
 def test_a_run_names_the_nodes_of_its_ranks(scene: Scene, peers: dict[str, Agent]) -> None:
