@@ -39,7 +39,7 @@ NODE = infra/with-node.sh
 TEST_DIR = $(shell [ "$$(df --output=avail --block-size=G /dev/shm 2>/dev/null | tr -dc '0-9')" -ge 8 ] 2>/dev/null && echo /dev/shm)
 PYTEST = $(if $(TEST_DIR),TMPDIR=$(TEST_DIR)) $(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 CHECKS = check-python check-frontend
-SLOW = databases layouts parity pauses faults browsers wheel-check docs-check bench-dry compose-check
+SLOW = databases layouts parity pauses faults browsers wheel-check docs-check bench-dry compose-check systemd-check
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
 
 .PHONY: help demo docs test test-python everything $(SLOW) gpu bench load parity-table dev check $(CHECKS) test-frontend fix openapi sync-client setup tools \
@@ -92,8 +92,13 @@ wheel-check: tools frontend chromium ## build the wheel, install it into an empt
 	  $(PYTEST) -m "slow(target='$@')" tests/integration $(PYTEST_ARGS)
 
 compose-check: tools ## start docker-compose.yml with images built here, crash and upgrade it; as root, needs Podman
-	@infra/compose-tools.sh
+	@infra/deployment-tools.sh
 	@TORCH_INDEX="$(TORCH_INDEX)" $(BIN)/pytest -n 0 -m "slow(target='$@')" tests/deployment $(PYTEST_ARGS)
+
+systemd-check: tools frontend ## install a server and a node with systemd by the commands of the documentation, in a container; as root, needs Podman
+	@infra/deployment-tools.sh
+	@TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" \
+	  $(BIN)/pytest -n 0 -m "slow(target='$@')" tests/deployment $(PYTEST_ARGS)
 
 docs-check: tools frontend ## build the documentation's site, and run the commands of README and tutorials
 	@$(PYTEST) -m "slow(target='$@')" tests/docs $(PYTEST_ARGS)

@@ -18,6 +18,12 @@ class Engine:
 
     folder: Path
 
+    @classmethod
+    def of_checks(cls) -> "Engine":
+        """The engine whose images all checks of deployments share."""
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return cls(cache / "trainwright" / "compose-check")
+
     @cached_property
     def environment(self) -> dict[str, str]:
         """This process's variables, and the files with the engine's settings, which are written here."""

@@ -24,8 +24,7 @@ AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 def build_stand_ins(engine: Engine, repository: Path, services: Mapping[str, Any]) -> None:
     """Build a stand-in for each image that is not ours."""
-    if not engine.has_image(f"{PREFIX}/debian"):
-        _install_debian(engine)
+    install_debian(engine)
     dockerfile = (repository / "infra" / "docker" / "Dockerfile").read_text()
     # Python before Node.js, whose stand-in is built on it.
     bases = sorted(set(re.findall(r"^FROM (\S+:\S+)", dockerfile, re.MULTILINE)), reverse=True)
@@ -66,7 +65,10 @@ def package_options(engine: Engine) -> list[str]:
     return [f"--volume={mount}" for mount in [*mounts, f"{configuration}:/etc/pip.conf:ro"]]
 
 
-def _install_debian(engine: Engine) -> None:
+def install_debian(engine: Engine) -> None:
+    """Make the image of Debian, unless there is one."""
+    if engine.has_image(f"{PREFIX}/debian"):
+        return
     root = engine.folder / "debian"
     shutil.rmtree(root, ignore_errors=True)
     engine.run(

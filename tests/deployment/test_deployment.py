@@ -3,15 +3,12 @@
 Its containers train a model in FP8. The tests of this file continue from one another, in order.
 """
 
-import json
 import os
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import safetensors
@@ -28,7 +25,8 @@ from tests.deployment.deployment import (
 )
 from tests.deployment.engine import Engine
 from tests.deployment.images import build_ours, build_stand_ins
-from tests.live import eventually, write_letters
+from tests.deployment.training import Training, start_training
+from tests.live import eventually
 
 pytestmark = [pytest.mark.slow(target="compose-check"), pytest.mark.timeout(5_400)]
 
@@ -44,8 +42,7 @@ CAPABILITIES = {"proxy_1": 1 << 10}
 @pytest.fixture(scope="module")
 def deployment(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A folder with the sources and `.env`, and the images of this version and the next one."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    engine = Engine(cache / "trainwright" / "compose-check")
+    engine = Engine.of_checks()
     folder = tmp_path_factory.mktemp("deployment")
     copy_sources(repository, folder)
     write_settings(folder)
@@ -71,44 +68,9 @@ def started(deployment: Deployment) -> Deployment:
     return deployment
 
 
-@dataclass
-class Training:
-    """A run without an end of its own, in FP8, on the deployment's node."""
-
-    deployment: Deployment
-    run_id: str
-
-    def show(self) -> dict[str, Any]:
-        shown: dict[str, Any] = self.deployment.answer("runs", "show", self.run_id)
-        return shown
-
-    def step(self) -> int:
-        """The newest step of which the server knows."""
-        summary = self.show()["summary"]
-        return int(summary["step"])
-
-    def advances(self, claim: str, seconds: float = 120) -> None:
-        """Wait until the run has trained another ten steps."""
-        before = self.step()
-        eventually(lambda: self.step() >= before + 10, f"the run advances {claim}", seconds)
-
-
 @pytest.fixture(scope="module")
 def training(started: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Training:
-    folder = tmp_path_factory.mktemp("user")
-    uploaded = started.cli("datasets", "upload", "letters", write_letters(folder / "letters.jsonl"))
-    spec = {
-        "name": "eight bits",
-        "data": {"dataset": uploaded.split()[0], "tokenizer": {"kind": "bytes"}, "validation_fraction": 0.1},
-        "model": {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2},
-        "batch": {"sequence_tokens": 64, "micro_sequences": 4, "global_sequences": 8},
-        "schedule": {"steps": 1_000_000, "warmup_steps": 5},
-        "precision": {"kind": "fp8"},
-        "checkpoint": {"every_steps": 25},
-        "resources": {"device": "cpu", "slots_per_node": 2},
-    }
-    (folder / "spec.json").write_text(json.dumps(spec))
-    return Training(started, started.cli("runs", "submit", folder / "spec.json").split()[0])
+    return start_training(started, tmp_path_factory.mktemp("user"))
 
 
 def required_variables(repository: Path) -> list[str]:
@@ -181,8 +143,7 @@ def test_the_servers_see_the_address_of_the_user_and_believe_no_header(started: 
     assert newest["action"] == "create_key" and newest["address"] == ADDRESS
 
 
-def test_a_run_survives_the_crash_of_each_service(training: Training) -> None:
-    deployment = training.deployment
+def test_a_run_survives_the_crash_of_each_service(deployment: Deployment, training: Training) -> None:
     training.advances("before any crash", 300)
     for name in CRASHED:
         deployment.crash(name)
@@ -192,19 +153,14 @@ def test_a_run_survives_the_crash_of_each_service(training: Training) -> None:
     assert training.show()["attempt"] == 1, "it never left its node"
 
 
-def test_a_run_resumes_after_the_crash_of_its_node(training: Training) -> None:
-    eventually(
-        lambda: training.deployment.answer("runs", "checkpoints", training.run_id),
-        "a checkpoint is stored",
-        120,
-    )
-    training.deployment.crash("cpu-node_1")
+def test_a_run_resumes_after_the_crash_of_its_node(deployment: Deployment, training: Training) -> None:
+    eventually(training.is_saved, "a checkpoint is stored", 120)
+    deployment.crash("cpu-node_1")
     eventually(lambda: training.show()["attempt"] == 2, "the run is retried", 300)
     training.advances("after the crash of its node", 300)
 
 
-def test_an_upgrade_keeps_data_and_runs(training: Training) -> None:
-    deployment = training.deployment
+def test_an_upgrade_keeps_data_and_runs(deployment: Deployment, training: Training) -> None:
     deployment.compose("--profile=cpu", "up", "--detach", "--no-build", version=NEXT_VERSION)
     eventually(lambda: deployment.is_healthy("proxy_1"), "the proxy is healthy", 60)
     for name in ("api_1", "worker_1", "cpu-node_1"):
@@ -214,8 +170,9 @@ def test_an_upgrade_keeps_data_and_runs(training: Training) -> None:
     assert [item["name"] for item in deployment.answer("datasets", "list")] == ["letters"]
 
 
-def test_a_fork_of_the_run_ends_and_is_downloaded(training: Training, tmp_path: Path) -> None:
-    deployment = training.deployment
+def test_a_fork_of_the_run_ends_and_is_downloaded(
+    deployment: Deployment, training: Training, tmp_path: Path
+) -> None:
     deployment.cli("runs", "cancel", training.run_id)
     eventually(lambda: training.show()["state"] == "cancelled", "the run is cancelled", 120)
     newest = max(item["step"] for item in deployment.answer("runs", "checkpoints", training.run_id))
@@ -229,8 +186,9 @@ def test_a_fork_of_the_run_ends_and_is_downloaded(training: Training, tmp_path: 
         assert len(list(file.keys())) > 10
 
 
-def test_a_backup_is_restored_into_empty_volumes(training: Training, tmp_path: Path) -> None:
-    deployment = training.deployment
+def test_a_backup_is_restored_into_empty_volumes(
+    deployment: Deployment, training: Training, tmp_path: Path
+) -> None:
     folder = deployment.folder / "backup"
     folder.mkdir()
     os.chown(folder, CONTAINER_USER, CONTAINER_USER)

@@ -37,19 +37,22 @@ NOT_RUN: dict[tuple[str, str | None], str] = {
     (
         "docs/operations.md",
         "With systemd",
-    ): "needs root and systemd; tests/architecture/test_compose.py verifies the units",
+    ): "needs root and systemd; `make systemd-check` runs them in a container",
     (
         "docs/operations.md",
         "Objects in a bucket",
     ): "needs a bucket, which tests/backend/core/test_object_store.py has",
     ("docs/operations.md", "Backup"): "names of places of the reader's; the tutorial on operating runs them",
-    ("docs/operations.md", "Adding a node"): "names another machine; the tutorial on a second node runs them",
+    (
+        "docs/operations.md",
+        "Adding a node",
+    ): "names another machine; the tutorial on a second node and `make systemd-check` run them",
     ("docs/operations.md", "Metrics"): "settings, not commands",
     ("docs/operations.md", "Traces"): "a setting, not a command",
     (
         "docs/operations.md",
         "Support bundle",
-    ): "reads the journal of systemd; the tutorial on operating runs it",
+    ): "reads the journal of systemd; `make systemd-check` and the tutorial on operating run them",
     (
         "docs/fp8.md",
         None,

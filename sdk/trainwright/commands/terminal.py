@@ -25,6 +25,7 @@ from trainwright.contracts.base import Problem, problems, problems_in
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.spec_upgrade import upgrade_field, upgrade_spec
 from trainwright.transport.errors import ApiError, DigestMismatchError, FileChangedError
+from trainwright.transport.tls import is_untrusted
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _PETAFLOP_DAY = 1e15 * 86_400
@@ -112,8 +113,17 @@ def reported_errors(server: str) -> Iterator[None]:
         print_error(str(error))
         raise typer.Exit(1) from error
     except httpx.TransportError as error:
-        print_error(f"No response from {server}: {error}. Is the server running, and is the address correct?")
+        print_error(f"No response from {server}: {error}. {_hint(error)}")
         raise typer.Exit(1) from error
+
+
+def _hint(error: httpx.TransportError) -> str:
+    if is_untrusted(error):
+        return (
+            "If its certificate is from an authority of your own, add that to the operating system's authorities,"
+            " or name its file in SSL_CERT_FILE."
+        )
+    return "Is the server running, and is the address correct?"
 
 
 def read_spec(path: Path, sets: list[str] | None) -> dict[str, Any]:

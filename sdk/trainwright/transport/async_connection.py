@@ -15,6 +15,7 @@ from trainwright.transport.async_blocking import call_blocking, sleep
 from trainwright.transport.partial_file import PartialFile
 from trainwright.transport.responses import RETRY_SECONDS, checked, pause_seconds
 from trainwright.transport.sse import Message, MessageParser
+from trainwright.transport.tls import is_untrusted, tls_context
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -36,7 +37,9 @@ class AsyncConnection:
     def __init__(self, server: str, key: str | None = None, *, timeout_seconds: float = 30.0) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.server = server.rstrip("/")
-        self._http = httpx.AsyncClient(base_url=self.server, headers=headers, timeout=timeout_seconds)
+        self._http = httpx.AsyncClient(
+            base_url=self.server, headers=headers, timeout=timeout_seconds, verify=tls_context()
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -203,7 +206,9 @@ class AsyncConnection:
         for wait_seconds in RETRY_SECONDS:
             try:
                 response = await self._http.request(method, API + path, **request)
-            except lost:
+            except lost as error:
+                if is_untrusted(error):
+                    raise
                 await sleep(wait_seconds)
                 continue
             pause = pause_seconds(response, wait_seconds)

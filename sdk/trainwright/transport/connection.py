@@ -16,6 +16,7 @@ from trainwright.transport.blocking import call_blocking, sleep
 from trainwright.transport.partial_file import PartialFile
 from trainwright.transport.responses import RETRY_SECONDS, checked, pause_seconds
 from trainwright.transport.sse import Message, MessageParser
+from trainwright.transport.tls import is_untrusted, tls_context
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -37,7 +38,9 @@ class Connection:
     def __init__(self, server: str, key: str | None = None, *, timeout_seconds: float = 30.0) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.server = server.rstrip("/")
-        self._http = httpx.Client(base_url=self.server, headers=headers, timeout=timeout_seconds)
+        self._http = httpx.Client(
+            base_url=self.server, headers=headers, timeout=timeout_seconds, verify=tls_context()
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -198,7 +201,9 @@ class Connection:
         for wait_seconds in RETRY_SECONDS:
             try:
                 response = self._http.request(method, API + path, **request)
-            except lost:
+            except lost as error:
+                if is_untrusted(error):
+                    raise
                 sleep(wait_seconds)
                 continue
             pause = pause_seconds(response, wait_seconds)

@@ -7,7 +7,7 @@ import type { Me } from "@/api/types";
 import { Menu } from "@/components/Menu";
 import { MenuItem } from "@/components/MenuItem";
 import { signOut } from "@/features/auth/queries";
-import { releaseUploads } from "@/features/datasets/upload/uploadStore";
+import { runSignOutTasks } from "@/lib/signOutTasks";
 import { applyTheme, storedTheme, THEME_LABELS } from "@/lib/theme";
 
 /** The current team, and the user's menu: teams, theme, sign out. */
@@ -17,7 +17,7 @@ export function TeamMenu({ team, me }: { team: string; me: Me }) {
   const client = useQueryClient();
   const signOutMutation = useMutation({
     mutationFn: () => {
-      releaseUploads();
+      runSignOutTasks();
       return signOut();
     },
     onSettled: async () => {

@@ -11,6 +11,7 @@ import { forgetFile, isSameFile, rememberFile } from "@/features/datasets/upload
 import { Throughput } from "@/features/datasets/upload/throughput";
 import { connection } from "@/lib/connection";
 import { randomId } from "@/lib/randomId";
+import { beforeSignOut } from "@/lib/signOutTasks";
 
 /**
  * `doubtful`: the server has part of a file with this name and size, and only the user knows whether it is the
@@ -131,7 +132,7 @@ export function replaceUpload(key: string): void {
 }
 
 /** Stops all uploads and drops all files, because another user may sign in. The server keeps what it received. */
-export function releaseUploads(): void {
+function releaseUploads(): void {
   for (const { key, state } of tasks) if (state === "sending") void transfers.get(key)?.tus.abort();
   transfers.clear();
   deletedIds = new Set();
@@ -317,6 +318,8 @@ function notify(): void {
 function confirmLeave(event: BeforeUnloadEvent): void {
   event.preventDefault();
 }
+
+beforeSignOut(releaseUploads);
 
 // A request without a response takes long to fail; the browser knows earlier.
 window.addEventListener("offline", () => {

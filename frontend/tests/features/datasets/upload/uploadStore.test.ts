@@ -1,7 +1,8 @@
 import { waitFor } from "@testing-library/react";
 import { http, HttpResponse } from "msw";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { addFiles, replaceUpload, confirmSameFile, releaseUploads, pause, remove, resume, uploadSingle, uploadStore } from "@/features/datasets/upload/uploadStore";
+import { addFiles, replaceUpload, confirmSameFile, pause, remove, resume, uploadSingle, uploadStore } from "@/features/datasets/upload/uploadStore";
+import { runSignOutTasks } from "@/lib/signOutTasks";
 import { server } from "@tests/support/server";
 import { TusServer } from "@tests/support/tus";
 
@@ -108,13 +109,13 @@ it("uploads a file although the browser's storage is full", async () => {
   forbidden.mockRestore();
 });
 
-it("stops all uploads and drops all files on release", async () => {
+it("stops all uploads and drops all files before sign-out", async () => {
   const open = tus.hold();
   send(aFile("a.txt", "one"), aFile("b.txt", "two"), aFile("c.txt", "three"));
   await waitFor(() => {
     expect(tus.mostAtOnce).toBe(2);
   });
-  releaseUploads();
+  runSignOutTasks();
   open();
   expect(uploadStore.all()).toEqual([]);
   expect(window.onbeforeunload).toBeNull();

@@ -12,7 +12,7 @@ import { renderRoute } from "@tests/support/renderRoute";
 import { aRun } from "@tests/support/runs";
 import { server } from "@tests/support/server";
 
-const DATASETS: Dataset[] = [{ id: "ds_1", name: "letters", created: "2026-11-21T13:00:00Z", created_by: null, versions: [] }];
+const DATASETS: Dataset[] = [aDataset({ created_by: null, versions: [] })];
 const TOKENIZERS: Tokenizer[] = [
   { id: "tok_1", name: "gpt2", vocabulary: 50_257, end_of_text: "<|endoftext|>", digest: "aa", created: "2026-11-21T13:00:00Z", created_by: null },
 ];
