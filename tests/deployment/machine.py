@@ -96,6 +96,15 @@ class Machine:
         self.shell(f"kill -KILL {killed}")
         eventually(lambda: self._main_process(unit) not in (0, killed), f"{unit} starts again", 30)
 
+    def is_serving(self) -> bool:
+        """Whether the API responds through the proxy."""
+        address = f"https://{HOST}/api/v1/health"
+        script = f"import httpx; httpx.get({address!r}, verify=False).raise_for_status()"
+        return (
+            self.shell(f"{PYTHON}/python -c {shlex.quote(script)} 2>/dev/null && echo yes", check=False)
+            == "yes"
+        )
+
     def is_active(self, units: Sequence[str]) -> bool:
         states = self.shell(f"systemctl is-active {' '.join(units)}", check=False).split()
         return states == ["active"] * len(units)

@@ -141,8 +141,10 @@ def test_a_run_survives_restarts_and_crashes_of_each_unit(machine: Machine, trai
     training.advances("before any restart", 300)
     for unit in (*SERVER, AGENT):
         machine.shell(f"systemctl restart {unit}")
+        eventually(machine.is_serving, f"the API responds after a restart of {unit}", 60)
         training.advances(f"after a restart of {unit}")
         machine.crash(unit)
+        eventually(machine.is_serving, f"the API responds after the crash of {unit}", 60)
         training.advances(f"after the crash of {unit}")
     assert training.show()["attempt"] == 1, "it never left its node"
 
@@ -162,6 +164,7 @@ def test_a_run_survives_an_upgrade(machine: Machine, training: Training, reposit
     (restart,) = re.findall(r"`(sudo systemctl restart trainwright-api\s+trainwright-worker)`", page)
     machine.shell(restart.replace("\n", " "))
     machine.shell(f"systemctl restart {AGENT}")
+    eventually(machine.is_serving, "the API responds after the upgrade", 60)
     training.advances("after the upgrade")
     assert f" {NEXT_VERSION}" in machine.shell(server_command(repository, "--version"))
     assert [item["inventory"]["agent_version"] for item in machine.answer("nodes", "list")] == [NEXT_VERSION]
@@ -171,7 +174,8 @@ def test_a_run_survives_an_upgrade(machine: Machine, training: Training, reposit
 def test_everything_starts_with_the_machine_and_the_run_resumes(machine: Machine, training: Training) -> None:
     eventually(training.is_saved, "a checkpoint is stored", 120)
     machine.reboot()
-    eventually(lambda: machine.is_active([*SERVER, AGENT]), "the units are active", 60)
+    eventually(machine.is_serving, "the API responds after the machine has started", 90)
+    assert machine.is_active([*SERVER, AGENT])
     eventually(
         lambda: machine.shell("cat < /dev/tcp/127.0.0.1/8000 & sleep 0.1; kill %1", check=False) == "", "", 60
     )

@@ -401,6 +401,34 @@ def test_a_busy_server_is_asked_again_after_the_time_that_it_names(
     assert slept == (waits or []) and len(server.asked) == 1 + len(slept)
 
 
+@pytest.mark.parametrize("status", [502, 504])
+def test_a_proxy_without_its_server_is_asked_again_only_for_reads(
+    connect: Connect, server: type[Scripted], status: int
+) -> None:
+    """The server may have carried a change out before it was lost."""
+    gone = (status, b"")
+    server.answers["/api/v1/me"] = [gone, gone, (200, ME)]
+    server.answers["/api/v1/me/keys"] = [gone, (200, KEY)]
+    with connect(server.url) as client:
+        client.me()
+        with pytest.raises(
+            ApiError, match=f"got no response from it .{status} .*Try again when it has started"
+        ):
+            client.create_key("k")
+    assert server.asked == ["/api/v1/me"] * 3 + ["/api/v1/me/keys"]
+
+
+def test_waiting_survives_an_upgrade_behind_a_proxy(connect: Connect, server: type[Scripted]) -> None:
+    path = "/api/v1/teams/crew/runs/run_x"
+    away = [(502, b"")] * (3 * len(RETRY_SECONDS)) + [problem(503, "database_busy")] * 2
+    server.answers[path] = [run_answer("running"), *away, run_answer("succeeded")]
+    with connect(server.url) as client:
+        assert client.team("crew").wait("run_x", poll_seconds=0.01).state == "succeeded"
+        server.answers[path] = [problem(403, "forbidden")]
+        with pytest.raises(ApiError, match="Wait a moment"):
+            client.team("crew").wait("run_x")
+
+
 def test_points_are_streamed_from_where_the_connection_broke(
     connect: Connect, server: type[Scripted]
 ) -> None:

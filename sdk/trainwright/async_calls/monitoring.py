@@ -26,7 +26,8 @@ from trainwright.contracts.api.runs import (
 )
 from trainwright.contracts.run_state import FINAL
 from trainwright.transport.async_blocking import sleep
-from trainwright.transport.responses import RETRY_SECONDS
+from trainwright.transport.errors import ApiError
+from trainwright.transport.responses import RETRY_SECONDS, is_temporary
 
 UNREACHABLE_SECONDS = 900.0
 """How long `wait` and `stream_metrics` keep trying to reach a server that does not respond."""
@@ -131,7 +132,9 @@ class AsyncMonitoringCalls(AsyncTeamCalls):
                     cursor = message.id or cursor
                     if message.event == "points":
                         yield MetricPoints.model_validate_json(message.data)
-            except httpx.TransportError:
+            except (httpx.TransportError, ApiError) as error:
+                if not is_temporary(error):
+                    raise
                 await sleep(RETRY_SECONDS[0])
                 continue
             if run.state in FINAL:
@@ -142,8 +145,8 @@ class AsyncMonitoringCalls(AsyncTeamCalls):
         while True:
             try:
                 return await self.run(run_id)
-            except httpx.TransportError:
-                if time.monotonic() > deadline:
+            except (httpx.TransportError, ApiError) as error:
+                if not is_temporary(error) or time.monotonic() > deadline:
                     raise
 
     async def logs(self, run_id: str) -> list[LogFile]:

@@ -27,7 +27,8 @@ from trainwright.contracts.api.runs import (
 )
 from trainwright.contracts.run_state import FINAL
 from trainwright.transport.blocking import sleep
-from trainwright.transport.responses import RETRY_SECONDS
+from trainwright.transport.errors import ApiError
+from trainwright.transport.responses import RETRY_SECONDS, is_temporary
 
 UNREACHABLE_SECONDS = 900.0
 """How long `wait` and `stream_metrics` keep trying to reach a server that does not respond."""
@@ -128,7 +129,9 @@ class MonitoringCalls(TeamCalls):
                     cursor = message.id or cursor
                     if message.event == "points":
                         yield MetricPoints.model_validate_json(message.data)
-            except httpx.TransportError:
+            except (httpx.TransportError, ApiError) as error:
+                if not is_temporary(error):
+                    raise
                 sleep(RETRY_SECONDS[0])
                 continue
             if run.state in FINAL:
@@ -139,8 +142,8 @@ class MonitoringCalls(TeamCalls):
         while True:
             try:
                 return self.run(run_id)
-            except httpx.TransportError:
-                if time.monotonic() > deadline:
+            except (httpx.TransportError, ApiError) as error:
+                if not is_temporary(error) or time.monotonic() > deadline:
                     raise
 
     def logs(self, run_id: str) -> list[LogFile]:

@@ -185,28 +185,24 @@ class Connection:
 
     def _retry(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Send a request that may be repeated, also if the connection breaks or the server is busy."""
-        return self._repeated((httpx.TransportError,), method, path, request)
+        return self._repeated(method, path, request, is_repeatable=True)
 
     def _wait_while_busy(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Repeat a request only if the server refused it because it is busy: then it has changed nothing."""
-        return self._repeated((), method, path, request)
+        return self._repeated(method, path, request, is_repeatable=False)
 
     def _repeated(
-        self,
-        lost: tuple[type[httpx.TransportError], ...],
-        method: str,
-        path: str,
-        request: Mapping[str, Any],
+        self, method: str, path: str, request: Mapping[str, Any], *, is_repeatable: bool
     ) -> httpx.Response:
         for wait_seconds in RETRY_SECONDS:
             try:
                 response = self._http.request(method, API + path, **request)
-            except lost as error:
-                if is_untrusted(error):
+            except httpx.TransportError as error:
+                if not is_repeatable or is_untrusted(error):
                     raise
                 sleep(wait_seconds)
                 continue
-            pause = pause_seconds(response, wait_seconds)
+            pause = pause_seconds(response, wait_seconds, is_repeatable=is_repeatable)
             if pause is None:
                 return checked(response)
             sleep(pause)

@@ -6,6 +6,7 @@ import httpx
 
 from trainwright.contracts.api.envelopes import ErrorBody
 from trainwright.transport.errors import ApiError
+from trainwright.transport.tls import is_untrusted
 
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Delays between retries, unless the server asks for longer ones (Retry-After)."""
@@ -13,12 +14,22 @@ RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 BUSY = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
 """The server refused a request and changed nothing. The same request succeeds later."""
 
+UNANSWERED = (httpx.codes.BAD_GATEWAY, httpx.codes.GATEWAY_TIMEOUT)
+"""A proxy got no response from the server, which may have carried the request out."""
+
 LONGEST_WAIT_SECONDS = 30.0
 """If the server asks for a longer delay, the error is raised at once: the caller can do something else."""
 
 
-def pause_seconds(response: httpx.Response, usual_seconds: float) -> float | None:
-    """How long to wait before the call is repeated; None if it must not be."""
+def pause_seconds(response: httpx.Response, usual_seconds: float, *, is_repeatable: bool) -> float | None:
+    """How long to wait before the call is repeated; None if it must not be.
+
+    Args:
+        usual_seconds: the delay if the server asks for none.
+        is_repeatable: whether the request may be carried out twice.
+    """
+    if is_repeatable and response.status_code in UNANSWERED:
+        return usual_seconds
     if response.status_code not in BUSY:
         return None
     given = response.headers.get("retry-after", "")
@@ -26,6 +37,13 @@ def pause_seconds(response: httpx.Response, usual_seconds: float) -> float | Non
         return usual_seconds if response.status_code == httpx.codes.SERVICE_UNAVAILABLE else None
     asked_seconds = float(given)
     return None if asked_seconds > LONGEST_WAIT_SECONDS else max(usual_seconds, asked_seconds)
+
+
+def is_temporary(error: httpx.TransportError | ApiError) -> bool:
+    """Whether the server may be away only for a while, as during its upgrade."""
+    if isinstance(error, ApiError):
+        return error.status in (httpx.codes.SERVICE_UNAVAILABLE, *UNANSWERED)
+    return not is_untrusted(error)
 
 
 def checked(response: httpx.Response) -> httpx.Response:
@@ -40,7 +58,10 @@ def checked(response: httpx.Response) -> httpx.Response:
         raise ApiError(ErrorBody.model_validate_json(response.content))
     text = response.text[:200]
     title = response.reason_phrase
-    detail = f"The server responded {response.status_code} {title} without an explanation: {text}"
+    if response.status_code in UNANSWERED:
+        detail = f"The proxy in front of the server got no response from it ({response.status_code} {title}). Try again when it has started."
+    else:
+        detail = f"The server responded {response.status_code} {title} without an explanation{': ' if text else '.'}{text}"
     raise ApiError(
         ErrorBody(title=title, status=response.status_code, code="unexpected_answer", detail=detail)
     )
