@@ -59,6 +59,7 @@ def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> Table:
     fp8 = spec.precision.fp8
     version = "" if spec.data.version is None else f" version {spec.data.version}"
     layout = ", ".join(f"{axis} {degree}" for axis, degree in asdict(spec.degrees).items() if degree > 1)
+    across = f" on {spec.resources.nodes} nodes" if spec.resources.nodes > 1 else ""
     newest = max(checkpoints, key=lambda checkpoint: checkpoint.step, default=None)
     facts = {
         "step": f"{run.summary.step:,} of {spec.schedule.steps:,}",
@@ -69,7 +70,7 @@ def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> Table:
         "model": f"{spec.model.layers:,} layers × {spec.model.width:,}",
         "precision": spec.precision.kind if fp8 is None else f"{spec.precision.kind} {fp8.level}",
         "layout": layout,
-        "on": f"{spec.resources.nodes} × {spec.resources.slots_per_node} slots ({spec.resources.device})",
+        "on": f"{spec.resources.ranks} × {spec.resources.device}{across}",
         "nodes": ", ".join(run.attempt_nodes),
         "checkpoints": "none"
         if newest is None

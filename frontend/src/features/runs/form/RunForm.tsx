@@ -19,6 +19,7 @@ import { RunEstimatePanel } from "@/features/runs/form/RunEstimatePanel";
 import { RunFormFields } from "@/features/runs/form/RunFormFields";
 import { RunFormSummary } from "@/features/runs/form/RunFormSummary";
 import { useRunDraft, type View } from "@/features/runs/form/useRunDraft";
+import { WeightRules } from "@/features/runs/form/WeightRules";
 import { YamlEditor } from "@/features/runs/form/YamlEditor";
 import { hardwareText, whatIfQuery, type Hardware } from "@/features/runs/whatIf/whatIf";
 import { WhatIfPanel } from "@/features/runs/whatIf/WhatIfPanel";
@@ -136,6 +137,17 @@ export function RunForm(props: Props) {
     submission.reset();
   }
 
+  const layout =
+    spec === null ? undefined : hardware === null ? (
+      <LayoutPlan team={team} spec={specToCheck} />
+    ) : (
+      <LayoutDiagrams
+        plan={elsewhere.data?.plan}
+        error={elsewhere.error}
+        isUpdating={elsewhere.isPlaceholderData}
+        {...(elsewhere.data === undefined ? {} : { where: hardwareText(elsewhere.data) })}
+      />
+    );
   return (
     <form onSubmit={submit} noValidate className="grid grid-cols-[minmax(0,1fr)_320px] items-start gap-6 max-desk:flex max-desk:flex-col max-desk:items-stretch max-desk:gap-3">
       <div className="flex min-w-0 flex-col gap-3">
@@ -192,18 +204,7 @@ export function RunForm(props: Props) {
                 });
               },
             }}
-            layout={
-              spec === null ? undefined : hardware === null ? (
-                <LayoutPlan team={team} spec={specToCheck} />
-              ) : (
-                <LayoutDiagrams
-                  plan={elsewhere.data?.plan}
-                  error={elsewhere.error}
-                  isUpdating={elsewhere.isPlaceholderData}
-                  {...(elsewhere.data === undefined ? {} : { where: hardwareText(elsewhere.data) })}
-                />
-              )
-            }
+            below={{ optimizer: <WeightRules plan={planned.data} />, parallelism: layout }}
           />
         ) : (
           <YamlEditor

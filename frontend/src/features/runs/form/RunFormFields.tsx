@@ -15,12 +15,12 @@ interface Props {
   check: SpecCheck | undefined;
   /** The step that a fork continues from. */
   startStep: number;
-  /** The planned layout, shown with the fields that determine it. */
-  layout: ReactNode;
+  /** What the plan says of a section's fields, by the key of the section. */
+  below: Readonly<Record<string, ReactNode>>;
 }
 
 /** The form: name, data, model and length in sight; everything else folded, with the number of changed values. */
-export function RunFormFields({ parts, info, context, check, startStep, layout }: Props) {
+export function RunFormFields({ parts, info, context, check, startStep, below }: Props) {
   const { name, questions, settings } = parts;
   const { values, problems, onChange } = context;
   const leadContext = { ...context, help: { "data.dataset": dataText(check), "schedule.steps": lengthText(check, startStep) } };
@@ -57,7 +57,7 @@ export function RunFormFields({ parts, info, context, check, startStep, layout }
             </p>
           </div>
           {settings.map((section) => (
-            <FoldedSection key={section.key} section={section} context={context} below={section.key === "parallelism" ? layout : undefined} />
+            <FoldedSection key={section.key} section={section} context={context} below={below[section.key]} />
           ))}
         </section>
       )}

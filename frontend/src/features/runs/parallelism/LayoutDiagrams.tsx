@@ -32,13 +32,7 @@ export function LayoutDiagrams({ plan, error, isUpdating, where }: Props) {
         {where !== undefined && <span className="text-soft"> on {where}</span>}
         {isUpdating && <span className="text-soft">; updating…</span>}
       </p>
-      {[plan.export_loaded_by, plan.what_decays, plan.learning_rates]
-        .filter((sentence) => sentence !== "")
-        .map((sentence) => (
-          <p key={sentence} className="text-small text-soft">
-            {sentence}
-          </p>
-        ))}
+      {plan.export_loaded_by !== "" && <p className="text-small text-soft">{plan.export_loaded_by}</p>}
       <div className="grid grid-cols-2 gap-6 max-tablet:grid-cols-1">
         <MeshDiagram plan={plan} />
         <MemoryDiagram plan={plan} />

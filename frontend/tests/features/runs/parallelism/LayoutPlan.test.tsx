@@ -68,7 +68,6 @@ it("shows ranks, memory and the pipeline schedule as diagrams, text and tables",
   expect(layout.textContent).toContain("Ranks are idle 25.0 % of the time");
   expect(layout.textContent).toContain("Stages are chosen when the run starts");
   expect(layout.textContent).toContain("transformers loads the export as LlamaForCausalLM.");
-  expect(layout.textContent).toContain("Weight decay 0.1 is for 90 of 100 weights");
   expect(screen.getByRole("img", { name: "Timeline of 2 pipeline ranks" }).querySelectorAll("title")).toHaveLength(5);
   expect(screen.queryByText("gathered")).toBeNull();
   await userEvent.click(screen.getByRole("button", { name: "Schedule as a table" }));
