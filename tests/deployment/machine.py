@@ -90,6 +90,9 @@ class Machine:
         command = [f"{PYTHON}/python", "-c", FIRST_ACCOUNT, server["TRAINWRIGHT_SERVER"], link, "crew"]
         self.user = server | {"TRAINWRIGHT_KEY": self.shell(shlex.join(command))}
 
+    def restart(self, unit: str) -> None:
+        self.shell(f"systemctl restart {unit}")
+
     def crash(self, unit: str) -> None:
         """Kill the unit's main process, and wait until systemd has started another."""
         killed = self._main_process(unit)

@@ -90,7 +90,7 @@ def with_version(version: str, text: str) -> str:
 
 
 def test_the_commands_of_the_page_start_a_server(machine: Machine, repository: Path) -> None:
-    install, settings, start, proxy = section(repository, "With systemd")
+    install, settings, start, proxy, _ = section(repository, "With systemd")
     machine.install(install.text)
     key = machine.shell(settings.text.splitlines()[0].removeprefix("# "))
     written = filled(settings.text, key, *[PASSWORD] * 4)
@@ -140,53 +140,54 @@ def training(machine: Machine) -> Training:
 def test_a_run_survives_restarts_and_crashes_of_each_unit(machine: Machine, training: Training) -> None:
     training.advances("before any restart", 300)
     for unit in (*SERVER, AGENT):
-        machine.shell(f"systemctl restart {unit}")
-        eventually(machine.is_serving, f"the API responds after a restart of {unit}", 60)
-        training.advances(f"after a restart of {unit}")
-        machine.crash(unit)
-        eventually(machine.is_serving, f"the API responds after the crash of {unit}", 60)
-        training.advances(f"after the crash of {unit}")
+        for disturbance in (machine.restart, machine.crash):
+            disturbance(unit)
+            eventually(machine.is_serving, f"the API responds after the {disturbance.__name__} of {unit}", 60)
+            training.advances(f"after the {disturbance.__name__} of {unit}")
+            assert machine.is_active([unit]), machine.log(unit)
     assert training.show()["attempt"] == 1, "it never left its node"
+    upload_another(machine, "after the crashes")
+
+
+def upload_another(machine: Machine, name: str) -> None:
+    """A dataset with a document of its own, which the worker must read."""
+    (machine.folder / "another.txt").write_text(f"{name}\n")
+    machine.cli("datasets", "upload", name, SOURCES / "another.txt")
 
 
 def test_a_run_survives_an_upgrade(machine: Machine, training: Training, repository: Path) -> None:
     build_wheel(repository, machine.folder, NEXT_VERSION)
-    installing = [
-        line
-        for name in ("With systemd", "Adding a node")
-        for block in section(repository, name)
-        for line in block.text.splitlines()
-        if line.startswith("sudo /opt/trainwright/bin/pip install")
-    ]
-    assert len(installing) == 2
-    machine.install("\n".join(with_version(NEXT_VERSION, line) for line in installing))
-    page = (repository / PAGE).read_text()
-    (restart,) = re.findall(r"`(sudo systemctl restart trainwright-api\s+trainwright-worker)`", page)
-    machine.shell(restart.replace("\n", " "))
-    machine.shell(f"systemctl restart {AGENT}")
+    stop, install, start = section(repository, "With systemd")[-1].text.splitlines()
+    of_all = install.replace("[backend]", "[backend,agent,trainer]")
+    assert of_all != install
+    machine.shell(stop)
+    machine.install(with_version(NEXT_VERSION, of_all))
+    machine.shell(start)
+    machine.restart(AGENT)
     eventually(machine.is_serving, "the API responds after the upgrade", 60)
     training.advances("after the upgrade")
     assert f" {NEXT_VERSION}" in machine.shell(server_command(repository, "--version"))
-    assert [item["inventory"]["agent_version"] for item in machine.answer("nodes", "list")] == [NEXT_VERSION]
+    versions = [node["inventory"]["agent_version"] for node in machine.answer("nodes", "list")]
+    assert versions == [NEXT_VERSION]
     assert training.show()["attempt"] == 1, "it never left its node"
+    upload_another(machine, "after the upgrade")
 
 
 def test_everything_starts_with_the_machine_and_the_run_resumes(machine: Machine, training: Training) -> None:
     eventually(training.is_saved, "a checkpoint is stored", 120)
     machine.reboot()
     eventually(machine.is_serving, "the API responds after the machine has started", 90)
-    assert machine.is_active([*SERVER, AGENT])
-    eventually(
-        lambda: machine.shell("cat < /dev/tcp/127.0.0.1/8000 & sleep 0.1; kill %1", check=False) == "", "", 60
-    )
+    eventually(lambda: machine.is_active([*SERVER, AGENT]), "the units are active", 30)
     eventually(lambda: training.show()["attempt"] == 2, "the run is retried", 300)
     training.advances("after the machine started again", 300)
 
 
 def test_a_support_bundle_has_the_journal(machine: Machine, repository: Path) -> None:
-    _, journal, collect = section(repository, "Support bundle")[0].text.splitlines()
-    machine.shell(journal)
-    machine.shell(server_command(repository, collect.removeprefix("trainwright-server ")))
+    (block,) = [block for block in section(repository, "Support bundle") if "systemd-run" in block.text]
+    machine.shell(block.text)
+    bundle = "/var/lib/trainwright/bundle.tar.gz"
+    log = machine.shell(f"tar --extract --to-stdout --wildcards --file {bundle} '*api.log'")
+    assert "Uvicorn running" in log
 
 
 def test_the_units_stop(machine: Machine, training: Training) -> None:

@@ -128,10 +128,8 @@ def test_waiting_for_an_upload_reports_its_outcome(live: Live, tmp_path: Path) -
     good = run_cli(live, "datasets", "upload", "good", write_letters(tmp_path / "l.jsonl"))
     assert "ready" in good.stderr and live.team.dataset(output(good)).versions[0].statistics is not None
     again = run_cli(live, "datasets", "upload", "again", write_letters(tmp_path / "m.jsonl"))
-    assert f"Dataset good ({output(good)}) has the same files as version 1." in again.stderr.replace(
-        "\n", " "
-    )
-    assert f"same files as version 1 of good ({output(good)})" in output(
+    assert f"Version 1 of good ({output(good)}) has the same files." in again.stderr.replace("\n", " ")
+    assert f"Version 1 of good ({output(good)}) has the same files." in output(
         run_cli(live, "datasets", "show", output(again))
     )
     bad = tmp_path / "bad.jsonl"
@@ -144,7 +142,7 @@ def test_waiting_for_an_upload_reports_its_outcome(live: Live, tmp_path: Path) -
     previewed = run_cli(live, "datasets", "preview", bad)
     assert previewed.exit_code == 1 and "Nothing here can be read" in previewed.output
     previewed = run_cli(live, "datasets", "preview", tmp_path / "l.jsonl")
-    assert previewed.exit_code == 0 and "This made no dataset." in previewed.stderr
+    assert previewed.exit_code == 0 and "No dataset was created." in previewed.stderr
     before = live.team.uploads()
     refused = run_cli(live, "datasets", "upload", "b/ad", write_letters(tmp_path / "new.jsonl"))
     assert refused.exit_code == 1 and "letters, digits" in refused.output

@@ -1,6 +1,9 @@
 """Servers with a certificate from an authority of their own."""
 
+import asyncio
+import shutil
 import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,7 +19,9 @@ from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
 from trainwright.cli import app
+from trainwright.transport.async_connection import AsyncConnection
 from trainwright.transport.connection import Connection
+from trainwright.transport.tls import is_untrusted
 
 
 class _NoTeams(BaseHTTPRequestHandler):
@@ -32,10 +37,10 @@ class _NoTeams(BaseHTTPRequestHandler):
         pass
 
 
-def write_certificate(folder: Path) -> tuple[Path, Path]:
+def write_certificate(folder: Path, authority: str = "our own authority") -> tuple[Path, Path]:
     """A certificate for localhost that is its own authority, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "our own authority")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, authority)])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -80,17 +85,54 @@ def test_the_authority_of_ssl_cert_file_is_trusted(
     server: str, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    assert fetch(server) == fetch_asynchronously(server) == 200
+
+
+if shutil.which("openssl"):  # its program computes the names of files in OpenSSL's folder
+
+    def test_the_authorities_of_the_operating_system_are_trusted(
+        server: str, certificate: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        command = ["openssl", "x509", "-noout", "-hash", "-in", str(certificate[0])]
+        name = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        system = tmp_path / "system"
+        system.mkdir()
+        shutil.copy(certificate[0], system / f"{name}.0")
+        (tmp_path / "other").mkdir()
+        monkeypatch.setenv(
+            "SSL_CERT_FILE", str(write_certificate(tmp_path / "other", "another authority")[0])
+        )
+        monkeypatch.setenv("SSL_CERT_DIR", str(system))
+        assert fetch(server) == fetch_asynchronously(server) == 200
+
+
+def fetch(server: str) -> int:
     with Connection(server) as connection:
-        assert connection.fetch("/teams").status_code == 200
+        return connection.fetch("/teams").status_code
 
 
-def test_another_authority_is_refused_with_the_remedy(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def fetch_asynchronously(server: str) -> int:
+    async def call() -> int:
+        async with AsyncConnection(server) as connection:
+            return (await connection.fetch("/teams")).status_code
+
+    return asyncio.run(call())
+
+
+def test_another_authority_is_refused_at_once_with_the_remedy(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    with (
-        Connection(server) as connection,
-        pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"),
-    ):
-        connection.fetch("/teams")
+
+    def sleep(seconds: float) -> None:
+        raise AssertionError("another attempt would not help")
+
+    for module in ("connection", "async_connection"):
+        monkeypatch.setattr(f"trainwright.transport.{module}.sleep", sleep)
+    for call in (fetch, fetch_asynchronously):
+        with pytest.raises(httpx.ConnectError) as refused:
+            call(server)
+        assert is_untrusted(refused.value)
     listed = CliRunner().invoke(app, ["runs", "list", "--server", server, "--key", "tw_x", "--team", "lab"])
     assert listed.exit_code == 1 and "or name its file in SSL_CERT_FILE." in listed.stderr.replace("\n", " ")
 

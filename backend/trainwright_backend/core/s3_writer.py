@@ -46,7 +46,7 @@ class S3Writer:
         self._bucket, self._key, self._expected = bucket, key, expected
         size = 0 if expected is None else expected.bytes
         self._part_bytes = max(PART_BYTES, -(-size // MAX_PARTS))
-        self._unsent: list[bytes] = []
+        self._unsent: list[memoryview] = []
         self._unsent_bytes = 0
         self._sha = hashlib.sha256()
         self._part_md5s: list[bytes] = []
@@ -59,15 +59,16 @@ class S3Writer:
         self._sha.update(data)
         self.bytes += len(data)
         WRITTEN.inc(len(data))
-        self._unsent.append(data)
-        self._unsent_bytes += len(data)
-        if self._unsent_bytes <= self._part_bytes:
-            return
-        unsent, size = self._take_unsent(), self._part_bytes
-        last = (len(unsent) - 1) // size * size  # the last part is sent with `finish`, so it has at least a byte
-        for start in range(0, last, size):
-            self._send(unsent[start : start + size])
-        self._unsent, self._unsent_bytes = [unsent[last:]], len(unsent) - last
+        rest = memoryview(data)
+        while (
+            self._unsent_bytes + len(rest) > self._part_bytes
+        ):  # more follows, so `finish` sends at least a byte
+            missing = self._part_bytes - self._unsent_bytes
+            self._unsent.append(rest[:missing])
+            self._send(self._take_unsent())
+            rest = rest[missing:]
+        self._unsent.append(rest)
+        self._unsent_bytes += len(rest)
 
     @property
     def digest(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import joinedload, selectinload
+from sqlalchemy.orm import aliased, selectinload
 from sqlalchemy.orm.interfaces import ORMOption
 
 from trainwright.contracts.api.datasets import Dataset as DatasetOut
@@ -179,34 +179,41 @@ def show_dataset(session: Read, team_id: UUID, dataset: str) -> DatasetOut:
 
 
 def _find_same_files(session: Read, row: Dataset, version: DatasetVersion) -> list[SameFiles]:
-    """The newest version with exactly the files of ``version`` in each other dataset of the team."""
-    digests = _digests(version)
+    """The team's other datasets whose newest version has exactly the files of ``version``."""
+    digests = sorted(file.stored_file.digest for file in version.files)
     if not digests:
         return []
-    has_first_file = DatasetVersion.files.any(
-        DatasetFile.stored_file.has((StoredFile.team_id == row.team_id) & (StoredFile.digest == digests[0]))
+    has_first_file = (
+        select(DatasetFile.version_id)
+        .join(StoredFile, StoredFile.id == DatasetFile.stored_file_id)
+        .where(StoredFile.team_id == row.team_id, StoredFile.digest == digests[0])
     )
-    candidates = (
-        select(DatasetVersion)
-        .where(has_first_file, DatasetVersion.dataset_id != row.id)
-        .order_by(DatasetVersion.dataset_id, DatasetVersion.number)
-        .options(
-            joinedload(DatasetVersion.dataset),
-            selectinload(DatasetVersion.files).joinedload(DatasetFile.stored_file),
-        )
+    newer = aliased(DatasetVersion)
+    is_newest = ~(
+        select(newer.id)
+        .where(newer.dataset_id == DatasetVersion.dataset_id, newer.number > DatasetVersion.number)
+        .exists()
     )
-    newest = {
-        other.dataset_id: SameFiles(
-            dataset=public_id("ds", other.dataset_id), name=other.dataset.name, version=other.number
-        )
-        for other in session.scalars(candidates)
-        if _digests(other) == digests
-    }
-    return list(newest.values())
-
-
-def _digests(version: DatasetVersion) -> list[str]:
-    return sorted(file.stored_file.digest for file in version.files)
+    candidates = session.execute(
+        select(DatasetVersion.id, DatasetVersion.number, Dataset.id, Dataset.name)
+        .join(Dataset, Dataset.id == DatasetVersion.dataset_id)
+        .where(DatasetVersion.id.in_(has_first_file), DatasetVersion.bytes == version.bytes)
+        .where(DatasetVersion.dataset_id != row.id, is_newest)
+        .order_by(Dataset.id)
+    ).all()
+    found: dict[UUID, list[str]] = {version_id: [] for version_id, *_ in candidates}
+    files = (
+        select(DatasetFile.version_id, StoredFile.digest)
+        .join(StoredFile, StoredFile.id == DatasetFile.stored_file_id)
+        .where(DatasetFile.version_id.in_(found))
+    )
+    for version_id, digest in session.execute(files) if found else ():
+        found[version_id].append(digest)
+    return [
+        SameFiles(dataset=public_id("ds", dataset_id), name=name, version=number)
+        for version_id, number, dataset_id, name in candidates
+        if sorted(found[version_id]) == digests
+    ]
 
 
 def list_datasets(session: Read, team_id: UUID, limit: int, cursor: str | None) -> Page[DatasetOut]:

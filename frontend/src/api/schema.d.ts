@@ -3348,7 +3348,8 @@ export interface components {
             name: string;
             /**
              * Same Files As
-             * @description The team's other datasets with the files of this one's newest version. Always empty in lists of datasets.
+             * @description The team's other datasets whose newest version has the files of this one's newest version. Always empty in lists of
+             *     datasets.
              * @default []
              */
             same_files_as: components["schemas"]["SameFiles"][];
@@ -7321,7 +7322,7 @@ export interface components {
         RunsOfRemoved: "keep" | "cancel";
         /**
          * SameFiles
-         * @description A version of another dataset with exactly the same files, whatever their names.
+         * @description The newest version of another dataset, if it has exactly the same files, whatever their names.
          */
         SameFiles: {
             /**

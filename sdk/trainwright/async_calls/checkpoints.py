@@ -22,6 +22,7 @@ from trainwright.transport.errors import ApiError, DigestMismatchError
 from trainwright.transport.partial_file import PartialFile
 from trainwright.transport.progress import OnProgress, ProgressMeter
 from trainwright.transport.responses import RETRY_SECONDS
+from trainwright.transport.tls import is_untrusted
 
 
 class AsyncCheckpointCalls(AsyncTeamCalls):
@@ -125,7 +126,9 @@ class AsyncCheckpointCalls(AsyncTeamCalls):
                         raise
                     meter.add(-partial.received)
                     await call_blocking(partial.restart)
-                except (httpx.TransportError, ApiError):
+                except (httpx.TransportError, ApiError) as error:
+                    if is_untrusted(error):
+                        raise
                     if partial.received > furthest:  # a long download may break off any number of times
                         furthest, breaks = partial.received, iter(RETRY_SECONDS)
                     if (wait_seconds := next(breaks, None)) is None:

@@ -176,7 +176,7 @@ class AsyncDatasetCalls(AsyncTeamCalls):
             LookupError: it was deleted in the meantime.
         """
         while True:
-            dataset = await self.dataset(dataset_id)
+            dataset = await self._client.get_patiently(f"{self._path}/datasets/{dataset_id}", Dataset)
             version = next((version for version in dataset.versions if version.number == number), None)
             if version is None:
                 raise LookupError(f"version {number} of {dataset_id} was deleted in the meantime")

@@ -27,10 +27,8 @@ from trainwright.contracts.api.runs import (
 from trainwright.contracts.run_state import FINAL
 from trainwright.transport.async_blocking import sleep
 from trainwright.transport.errors import ApiError
-from trainwright.transport.responses import RETRY_SECONDS, is_temporary
-
-UNREACHABLE_SECONDS = 900.0
-"""How long `wait` and `stream_metrics` keep trying to reach a server that does not respond."""
+from trainwright.transport.responses import RETRY_SECONDS, UNREACHABLE_SECONDS, is_temporary
+from trainwright.transport.tls import is_untrusted
 
 
 class AsyncMonitoringCalls(AsyncTeamCalls):
@@ -83,7 +81,7 @@ class AsyncMonitoringCalls(AsyncTeamCalls):
         """Wait until the run has ended. ``on_change`` is called with it at first and whenever it has changed."""
         before: Run | None = None
         while True:
-            run = await self._run_patiently(run_id)
+            run = await self.run_patiently(run_id)
             if on_change is not None and run != before:
                 on_change(run)
             if run.state in FINAL:
@@ -123,31 +121,34 @@ class AsyncMonitoringCalls(AsyncTeamCalls):
 
         After a recovery, a step can be repeated; the later value is valid.
         """
+        refused_since: float | None = None
         while True:
-            run = await self._run_patiently(run_id)
+            run = await self.run_patiently(run_id)
             try:
                 async for message in self._client.stream(
                     f"{self._path}/runs/{run_id}/metrics/stream", cursor
                 ):
+                    refused_since = None
                     cursor = message.id or cursor
                     if message.event == "points":
                         yield MetricPoints.model_validate_json(message.data)
-            except (httpx.TransportError, ApiError) as error:
-                if not is_temporary(error):
+            except httpx.TransportError as error:  # proxies end streams in which nothing happens
+                if is_untrusted(error):
                     raise
                 await sleep(RETRY_SECONDS[0])
+                continue
+            except ApiError as error:
+                refused_since = refused_since or time.monotonic()
+                if not is_temporary(error) or time.monotonic() - refused_since > UNREACHABLE_SECONDS:
+                    raise
+                await sleep(RETRY_SECONDS[-1])
                 continue
             if run.state in FINAL:
                 return
 
-    async def _run_patiently(self, run_id: str) -> Run:
-        deadline = time.monotonic() + UNREACHABLE_SECONDS
-        while True:
-            try:
-                return await self.run(run_id)
-            except (httpx.TransportError, ApiError) as error:
-                if not is_temporary(error) or time.monotonic() > deadline:
-                    raise
+    async def run_patiently(self, run_id: str) -> Run:
+        """The run, also if the server is away for up to a quarter of an hour, as during its upgrade."""
+        return await self._client.get_patiently(f"{self._path}/runs/{run_id}", Run)
 
     async def logs(self, run_id: str) -> list[LogFile]:
         return await self._client.get_list(f"{self._path}/runs/{run_id}/logs", LogFile)

@@ -28,10 +28,8 @@ from trainwright.contracts.api.runs import (
 from trainwright.contracts.run_state import FINAL
 from trainwright.transport.blocking import sleep
 from trainwright.transport.errors import ApiError
-from trainwright.transport.responses import RETRY_SECONDS, is_temporary
-
-UNREACHABLE_SECONDS = 900.0
-"""How long `wait` and `stream_metrics` keep trying to reach a server that does not respond."""
+from trainwright.transport.responses import RETRY_SECONDS, UNREACHABLE_SECONDS, is_temporary
+from trainwright.transport.tls import is_untrusted
 
 
 class MonitoringCalls(TeamCalls):
@@ -82,7 +80,7 @@ class MonitoringCalls(TeamCalls):
         """Wait until the run has ended. ``on_change`` is called with it at first and whenever it has changed."""
         before: Run | None = None
         while True:
-            run = self._run_patiently(run_id)
+            run = self.run_patiently(run_id)
             if on_change is not None and run != before:
                 on_change(run)
             if run.state in FINAL:
@@ -122,29 +120,32 @@ class MonitoringCalls(TeamCalls):
 
         After a recovery, a step can be repeated; the later value is valid.
         """
+        refused_since: float | None = None
         while True:
-            run = self._run_patiently(run_id)
+            run = self.run_patiently(run_id)
             try:
                 for message in self._client.stream(f"{self._path}/runs/{run_id}/metrics/stream", cursor):
+                    refused_since = None
                     cursor = message.id or cursor
                     if message.event == "points":
                         yield MetricPoints.model_validate_json(message.data)
-            except (httpx.TransportError, ApiError) as error:
-                if not is_temporary(error):
+            except httpx.TransportError as error:  # proxies end streams in which nothing happens
+                if is_untrusted(error):
                     raise
                 sleep(RETRY_SECONDS[0])
+                continue
+            except ApiError as error:
+                refused_since = refused_since or time.monotonic()
+                if not is_temporary(error) or time.monotonic() - refused_since > UNREACHABLE_SECONDS:
+                    raise
+                sleep(RETRY_SECONDS[-1])
                 continue
             if run.state in FINAL:
                 return
 
-    def _run_patiently(self, run_id: str) -> Run:
-        deadline = time.monotonic() + UNREACHABLE_SECONDS
-        while True:
-            try:
-                return self.run(run_id)
-            except (httpx.TransportError, ApiError) as error:
-                if not is_temporary(error) or time.monotonic() > deadline:
-                    raise
+    def run_patiently(self, run_id: str) -> Run:
+        """The run, also if the server is away for up to a quarter of an hour, as during its upgrade."""
+        return self._client.get_patiently(f"{self._path}/runs/{run_id}", Run)
 
     def logs(self, run_id: str) -> list[LogFile]:
         return self._client.get_list(f"{self._path}/runs/{run_id}/logs", LogFile)

@@ -31,7 +31,7 @@ from trainwright.commands.terminal import (
     show_bytes,
     table_of,
 )
-from trainwright.contracts.api.datasets import Dataset, DatasetVersion
+from trainwright.contracts.api.datasets import Dataset, DatasetVersion, SameFiles
 from trainwright.contracts.api.uploads import PreviewFile
 from trainwright.contracts.base import problems
 from trainwright.contracts.curation import CurationSpec, TextDocuments
@@ -145,7 +145,7 @@ def preview(
             print_error("Nothing here can be read as documents.")
             raise typer.Exit(1)
         err.print(
-            "This made no dataset. The server keeps the files for 24 hours, so `trainwright datasets upload` need not"
+            "No dataset was created. The server keeps the files for a day, so `trainwright datasets upload` need not"
             " send them again.",
             soft_wrap=True,
         )
@@ -260,13 +260,13 @@ def _finish(api: TeamClient, dataset: Dataset) -> None:
 def _print_same_files(dataset: Dataset) -> None:
     """Print to stderr which other datasets have the same files."""
     for same in dataset.same_files_as:
-        err.print(
-            f"Dataset {same.name} ({same.dataset}) has the same files as version {same.version}. If one is enough:"
-            f" trainwright datasets delete {dataset.id}",
-            style="yellow",
-            markup=False,
-            soft_wrap=True,
-        )
+        err.print(_same_files(same), style="yellow", markup=False, soft_wrap=True)
+    if dataset.same_files_as:
+        err.print(f"If you do not need the new one: trainwright datasets delete {dataset.id}", soft_wrap=True)
+
+
+def _same_files(same: SameFiles) -> str:
+    return f"Version {same.version} of {same.name} ({same.dataset}) has the same files."
 
 
 def _print_skipped(paths: list[Path]) -> None:
@@ -294,11 +294,7 @@ def _show_file(file: PreviewFile) -> None:
 def _show_dataset(api: TeamClient, dataset: Dataset) -> None:
     out.print(f"[bold]{escape(dataset.name)}[/bold]  {dataset.id}")
     for same in dataset.same_files_as:
-        out.print(
-            f"same files as version {same.version} of {same.name} ({same.dataset})",
-            markup=False,
-            soft_wrap=True,
-        )
+        out.print(_same_files(same), markup=False, soft_wrap=True)
     for version in dataset.versions:
         _show_version(version)
         if version.statistics is not None and version.statistics.rejected:

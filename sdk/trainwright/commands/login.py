@@ -15,6 +15,7 @@ from trainwright.commands.terminal import LOCAL_SERVER, Server, print_error, rep
 from trainwright.contracts.api.device import DeviceLogin
 from trainwright.contracts.api.people import CreatedKey, KeyScope
 from trainwright.transport.errors import ApiError
+from trainwright.transport.responses import is_temporary
 
 PENDING, SLOW_DOWN = "authorization_pending", "slow_down"
 SLOWER_SECONDS = 5
@@ -75,12 +76,11 @@ def _wait_for_key(client: Client, asked: DeviceLogin) -> CreatedKey:
         time.sleep(interval_seconds)
         try:
             return client.redeem_device_code(asked.device_code)
-        except httpx.TransportError:
-            continue
-        except ApiError as error:
-            if error.code == SLOW_DOWN:
+        except (httpx.TransportError, ApiError) as error:
+            code = error.code if isinstance(error, ApiError) else ""
+            if code == SLOW_DOWN:
                 interval_seconds += SLOWER_SECONDS
-            elif error.code != PENDING and error.status != httpx.codes.SERVICE_UNAVAILABLE:
+            elif code != PENDING and not is_temporary(error):
                 raise
 
 

@@ -28,6 +28,7 @@ from trainwright.commands.terminal import (
 from trainwright.contracts.api.checkpoints import Checkpoint
 from trainwright.contracts.api.metrics import RunSeries
 from trainwright.contracts.api.runs import Run
+from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.run_state import FINAL
 from trainwright.transport.errors import ApiError
 
@@ -42,14 +43,14 @@ CURVE_POINTS = 10
 
 
 def show(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
-    """Show a run: its state, what it trains on what, its latest values and its checkpoints."""
+    """Show a run: its state, data, model, hardware, latest values and checkpoints."""
     with open_team(server, key, team) as api:
         found = api.run(run)
         if print_json(found, as_json):
             return
         out.print(found.name, style="bold", end="  ", markup=False)
         out.print(found.id)
-        out.print(f"{found.state}: {found.sentence}", markup=False, soft_wrap=True)
+        out.print(f"{found.state}: {printable(found.sentence)}", markup=False, soft_wrap=True)
         out.print(_facts(found, api.checkpoints(run)))
 
 
@@ -60,7 +61,10 @@ def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> Table:
     version = "" if spec.data.version is None else f" version {spec.data.version}"
     layout = ", ".join(f"{axis} {degree}" for axis, degree in asdict(spec.degrees).items() if degree > 1)
     across = f" on {spec.resources.nodes} nodes" if spec.resources.nodes > 1 else ""
-    newest = max(checkpoints, key=lambda checkpoint: checkpoint.step, default=None)
+    steps = {
+        kind: sorted(item.step for item in checkpoints if item.kind is kind and item.valid)
+        for kind in CheckpointKind
+    }
     facts = {
         "step": f"{run.summary.step:,} of {spec.schedule.steps:,}",
         "values": ", ".join(
@@ -72,9 +76,8 @@ def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> Table:
         "layout": layout,
         "on": f"{spec.resources.ranks} × {spec.resources.device}{across}",
         "nodes": ", ".join(run.attempt_nodes),
-        "checkpoints": "none"
-        if newest is None
-        else f"{len(checkpoints):,}, the newest of step {newest.step:,}",
+        "checkpoints": _counted(steps[CheckpointKind.STATE]),
+        "exports": _counted(steps[CheckpointKind.EXPORT]),
         "tags": ", ".join(run.tags),
         "notes": printable(run.notes),
         "continues": ""
@@ -88,6 +91,10 @@ def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> Table:
         if text:
             table.add_row(name, escape(text))
     return table
+
+
+def _counted(steps: Sequence[int]) -> str:
+    return f"{len(steps):,}, the newest of step {steps[-1]:,}" if steps else "none"
 
 
 def logs(
@@ -108,7 +115,7 @@ def logs(
     with open_team(server, key, team) as api:
         number, offset = attempt or api.run(run).attempt, 0
         while True:
-            now = api.run(run) if follow else None  # before the log, so that its end is complete
+            now = api.run_patiently(run) if follow else None  # before the log, so that its end is complete
             offset = _print_log(api, run, number, rank, offset, may_be_missing=follow)
             if now is None or (attempt is not None and now.attempt > attempt):
                 return

@@ -121,7 +121,7 @@ def _hint(error: httpx.TransportError) -> str:
     if is_untrusted(error):
         return (
             "If its certificate is from an authority of your own, add that to the operating system's authorities,"
-            " or name its file in SSL_CERT_FILE."
+            " or name its file in SSL_CERT_FILE. (The public ones are in the package ca-certificates on Linux.)"
         )
     return "Is the server running, and is the address correct?"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -12,8 +13,15 @@ import httpx
 from pydantic import BaseModel
 
 from trainwright.transport.async_blocking import call_blocking, sleep
+from trainwright.transport.errors import ApiError
 from trainwright.transport.partial_file import PartialFile
-from trainwright.transport.responses import RETRY_SECONDS, checked, pause_seconds
+from trainwright.transport.responses import (
+    RETRY_SECONDS,
+    UNREACHABLE_SECONDS,
+    checked,
+    is_temporary,
+    pause_seconds,
+)
 from trainwright.transport.sse import Message, MessageParser
 from trainwright.transport.tls import is_untrusted, tls_context
 
@@ -55,6 +63,17 @@ class AsyncConnection:
     async def get(self, path: str, model: type[Model], params: Mapping[str, Any] | None = None) -> Model:
         response = await self.fetch(path, params)
         return model.model_validate_json(response.content)
+
+    async def get_patiently(self, path: str, model: type[Model]) -> Model:
+        """As `get`, but wait for a server that is away for up to `UNREACHABLE_SECONDS`, as during its upgrade."""
+        deadline = time.monotonic() + UNREACHABLE_SECONDS
+        while True:
+            try:
+                return await self.get(path, model)
+            except (httpx.TransportError, ApiError) as error:
+                if not is_temporary(error) or time.monotonic() > deadline:
+                    raise
+                await sleep(RETRY_SECONDS[-1])
 
     async def get_list(
         self, path: str, item: type[Model], params: Mapping[str, Any] | None = None

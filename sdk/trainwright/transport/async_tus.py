@@ -21,6 +21,7 @@ from trainwright.transport.async_blocking import call_blocking, iterate_blocking
 from trainwright.transport.async_connection import AsyncConnection
 from trainwright.transport.errors import ApiError, DigestMismatchError, FileChangedError
 from trainwright.transport.local_files import LocalFile
+from trainwright.transport.tls import is_untrusted
 from trainwright.transport.upload_memory import UploadMemory
 
 REQUEST_BYTES = 64 << 20
@@ -169,7 +170,7 @@ def _offset(answer: httpx.Response) -> int:
 
 
 def _raise_unless_retried(error: httpx.TransportError | ApiError, last_progress: float) -> None:
-    if isinstance(error, ApiError) and error.status not in RETRIED:
+    if is_untrusted(error) or (isinstance(error, ApiError) and error.status not in RETRIED):
         raise error
     if time.monotonic() - last_progress > GIVE_UP_SECONDS:
         raise error

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -13,8 +14,15 @@ import httpx
 from pydantic import BaseModel
 
 from trainwright.transport.blocking import call_blocking, sleep
+from trainwright.transport.errors import ApiError
 from trainwright.transport.partial_file import PartialFile
-from trainwright.transport.responses import RETRY_SECONDS, checked, pause_seconds
+from trainwright.transport.responses import (
+    RETRY_SECONDS,
+    UNREACHABLE_SECONDS,
+    checked,
+    is_temporary,
+    pause_seconds,
+)
 from trainwright.transport.sse import Message, MessageParser
 from trainwright.transport.tls import is_untrusted, tls_context
 
@@ -56,6 +64,17 @@ class Connection:
     def get(self, path: str, model: type[Model], params: Mapping[str, Any] | None = None) -> Model:
         response = self.fetch(path, params)
         return model.model_validate_json(response.content)
+
+    def get_patiently(self, path: str, model: type[Model]) -> Model:
+        """As `get`, but wait for a server that is away for up to `UNREACHABLE_SECONDS`, as during its upgrade."""
+        deadline = time.monotonic() + UNREACHABLE_SECONDS
+        while True:
+            try:
+                return self.get(path, model)
+            except (httpx.TransportError, ApiError) as error:
+                if not is_temporary(error) or time.monotonic() > deadline:
+                    raise
+                sleep(RETRY_SECONDS[-1])
 
     def get_list(self, path: str, item: type[Model], params: Mapping[str, Any] | None = None) -> list[Model]:
         response = self.fetch(path, params)

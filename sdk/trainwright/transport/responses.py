@@ -17,6 +17,9 @@ BUSY = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
 UNANSWERED = (httpx.codes.BAD_GATEWAY, httpx.codes.GATEWAY_TIMEOUT)
 """A proxy got no response from the server, which may have carried the request out."""
 
+UNREACHABLE_SECONDS = 900.0
+"""How long calls that wait for something keep trying to reach a server that does not respond."""
+
 LONGEST_WAIT_SECONDS = 30.0
 """If the server asks for a longer delay, the error is raised at once: the caller can do something else."""
 
@@ -25,16 +28,14 @@ def pause_seconds(response: httpx.Response, usual_seconds: float, *, is_repeatab
     """How long to wait before the call is repeated; None if it must not be.
 
     Args:
-        usual_seconds: the delay if the server asks for none.
+        usual_seconds: the delay if the response asks for none.
         is_repeatable: whether the request may be carried out twice.
     """
-    if is_repeatable and response.status_code in UNANSWERED:
-        return usual_seconds
-    if response.status_code not in BUSY:
+    if response.status_code not in (*BUSY, *(UNANSWERED if is_repeatable else ())):
         return None
     given = response.headers.get("retry-after", "")
     if not given.isdecimal():  # a date, or none at all, as from a proxy whose server is down
-        return usual_seconds if response.status_code == httpx.codes.SERVICE_UNAVAILABLE else None
+        return None if response.status_code == httpx.codes.TOO_MANY_REQUESTS else usual_seconds
     asked_seconds = float(given)
     return None if asked_seconds > LONGEST_WAIT_SECONDS else max(usual_seconds, asked_seconds)
 
@@ -58,8 +59,9 @@ def checked(response: httpx.Response) -> httpx.Response:
         raise ApiError(ErrorBody.model_validate_json(response.content))
     text = response.text[:200]
     title = response.reason_phrase
+    late = " in time" if response.status_code == httpx.codes.GATEWAY_TIMEOUT else ""
     if response.status_code in UNANSWERED:
-        detail = f"The proxy in front of the server got no response from it ({response.status_code} {title}). Try again when it has started."
+        detail = f"The proxy in front of the server got no response from it{late} ({response.status_code} {title}). Try again in a moment."
     else:
         detail = f"The server responded {response.status_code} {title} without an explanation{': ' if text else '.'}{text}"
     raise ApiError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import ssl
+from pathlib import Path
 
-import httpx
 import truststore
 
 
@@ -24,9 +24,15 @@ def tls_context() -> ssl.SSLContext:
             raise ValueError(
                 f"SSL_CERT_FILE names {file}, which has no readable certificates: {error}."
             ) from error
+        own = ssl.get_default_verify_paths().openssl_cafile  # OpenSSL would read only the file named instead
+        if Path(own).is_file():
+            context.load_verify_locations(own)
     return context
 
 
-def is_untrusted(error: httpx.TransportError) -> bool:
+def is_untrusted(error: BaseException) -> bool:
     """Whether the server's certificate was refused. Another attempt would not help."""
-    return "CERTIFICATE_VERIFY_FAILED" in str(error)
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None

@@ -22,6 +22,7 @@ from trainwright.transport.blocking import call_blocking, iterate_blocking, slee
 from trainwright.transport.connection import Connection
 from trainwright.transport.errors import ApiError, DigestMismatchError, FileChangedError
 from trainwright.transport.local_files import LocalFile
+from trainwright.transport.tls import is_untrusted
 from trainwright.transport.upload_memory import UploadMemory
 
 REQUEST_BYTES = 64 << 20
@@ -166,7 +167,7 @@ def _offset(answer: httpx.Response) -> int:
 
 
 def _raise_unless_retried(error: httpx.TransportError | ApiError, last_progress: float) -> None:
-    if isinstance(error, ApiError) and error.status not in RETRIED:
+    if is_untrusted(error) or (isinstance(error, ApiError) and error.status not in RETRIED):
         raise error
     if time.monotonic() - last_progress > GIVE_UP_SECONDS:
         raise error

@@ -23,6 +23,7 @@ from trainwright_backend.core.local_store import LocalStore
 from trainwright_backend.core.object_store import INCOMING, ObjectDamagedError, ObjectStore, StoredObject
 from trainwright_backend.core.open_store import open_store
 from trainwright_backend.core.s3_errors import ObjectStoreError
+from trainwright_backend.core.s3_writer import PART_BYTES
 from trainwright_backend.core.settings import Settings
 
 CONTENT = b"0123456789" * 300_000
@@ -51,12 +52,13 @@ def leftovers(store: LocalStore) -> list[Path]:
 
 
 @both_stores
-@pytest.mark.parametrize("size", [0, 1, 3_000_000, 8 << 20, (16 << 20) + 1])
-def test_an_object_is_read_entirely_and_in_ranges(either: ObjectStore, size: int) -> None:
+@pytest.mark.parametrize("block", [1_000_000, 3 * PART_BYTES])
+@pytest.mark.parametrize("size", [0, 1, PART_BYTES, PART_BYTES + 1, 2 * PART_BYTES, 2 * PART_BYTES + 1])
+def test_an_object_is_read_entirely_and_in_ranges(either: ObjectStore, size: int, block: int) -> None:
     content = (CONTENT * 6)[:size]
     with either.open_write("team/a/b.bin") as incoming:
-        for start in range(0, size, 1_000_000):
-            incoming.write(content[start : start + 1_000_000])
+        for start in range(0, size, block):
+            incoming.write(content[start : start + block])
         assert either.stat("team/a/b.bin") is None, "it is not visible before it is complete"
         stored = incoming.finish()
     assert stored == StoredObject(size, hashlib.sha256(content).hexdigest())

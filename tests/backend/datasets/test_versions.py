@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from tests.backend.conftest import send_file
 from tests.backend.datasets.dataset_editor import DatasetEditor, Json, letters, lines
 from trainwright_backend.control.queued_deletions import delete_queued_bytes
 from trainwright_backend.datasets.tables import DatasetVersion, ParsedFile, Preparation
@@ -73,7 +74,15 @@ def test_datasets_of_the_same_files_are_named(editor: DatasetEditor) -> None:
     mixture = editor.make("mixture", {"mix": [{"dataset": made["id"], "weight": 1} for made in (one, same)]})
     assert mixture["same_files_as"] == []
     changed = editor.add(same, uploads=[editor.send("z.jsonl", lines("z"))])
-    assert changed["same_files_as"] == [] and editor.show(one)["same_files_as"][0]["version"] == 1
+    assert changed["same_files_as"] == editor.show(one)["same_files_as"] == [], "only newest versions count"
+
+
+def test_the_files_of_another_team_are_not_mentioned(editor: DatasetEditor) -> None:
+    editor.make("secret", **{"a.jsonl": lines("a")})
+    owner = editor.site.other_team("others")
+    upload = send_file(owner, "/api/v1/teams/others", "a.jsonl", lines("a"))
+    made = owner.post("/api/v1/teams/others/datasets", json={"name": "own", "uploads": [upload]})
+    assert made.status_code == 201 and made.json()["same_files_as"] == []
 
 
 def test_a_version_with_only_another_curation_parses_no_file_again(editor: DatasetEditor) -> None:

@@ -7,7 +7,6 @@ import type { Me } from "@/api/types";
 import { Menu } from "@/components/Menu";
 import { MenuItem } from "@/components/MenuItem";
 import { signOut } from "@/features/auth/queries";
-import { runSignOutTasks } from "@/lib/signOutTasks";
 import { applyTheme, storedTheme, THEME_LABELS } from "@/lib/theme";
 
 /** The current team, and the user's menu: teams, theme, sign out. */
@@ -16,10 +15,7 @@ export function TeamMenu({ team, me }: { team: string; me: Me }) {
   const navigate = useNavigate();
   const client = useQueryClient();
   const signOutMutation = useMutation({
-    mutationFn: () => {
-      runSignOutTasks();
-      return signOut();
-    },
+    mutationFn: signOut,
     onSettled: async () => {
       await navigate({ to: "/sign-in" });
       client.clear();

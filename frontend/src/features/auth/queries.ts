@@ -1,6 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
 import type { components } from "@/api/schema";
+import { runSignOutTasks } from "@/lib/signOutTasks";
 
 type SignIn = components["schemas"]["SignIn"];
 type OneTimeLink = components["schemas"]["OneTimeLink"];
@@ -64,6 +65,7 @@ export async function mailSignInLink(email: string): Promise<void> {
 }
 
 export async function signOut(): Promise<void> {
+  runSignOutTasks();
   await api.POST("/api/v1/auth/sign-out");
 }
 

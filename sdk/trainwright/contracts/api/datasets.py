@@ -148,7 +148,7 @@ class DatasetVersion(Envelope):
 
 
 class SameFiles(Envelope):
-    """A version of another dataset with exactly the same files, whatever their names."""
+    """The newest version of another dataset, if it has exactly the same files, whatever their names."""
 
     dataset: str
     """Its id."""
@@ -166,7 +166,8 @@ class Dataset(Envelope):
     """Newest first. In lists of datasets, only the newest."""
 
     same_files_as: list[SameFiles] = []
-    """The team's other datasets with the files of this one's newest version. Always empty in lists of datasets."""
+    """The team's other datasets whose newest version has the files of this one's newest version. Always empty in lists of
+    datasets."""
 
 
 class NewDataset(CurationRequest):

@@ -78,10 +78,11 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
       <div className="flex flex-col gap-3">
         {dataset.same_files_as.map((same) => (
           <p key={same.dataset} className="panel px-4 py-2">
+            Version {same.version} of{" "}
             <Link to="/$team/datasets/$datasetId" params={{ team, datasetId: same.dataset }} className="text-accent underline-offset-2 hover:underline">
               {same.name}
             </Link>{" "}
-            has the same files in its version {same.version}. If one of the two datasets is enough, delete the other.
+            has the same files.
           </p>
         ))}
         {isAddingVersion && newest !== undefined && (

@@ -204,7 +204,7 @@ export function RunForm(props: Props) {
                 });
               },
             }}
-            below={{ optimizer: <WeightRules plan={planned.data} />, parallelism: layout }}
+            below={{ optimizer: <WeightRules plan={planned.data} isUpdating={planned.isPlaceholderData} />, parallelism: layout }}
           />
         ) : (
           <YamlEditor

@@ -15,7 +15,7 @@ interface Props {
   check: SpecCheck | undefined;
   /** The step that a fork continues from. */
   startStep: number;
-  /** What the plan says of a section's fields, by the key of the section. */
+  /** What the plan says about a section, by the section's key. */
   below: Readonly<Record<string, ReactNode>>;
 }
 

@@ -46,7 +46,7 @@ it("names a dataset of the same files", async () => {
   show(aDataset({ same_files_as: [{ dataset: "ds_2", name: "copies", version: 3 }] }));
   const link = await screen.findByRole("link", { name: "copies" });
   expect(link.getAttribute("href")).toBe("/lab/datasets/ds_2");
-  expect(link.parentElement?.textContent).toBe("copies has the same files in its version 3. If one of the two datasets is enough, delete the other.");
+  expect(link.parentElement?.textContent).toBe("Version 3 of copies has the same files.");
 });
 
 it("shows lengths in tokens and as a table", async () => {

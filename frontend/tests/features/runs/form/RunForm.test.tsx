@@ -75,6 +75,8 @@ const PLAN = {
   slot_node: "node-a",
   too_large: null,
   warnings: [] as string[],
+  what_decays: "Weight decay is for matrices.",
+  learning_rates: "",
 };
 
 const GPU = { name: "NVIDIA H100 80GB HBM3", memory_bytes: 80 * GIB, capability: "9.0", peaks: { bf16: 989e12 } };
@@ -231,6 +233,7 @@ it("counts the changed values of collapsed sections, and opens those with a prob
 it("does not read a decimal comma as a thousands separator", async () => {
   show();
   await userEvent.click(await screen.findByRole("button", { name: /^Optimizer/ }));
+  expect(await screen.findByText("Weight decay is for matrices.")).toBeDefined();
   await userEvent.type(screen.getByLabelText("Clip norm"), "0,5");
   await openModel();
   await userEvent.type(screen.getByLabelText("Width"), "1,024");
