@@ -49,9 +49,12 @@ def open_durably(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
 
 
 def rename_durably(source: Path, target: Path) -> None:
-    """Rename a file or folder within its parent folder, replacing a file at ``target``."""
-    source.replace(target)
-    sync_folder(target.parent)
+    """Rename a file or folder within its parent folder, replacing a file at ``target``.
+
+    As soon as ``target`` is visible, another process may rename the parent folder.
+    """
+    with _synced(target.parent):
+        source.replace(target)
 
 
 def make_folder_durably(folder: Path) -> None:
@@ -71,8 +74,16 @@ def sync_file(file: IO[bytes]) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in ``folder`` durable."""
+    with _synced(folder):
+        pass
+
+
+@contextmanager
+def _synced(folder: Path) -> Iterator[None]:
+    """Make the names in ``folder`` durable at the end of the block, even if the folder itself was renamed meanwhile."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        yield
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

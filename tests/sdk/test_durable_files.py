@@ -57,3 +57,21 @@ def test_a_folder_is_created_with_its_parents_and_renamed(tmp_path: Path) -> Non
     make_folder_durably(folder)
     rename_durably(folder, tmp_path / "a/b/d")
     assert (tmp_path / "a/b/d").is_dir() and not folder.exists()
+
+
+def test_the_folder_may_be_renamed_as_soon_as_the_file_is_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node's first rank renames the folder of a checkpoint when it sees the manifests of the other ranks."""
+    folder, complete = tmp_path / "draft", tmp_path / "complete"
+    folder.mkdir()
+    replace = Path.replace
+
+    def replace_and_rename_folder(source: Path, target: Path) -> Path:
+        replaced = replace(source, target)
+        folder.rename(complete)
+        return replaced
+
+    monkeypatch.setattr(Path, "replace", replace_and_rename_folder)
+    write_durably(folder / "rank-1.json", b"{}")
+    assert (complete / "rank-1.json").read_bytes() == b"{}"
