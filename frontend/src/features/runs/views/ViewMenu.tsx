@@ -10,6 +10,7 @@ import { MenuAction } from "@/components/MenuAction";
 import { MenuItem } from "@/components/MenuItem";
 import { SaveView } from "@/features/runs/views/SaveView";
 import { deleteView, isSameView, viewsQuery } from "@/features/runs/views/views";
+import { useIsSettled } from "@/lib/hooks/useIsSettled";
 
 interface Props {
   team: string;
@@ -20,8 +21,9 @@ interface Props {
 
 /** One's saved views of the table: choose, save and delete them. */
 export function ViewMenu({ team, view, onChoose }: Props) {
-  const { data: views = [] } = useQuery(viewsQuery(team));
   const [dialog, setDialog] = useState<"save" | SavedView | null>(null);
+  const isSettled = useIsSettled();
+  const { data: views = [] } = useQuery({ ...viewsQuery(team), enabled: isSettled || dialog !== null });
   const client = useQueryClient();
   const current = views.find((saved) => isSameView(saved.view, view));
   const close = () => {
