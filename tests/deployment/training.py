@@ -30,7 +30,7 @@ class Training:
         return shown
 
     def step(self) -> int:
-        """The newest step of which the server knows."""
+        """The newest step that the server has."""
         summary = self.show()["summary"]
         return int(summary["step"])
 

@@ -355,6 +355,18 @@ KEY = json.dumps(
 ).encode()
 
 
+def recorded_sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let both connections go on at once; returns the seconds that they would have slept, as they grow."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("trainwright.transport.connection.sleep", slept.append)
+    monkeypatch.setattr("trainwright.transport.async_connection.sleep", sleep)
+    return slept
+
+
 @pytest.mark.parametrize(
     ("status", "retry_after", "waits"),
     [
@@ -378,13 +390,7 @@ def test_a_busy_server_is_asked_again_after_the_time_that_it_names(
     retry_after: str | None,
     waits: list[float] | None,
 ) -> None:
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    monkeypatch.setattr("trainwright.transport.connection.sleep", slept.append)
-    monkeypatch.setattr("trainwright.transport.async_connection.sleep", sleep)
+    slept = recorded_sleeps(monkeypatch)
     server.retry_after = retry_after
     path, body = ("/api/v1/me", ME) if method == "read" else ("/api/v1/me/keys", KEY)
     server.answers[path] = [problem(status, "busy"), (200, body)]
@@ -430,18 +436,24 @@ def test_waiting_survives_an_upgrade_behind_a_proxy(connect: Connect, server: ty
 def test_a_server_that_asks_for_a_long_delay_is_not_asked_without_pause(
     connect: Connect, server: type[Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    monkeypatch.setattr("trainwright.transport.connection.sleep", slept.append)
-    monkeypatch.setattr("trainwright.transport.async_connection.sleep", sleep)
+    slept = recorded_sleeps(monkeypatch)
     server.retry_after = "600"
     server.answers["/api/v1/teams/crew/runs/run_x"] = [problem(503, "busy")] * 3 + [run_answer("succeeded")]
     with connect(server.url) as client:
         client.team("crew").wait("run_x")
     assert len(slept) == 3 and len(server.asked) == 4
+
+
+def test_a_followed_log_survives_an_upgrade_behind_a_proxy(connect: Connect, server: type[Scripted]) -> None:
+    text = json.dumps({"text": "step 1", "offset": 0, "next_offset": 6, "end": True}).encode()
+    path = "/api/v1/teams/crew/runs/run_x/logs/1/rank-0.log"
+    server.answers[path] = [(502, b"")] * (2 * len(RETRY_SECONDS)) + [(200, text)]
+    with connect(server.url) as client:
+        team = client.team("crew")
+        assert team.log_text("run_x", 1, "rank-0.log", patiently=True).text == "step 1"
+        server.answers[path] = [(502, b"")] * (2 * len(RETRY_SECONDS)) + [(200, text)]
+        with pytest.raises(ApiError, match="no response"):
+            team.log_text("run_x", 1, "rank-0.log")
 
 
 def test_a_stream_that_a_proxy_does_not_pass_is_an_error(

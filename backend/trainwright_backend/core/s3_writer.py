@@ -60,9 +60,8 @@ class S3Writer:
         self.bytes += len(data)
         WRITTEN.inc(len(data))
         rest = memoryview(data)
-        while (
-            self._unsent_bytes + len(rest) > self._part_bytes
-        ):  # more follows, so `finish` sends at least a byte
+        # A full part waits until more follows, so that `finish` has at least a byte to send.
+        while self._unsent_bytes + len(rest) > self._part_bytes:
             missing = self._part_bytes - self._unsent_bytes
             self._unsent.append(rest[:missing])
             self._send(self._take_unsent())

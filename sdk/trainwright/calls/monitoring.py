@@ -150,9 +150,13 @@ class MonitoringCalls(TeamCalls):
     def logs(self, run_id: str) -> list[LogFile]:
         return self._client.get_list(f"{self._path}/runs/{run_id}/logs", LogFile)
 
-    def log_text(self, run_id: str, attempt: int, file: str, offset: int = 0) -> LogText:
+    def log_text(
+        self, run_id: str, attempt: int, file: str, offset: int = 0, *, patiently: bool = False
+    ) -> LogText:
+        """Text of a log from ``offset`` on; ``patiently`` waits for a server that is away, as `run_patiently`."""
         path = f"{self._path}/runs/{run_id}/logs/{attempt}/{quote(file, safe='')}"
-        return self._client.get(path, LogText, {"offset": offset})
+        get = self._client.get_patiently if patiently else self._client.get
+        return get(path, LogText, {"offset": offset})
 
     def log_lines(self, run_id: str, attempt: int, file: str, first: int = 1, limit: int = 1_000) -> LogLines:
         path = f"{self._path}/runs/{run_id}/logs/{attempt}/{quote(file, safe='')}/lines"

@@ -116,7 +116,7 @@ def logs(
         number, offset = attempt or api.run(run).attempt, 0
         while True:
             now = api.run_patiently(run) if follow else None  # before the log, so that its end is complete
-            offset = _print_log(api, run, number, rank, offset, may_be_missing=follow)
+            offset = _print_log(api, run, number, rank, offset, is_followed=follow)
             if now is None or (attempt is not None and now.attempt > attempt):
                 return
             if now.attempt > number:
@@ -127,15 +127,13 @@ def logs(
                 time.sleep(FOLLOW_SECONDS)
 
 
-def _print_log(
-    api: TeamClient, run: str, attempt: int, rank: int, offset: int, *, may_be_missing: bool
-) -> int:
+def _print_log(api: TeamClient, run: str, attempt: int, rank: int, offset: int, *, is_followed: bool) -> int:
     """Print what is stored of a log from ``offset`` on, and return where that ends."""
     while True:
         try:
-            part = api.log_text(run, attempt, f"rank-{rank}.log", offset)
+            part = api.log_text(run, attempt, f"rank-{rank}.log", offset, patiently=is_followed)
         except ApiError as error:
-            if error.status == NOT_FOUND and may_be_missing:
+            if error.status == NOT_FOUND and is_followed:
                 return offset
             raise
         sys.stdout.write(part.text)

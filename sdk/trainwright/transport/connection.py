@@ -65,12 +65,12 @@ class Connection:
         response = self.fetch(path, params)
         return model.model_validate_json(response.content)
 
-    def get_patiently(self, path: str, model: type[Model]) -> Model:
+    def get_patiently(self, path: str, model: type[Model], params: Mapping[str, Any] | None = None) -> Model:
         """As `get`, but wait for a server that is away for up to `UNREACHABLE_SECONDS`, as during its upgrade."""
         deadline = time.monotonic() + UNREACHABLE_SECONDS
         while True:
             try:
-                return self.get(path, model)
+                return self.get(path, model, params)
             except (httpx.TransportError, ApiError) as error:
                 if not is_temporary(error) or time.monotonic() > deadline:
                     raise
