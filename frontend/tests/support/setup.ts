@@ -33,6 +33,7 @@ Object.assign(window, {
     return unseen;
   },
 });
+Object.assign(document, { fonts: { status: "loaded" } });
 HTMLCanvasElement.prototype.getContext = (() => unseen) as unknown as HTMLCanvasElement["getContext"];
 
 function nothing(): void {
@@ -49,7 +50,7 @@ const unseen = new Proxy<Record<string | symbol, unknown>>({}, {
 });
 
 function drawing(name: string | symbol): unknown {
-  if (name === "measureText") return () => ({ width: 0 });
+  if (name === "measureText") return (text: string) => ({ width: 6 * text.length });
   if (name === "createImageData") return (width: number, height: number) => ({ data: new Uint8ClampedArray(4 * width * height) });
   return nothing;
 }

@@ -125,7 +125,7 @@ export function chartOptions({ element, group, lines, scheme, scale, height, xTe
         ticks: { show: false },
         gap: 4,
         size: 22,
-        space: (plot, _axis, low, high) => xSpace(plot, xText, low, high),
+        space: (_plot, _axis, low, high) => xSpace(xText, low, high),
         incrs: INTEGER_STEPS,
         values: (_plot, ticks) => ticks.map(xText),
       },
@@ -135,7 +135,7 @@ export function chartOptions({ element, group, lines, scheme, scale, height, xTe
         grid: { stroke: line, width: 1 },
         ticks: { show: false },
         gap: 6,
-        size: (plot, texts) => yAxisWidth(plot, texts),
+        size: (_plot, texts) => yAxisWidth(texts),
         space: 44,
         ...(typeof scale === "object" ? { splits: scale.ticks } : {}),
         ...(scale === "bytes" ? { incrs: BINARY_STEPS } : {}),
@@ -177,16 +177,16 @@ export function chartOptions({ element, group, lines, scheme, scale, height, xTe
 const MIN_Y_AXIS_PX = 44;
 
 /** Room for the widest text of a tick, such as 512 MiB. */
-function yAxisWidth(plot: uPlot, texts: readonly string[] | null): number {
-  return Math.max(MIN_Y_AXIS_PX, widestPx(plot, texts ?? []) + 8);
+function yAxisWidth(texts: readonly string[] | null): number {
+  return Math.max(MIN_Y_AXIS_PX, widestPx(texts ?? []) + 8);
 }
 
 const MIN_X_SPACE_PX = 60;
 const X_GAP_PX = 12;
 
 /** The distance between x ticks: their texts must not touch. */
-function xSpace(plot: uPlot, xText: (value: number) => string, low: number, high: number): number {
-  return Math.max(MIN_X_SPACE_PX, widestPx(plot, sampleTexts(xText, low, high)) + X_GAP_PX);
+function xSpace(xText: (value: number) => string, low: number, high: number): number {
+  return Math.max(MIN_X_SPACE_PX, widestPx(sampleTexts(xText, low, high)) + X_GAP_PX);
 }
 
 const MIN_RIGHT_PADDING_PX = 20;
@@ -195,7 +195,7 @@ const MIN_RIGHT_PADDING_PX = 20;
 function rightPadding(plot: uPlot, xText: (value: number) => string): number {
   const { min, max } = plot.scales["x"] ?? {};
   const texts = typeof min === "number" && typeof max === "number" ? sampleTexts(xText, min, max) : [];
-  return Math.max(MIN_RIGHT_PADDING_PX, Math.ceil(widestPx(plot, texts) / 2));
+  return Math.max(MIN_RIGHT_PADDING_PX, Math.ceil(widestPx(texts) / 2));
 }
 
 const SAMPLES = 4;
@@ -205,12 +205,26 @@ function sampleTexts(text: (value: number) => string, low: number, high: number)
   return Array.from({ length: SAMPLES + 1 }, (_, index) => text(Math.round(low + ((high - low) * index) / SAMPLES)));
 }
 
-function widestPx({ ctx }: uPlot, texts: readonly string[]): number {
-  ctx.save();
-  ctx.font = FONT;
-  const widest = Math.max(0, ...texts.map((text) => ctx.measureText(text).width));
-  ctx.restore();
-  return Math.ceil(widest);
+function widestPx(texts: readonly string[]): number {
+  return Math.ceil(Math.max(0, ...texts.map(widthPx)));
+}
+
+/** A canvas of its own: reading from one that is being drawn waits for the drawing. */
+const MEASURING = document.createElement("canvas").getContext("2d");
+const WIDTHS = new Map<string, number>();
+const MAX_WIDTHS = 2_000;
+
+/** Cached, because uPlot asks for the space of an axis several times per frame. */
+function widthPx(text: string): number {
+  const cached = WIDTHS.get(text);
+  if (cached !== undefined) return cached;
+  if (MEASURING === null) return 0;
+  if (WIDTHS.size >= MAX_WIDTHS) WIDTHS.clear();
+  MEASURING.font = FONT;
+  const { width } = MEASURING.measureText(text);
+  // Until the font has loaded, widths are those of another one.
+  if (document.fonts.status === "loaded") WIDTHS.set(text, width);
+  return width;
 }
 
 const FEW_POINTS = 8;
