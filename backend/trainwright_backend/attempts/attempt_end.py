@@ -13,7 +13,6 @@ from sqlalchemy import update
 from trainwright.contracts.agent_protocol import EndReply, EndReport, Timers
 from trainwright.contracts.end_codes import EndClass, EndCode, end_class, sentence
 from trainwright.contracts.job_spec import Outcome
-from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import SAVING_VERDICTS, RunState, Verdict
 from trainwright_backend.attempts.advance import advance
 from trainwright_backend.attempts.fencing import check_placement, placement_of_claim, run_of_node
@@ -32,6 +31,7 @@ from trainwright_backend.nodes.quarantine import note_failure
 from trainwright_backend.runs.attempt_files import stored_bytes
 from trainwright_backend.runs.layout import require_all_nodes, roll_back_layout
 from trainwright_backend.runs.state_text import end_text, failed_text, lost_resume_point_text
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Attempt, Placement, PlacementEnd, Run
 from trainwright_backend.runs.transitions import (
     add_event,
@@ -103,7 +103,7 @@ def _succeed_if_complete(session: Write, run: Run) -> None:
 
 
 def _trained(run: Run) -> str:
-    return f"trained {RunSpec.model_validate(run.spec).schedule.steps:,} steps"
+    return f"trained {stored_spec(run).schedule.steps:,} steps"
 
 
 def close_placement(session: Write, placement: Placement, how: PlacementEnd, code: EndCode) -> None:

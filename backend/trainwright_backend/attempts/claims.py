@@ -16,7 +16,6 @@ from sqlalchemy import select, update
 from trainwright.contracts.agent_protocol import Claim, Download, ExportJob, ExportRequest, Inventory, Timers
 from trainwright.contracts.job_spec import DATA_FOLDER, RESUME_FOLDER, JobKind, JobSpec, Peak, ResumePoint
 from trainwright.contracts.precision_spec import PrecisionKind
-from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.contracts.token_shards import MANIFEST_NAME, TOKENIZER_NAME
 from trainwright.planner.peak_flops import vendor_peak
@@ -32,6 +31,7 @@ from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.preparations import get_preparation, preparation_files
 from trainwright_backend.nodes.inventory import takes_runs, threads_per_slot
 from trainwright_backend.nodes.tables import Node
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Attempt, Placement, Run
 from trainwright_backend.runs.transitions import lock_run, move
 from trainwright_backend.scheduling.fewer_nodes import may_run_on, note_fewer_nodes
@@ -179,7 +179,7 @@ def _refused() -> Conflict:
 
 def _job(session: Read, run: Run, resume: Resume | None) -> JobSpec:
     """The attempt's job, as far as it is the same on all its nodes."""
-    spec = RunSpec.model_validate(run.spec).on_nodes(run.nodes)
+    spec = stored_spec(run).on_nodes(run.nodes)
     kind = spec.precision.kind
     point = None if resume is None else _point(resume)
     trained = point is not None and point.step >= spec.schedule.steps

@@ -7,13 +7,21 @@ not exist.
 
 from uuid import UUID
 
-from sqlalchemy import exists, select
+from sqlalchemy import bindparam, exists, select
 
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, unknown
 from trainwright_backend.runs.tables import Placement, Run
 from trainwright_backend.runs.transitions import lock_run
+
+_CLAIMS = (
+    select(Placement)
+    .where(Placement.run_id == bindparam("run_id"), Placement.node_id == bindparam("node_id"))
+    .where(Placement.claim_id.is_not(None))
+    .order_by(Placement.id)
+)
+"""Built once (see `core.db`): each message of a node needs it several times."""
 
 
 def run_of_node(session: Write, node_id: UUID, run_id: str) -> Run:
@@ -132,7 +140,4 @@ def stale_fence(run: Run, fence: int) -> Conflict:
 
 
 def _claims(session: Read, node_id: UUID, run: Run) -> list[Placement]:
-    claimed = select(Placement).where(
-        Placement.run_id == run.id, Placement.node_id == node_id, Placement.claim_id.is_not(None)
-    )
-    return list(session.scalars(claimed.order_by(Placement.id)))
+    return list(session.scalars(_CLAIMS, {"run_id": run.id, "node_id": node_id}))

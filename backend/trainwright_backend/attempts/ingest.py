@@ -10,7 +10,6 @@ from uuid import UUID
 from trainwright.contracts.agent_protocol import Batch, CheckpointCommit, UploadLink, UploadRequest
 from trainwright.contracts.file_names import is_plain_name
 from trainwright.contracts.job_spec import EVENTS_NAME
-from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.attempts.fencing import (
     check_fence,
     check_first_node,
@@ -27,6 +26,7 @@ from trainwright_backend.core.errors import AppError, Conflict, Invalid
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.metrics import batch_ingest
 from trainwright_backend.runs import attempt_files
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Run
 
 LARGEST_LOG_BYTES = 4 * 1024 * 1024
@@ -120,7 +120,7 @@ def commit_checkpoint(
     with database.write() as session:
         run = run_of_node(session, node_id, run_id)
         check_live_fence(session, node_id, run, request.fence)
-        keep = RunSpec.model_validate(run.spec).checkpoint
+        keep = stored_spec(run).checkpoint
         return checkpoints.commit(session, run, checkpoint.id, request.manifest_digest, manifest, keep).id
 
 

@@ -13,12 +13,12 @@ from sqlalchemy import Select, and_, func, or_, select
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.end_codes import RETRIES, EndClass, EndCode, end_class
 from trainwright.contracts.job_spec import Outcome
-from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.checkpoints.resume import resume_point
 from trainwright_backend.checkpoints.service import last_saving_attempt
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.runs.layout import ROLLBACK_EVENT
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Attempt, Run, RunEvent
 from trainwright_backend.runs.transitions import lock_run, move
 
@@ -49,7 +49,7 @@ def reason_not_to_retry(session: Read, run: Run, exit: Outcome) -> EndCode | Non
         return code  # the next attempt would read the same data again, or start over
     if kind in RETRIES and _earlier_ends(session, run, kind) + 1 >= RETRIES[kind]:
         return FAILS_AS.get(kind, code)
-    most = RunSpec.model_validate(run.spec).resources.max_attempts
+    most = stored_spec(run).resources.max_attempts
     if most is not None and run.attempt - _uncounted_attempts(session, run) >= most:
         return EndCode.TOO_MANY_ATTEMPTS
     return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import bindparam, delete, or_, select, update
 
 from trainwright.contracts.api.people import ApiKey as ApiKeyOut
 from trainwright.contracts.api.people import CreatedKey, KeyScope, NewKey
@@ -27,6 +27,13 @@ MAX_KEYS = 100
 """Keys that one account can have."""
 
 _SHAPE = re.compile(r"tw_([0-9a-f]{8})_([A-Za-z0-9_-]{32})([a-z2-7]{7})")
+
+_OWNER = (
+    select(Account, ApiKey.id, ApiKey.prefix, ApiKey.last_used, ApiKey.scope, ApiKey.expires)
+    .join(ApiKey, ApiKey.user_id == Account.id)
+    .where(ApiKey.hash == bindparam("hash"))
+)
+"""Built once (see `core.db`)."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +110,7 @@ def owner_of_key(database: Database, settings: Settings, secret: str) -> KeyOwne
     if not is_well_formed(secret):
         return None
     with database.read() as session:
-        row = session.execute(
-            select(Account, ApiKey.id, ApiKey.prefix, ApiKey.last_used, ApiKey.scope, ApiKey.expires)
-            .join(ApiKey, ApiKey.user_id == Account.id)
-            .where(ApiKey.hash == _hash(settings, secret))
-        ).one_or_none()
+        row = session.execute(_OWNER, {"hash": _hash(settings, secret)}).one_or_none()
     if row is None:
         return None
     account, key_id, prefix, last_used, scope, expires = row

@@ -7,7 +7,7 @@ attempts are counted.
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import bindparam, delete, select, update
 
 from trainwright.contracts.api.people import Me, Role, SignedInBrowser
 from trainwright.contracts.api.people import Membership as MembershipOut
@@ -34,14 +34,22 @@ SESSION_ID_DIGITS = 24
 NO_PASSWORD = ""
 """Instead of the hash of a password."""
 
+_MEMBERSHIP = (
+    select(Team, Membership.role)
+    .join(Membership, Membership.team_id == Team.id)
+    .where(Team.slug == bindparam("slug"), Membership.user_id == bindparam("user_id"))
+)
+_SESSION_OWNER = (
+    select(Account, BrowserSession.last_used)
+    .join(BrowserSession, BrowserSession.user_id == Account.id)
+    .where(BrowserSession.hash == bindparam("hash"), BrowserSession.expires > bindparam("now"))
+)
+"""This and `_MEMBERSHIP` are built once (see `core.db`)."""
+
 
 def find_membership(session: Read, slug: str, user_id: UUID) -> tuple[Team, Role] | None:
     """The team with this slug and the person's role in it; None if either does not exist."""
-    row = session.execute(
-        select(Team, Membership.role)
-        .join(Membership, Membership.team_id == Team.id)
-        .where(Team.slug == slug, Membership.user_id == user_id)
-    ).one_or_none()
+    row = session.execute(_MEMBERSHIP, {"slug": slug, "user_id": user_id}).one_or_none()
     return None if row is None else (row[0], Role(row[1]))
 
 
@@ -51,11 +59,7 @@ def account_of_session(
     """The account that is signed in with this cookie. Its use is recorded now and then."""
     hashed = _session_hash(settings, token)
     with database.read() as session:
-        row = session.execute(
-            select(Account, BrowserSession.last_used)
-            .join(BrowserSession, BrowserSession.user_id == Account.id)
-            .where(BrowserSession.hash == hashed, BrowserSession.expires > now())
-        ).one_or_none()
+        row = session.execute(_SESSION_OWNER, {"hash": hashed, "now": now()}).one_or_none()
     if row is None:
         return None
     account, last_used = row

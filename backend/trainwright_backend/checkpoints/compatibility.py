@@ -19,6 +19,7 @@ from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.datasets.preparations import preparation_digest
 from trainwright_backend.datasets.tables import Preparation
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Run
 
 TOKENIZER = "data.tokenizer"
@@ -66,7 +67,7 @@ def check_tokens(session: Read, parent: Run, run: Run) -> None:
     """
     assert run.preparation_id is not None, "a run that has not ended keeps its data"
     made = session.get_one(Preparation, run.preparation_id)
-    wanted = RunSpec.model_validate(run.spec).data.tokenizer
+    wanted = stored_spec(run).data.tokenizer
     if wanted.kind is not TokenizerKind.DATASET or made.id == parent.preparation_id:
         return
     known = _tokenizer_digest(session, parent)

@@ -31,6 +31,7 @@ from trainwright_backend.datasets.data_resolution import lock_data
 from trainwright_backend.runs.clone import changed_spec, differences, refuse_deleted_data
 from trainwright_backend.runs.service import get_run, locked_run
 from trainwright_backend.runs.state_text import lost_resume_point_text
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.submission import (
     SubmitResult,
     Submitter,
@@ -61,7 +62,7 @@ def fork_run(
     lock_data(session, team_id, changed_spec(get_run(session, team_id, run_id), request).data)
     parent = locked_run(session, team_id, run_id)  # so that the checkpoint is not deleted in the meantime
     checkpoint = _state_of(session, parent, request.checkpoint)
-    before = RunSpec.model_validate(parent.spec)
+    before = stored_spec(parent)
     spec = with_vocabulary(changed_spec(parent, request), before)
     refuse_deleted_data(session, parent, spec)
     found = list(incompatibilities(before, spec, checkpoint.step))
@@ -73,7 +74,7 @@ def fork_run(
     run.forked_from_id, run.forked_from_name = parent.id, parent.name
     run.forked_checkpoint_id, run.forked_step = checkpoint.id, checkpoint.step
     session.flush()
-    stored = RunSpec.model_validate(run.spec)
+    stored = stored_spec(run)
     data = "; the data starts at its beginning" if restarts_data(before, stored) else ""
     origin = f"forked from {parent.name} at step {checkpoint.step:,}"
     add_event(session, run, "forked", f"{origin}{differences(request.changes)}{data}", step=checkpoint.step)
@@ -92,7 +93,7 @@ def validate_fork(session: Read, team_id: UUID, spec: object, checkpoint_id: str
         parsed = RunSpec.model_validate(spec)
     except ValidationError:
         return checked
-    before = RunSpec.model_validate(session.get_one(Run, checkpoint.run_id).spec)
+    before = stored_spec(session.get_one(Run, checkpoint.run_id))
     found = list(incompatibilities(before, with_vocabulary(parsed, before), checkpoint.step))
     known = {problem.field for problem in found}
     problems = [*found, *(problem for problem in checked.problems if problem.field not in known)]

@@ -7,13 +7,13 @@ decides which layouts are valid.
 from uuid import UUID
 
 from trainwright.contracts.api.actions import RunLayout
-from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.checkpoints.service import newest_state
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.runs.layout import change_layout
 from trainwright_backend.runs.service import locked_run
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Run
 
 
@@ -36,4 +36,4 @@ def change_remaining_layout(session: Write, team_id: UUID, run_id: str, layout: 
 
 def _is_trained(session: Read, run: Run) -> bool:
     newest = newest_state(session, run.id)
-    return newest is not None and newest.step >= RunSpec.model_validate(run.spec).schedule.steps
+    return newest is not None and newest.step >= stored_spec(run).schedule.steps

@@ -6,13 +6,13 @@ from uuid import UUID
 from sqlalchemy import func, select
 
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.checkpoints.compatibility import restarts_data
 from trainwright_backend.checkpoints.service import newest_state
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.checkpoints.total_storage import check_space
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.runs.pause import resume_run
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Attempt, Run
 
 
@@ -40,7 +40,7 @@ def resume_point(session: Read, run: Run) -> Resume | None:
     if parents is None:
         return None
     parent = session.get_one(Run, parents.run_id)
-    before, spec = RunSpec.model_validate(parent.spec), RunSpec.model_validate(run.spec)
+    before, spec = stored_spec(parent), stored_spec(run)
     return Resume(parents, True, restarts_data(before, spec), _read_when_diverged(session, run, 0))
 
 

@@ -20,7 +20,6 @@ from trainwright.contracts.api.checkpoints import CheckpointContents, Checkpoint
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.checkpoint import LARGEST_STEP, CheckpointKind, CheckpointManifest, FileEntry
 from trainwright.contracts.job_spec import EVENTS_NAME
-from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import WITHOUT_TRAINER
 from trainwright.contracts.training_spec import CheckpointSpec
 from trainwright_backend.checkpoints.manifests import checkpoint_contents
@@ -39,6 +38,7 @@ from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
 from trainwright_backend.core.object_store import ObjectStore, segments_of
 from trainwright_backend.runs.attempt_files import stored_bytes
 from trainwright_backend.runs.service import locked_run, run_folder
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Run
 
 
@@ -162,7 +162,7 @@ def newest_state(session: Read, run_id: UUID) -> Checkpoint | None:
 def last_checkpoint(session: Read, run: Run) -> Checkpoint | None:
     """The newest valid checkpoint, if it is of the run's last step."""
     newest = newest_state(session, run.id)
-    steps = RunSpec.model_validate(run.spec).schedule.steps
+    steps = stored_spec(run).schedule.steps
     return newest if newest is not None and newest.step >= steps else None
 
 

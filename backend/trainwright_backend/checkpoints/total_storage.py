@@ -20,7 +20,6 @@ from sqlalchemy import Select, func, select
 
 from trainwright.contracts.api.limits import MemberLimits, TeamLimits, TotalStorage
 from trainwright.contracts.checkpoint import CheckpointKind
-from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.checkpoints import state_bytes
 from trainwright_backend.checkpoints.retention import LEAST_KEPT
 from trainwright_backend.checkpoints.tables import Checkpoint
@@ -28,6 +27,7 @@ from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.datasets.tables import Dataset, DatasetVersion, FileChunk, ParsedFile, Preparation
 from trainwright_backend.runs.limit_usage import Owner
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
 from trainwright_backend.teams.limits import all_member_limits, all_team_limits
 from trainwright_backend.teams.storage_quota import all_storage_use, format_bytes, lock_storage
@@ -173,7 +173,7 @@ def _checkpoint_reserve(run: Run, count: int, largest: int) -> int:
         largest: bytes of the largest of them.
     """
     try:
-        spec = RunSpec.model_validate(run.spec)
+        spec = stored_spec(run)
     except ValidationError:  # of an older version, whose rules differed
         return 2 * largest
     size = largest if count else state_bytes(spec)

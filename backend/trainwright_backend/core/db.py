@@ -5,6 +5,9 @@ response is sent, and then runs its after-commit hooks (tasks, hints, notificati
 SQLite a `Write` takes the write lock with its first statement (``BEGIN IMMEDIATE``), and the threads of a process take
 turns (`write_queue`): taking the lock after a read can fail, and waiting does not help. A database that is locked, full or
 unreachable is a 503 with Retry-After.
+
+Building a statement takes as long as running a short one. So those that nearly every request needs are built once, when their
+module is imported, with `bindparam` where values go.
 """
 
 import sqlite3

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import aliased, selectinload
 from sqlalchemy.orm.interfaces import ORMOption
 
@@ -229,16 +229,7 @@ def list_datasets(session: Read, team_id: UUID, limit: int, cursor: str | None) 
 
 def _newest_versions(session: Read, dataset_ids: Sequence[UUID]) -> dict[UUID, list[DatasetVersion]]:
     """The newest version of each dataset, without loading the others."""
-    highest = (
-        select(DatasetVersion.dataset_id, func.max(DatasetVersion.number).label("number"))
-        .where(DatasetVersion.dataset_id.in_(dataset_ids))
-        .group_by(DatasetVersion.dataset_id)
-        .subquery()
-    )
-    is_newest = (DatasetVersion.dataset_id == highest.c.dataset_id) & (
-        DatasetVersion.number == highest.c.number
-    )
-    found = session.scalars(select(DatasetVersion).join(highest, is_newest).options(*_load_version()))
+    found = session.scalars(_NEWEST_VERSIONS, {"dataset_ids": dataset_ids})
     return {version.dataset_id: [version] for version in found}
 
 
@@ -250,6 +241,23 @@ def _load_version() -> list[ORMOption]:
         files.joinedload(DatasetFile.parsed_file),
         selectinload(DatasetVersion.preparations),
     ]
+
+
+def _select_newest_versions() -> Select[DatasetVersion]:
+    highest = (
+        select(DatasetVersion.dataset_id, func.max(DatasetVersion.number).label("number"))
+        .where(DatasetVersion.dataset_id.in_(bindparam("dataset_ids", expanding=True)))
+        .group_by(DatasetVersion.dataset_id)
+        .subquery()
+    )
+    is_newest = (DatasetVersion.dataset_id == highest.c.dataset_id) & (
+        DatasetVersion.number == highest.c.number
+    )
+    return select(DatasetVersion).join(highest, is_newest).options(*_load_version())
+
+
+_NEWEST_VERSIONS = _select_newest_versions()
+"""Built once (see `core.db`)."""
 
 
 def _add_version(session: Write, dataset: Dataset, contents: VersionContents, changes: list[str]) -> None:

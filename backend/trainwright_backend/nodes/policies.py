@@ -5,7 +5,7 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import Depends, Request
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from trainwright_backend.core.errors import Unauthorized
 from trainwright_backend.core.policy import Policy
@@ -13,6 +13,9 @@ from trainwright_backend.core.security import keyed_hash
 from trainwright_backend.nodes.tables import Node
 
 TOKEN_PURPOSE = "node"
+
+_NODE = select(Node.id, Node.name).where(Node.token_hash == bindparam("hash"))
+"""Built once (see `core.db`)."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class IsNode(Policy):
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         hashed = keyed_hash(request.app.state.settings.secret_key, TOKEN_PURPOSE, token.strip())
         with request.app.state.database.read() as session:
-            row = session.execute(select(Node.id, Node.name).where(Node.token_hash == hashed)).one_or_none()
+            row = session.execute(_NODE, {"hash": hashed}).one_or_none()
         if scheme.lower() != "bearer" or row is None:
             raise Unauthorized("This node token is not valid. Let the node join again with a new join token.")
         return Caller(row.id, row.name)

@@ -9,12 +9,29 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import ValidationError
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from trainwright.contracts.api.actions import RunLayout
 from trainwright.contracts.job_spec import JobKind
 from trainwright_backend.core.db import Read
 from trainwright_backend.runs.tables import Placement, Run
+
+_NEWEST_LAYOUTS = (
+    select(
+        Placement.run_id,
+        Placement.job["spec"]["parallelism"],
+        Placement.job["spec"]["batch"]["micro_sequences"].as_integer(),
+    )
+    .join(Run, Run.id == Placement.run_id)
+    .where(Run.id.in_(bindparam("run_ids", expanding=True)), Placement.fence == Run.fence)
+    .where(Placement.job["kind"].as_string() == JobKind.TRAIN)
+)
+_CLAIMED_NODES = (
+    select(Placement.run_id, Placement.fence, Placement.node_name)
+    .where(Placement.run_id.in_(bindparam("run_ids", expanding=True)), Placement.fence.is_not(None))
+    .order_by(Placement.fence, Placement.node_rank)
+)
+"""This and `_NEWEST_LAYOUTS` are built once (see `core.db`)."""
 
 
 def layout_of(spec: dict[str, Any]) -> RunLayout:
@@ -24,16 +41,8 @@ def layout_of(spec: dict[str, Any]) -> RunLayout:
 
 def newest_layouts(session: Read, run_ids: Sequence[UUID]) -> dict[UUID, RunLayout]:
     """The layout of each run's newest attempt, if the attempt trains and this version can read it."""
-    job = Placement.job
-    granted = (
-        select(
-            Placement.run_id, job["spec"]["parallelism"], job["spec"]["batch"]["micro_sequences"].as_integer()
-        )
-        .join(Run, Run.id == Placement.run_id)
-        .where(Run.id.in_(run_ids), Placement.fence == Run.fence, job["kind"].as_string() == JobKind.TRAIN)
-    )
     found = {}
-    for run_id, parallelism, size in session.execute(granted):
+    for run_id, parallelism, size in session.execute(_NEWEST_LAYOUTS, {"run_ids": run_ids}):
         with suppress(ValidationError):  # written by a version with other rules
             found[run_id] = _layout(parallelism, size)
     return found
@@ -41,13 +50,8 @@ def newest_layouts(session: Read, run_ids: Sequence[UUID]) -> dict[UUID, RunLayo
 
 def nodes_by_fence(session: Read, run_ids: Sequence[UUID]) -> dict[tuple[UUID, int], list[str]]:
     """Names of the nodes that claimed each attempt of the runs, in the order of their ranks."""
-    claimed = (
-        select(Placement.run_id, Placement.fence, Placement.node_name)
-        .where(Placement.run_id.in_(run_ids), Placement.fence.is_not(None))
-        .order_by(Placement.fence, Placement.node_rank)
-    )
     found: dict[tuple[UUID, int], list[str]] = {}
-    for run_id, fence, name in session.execute(claimed):
+    for run_id, fence, name in session.execute(_CLAIMED_NODES, {"run_ids": run_ids}):
         assert fence is not None, "a claimed placement has a fence"
         found.setdefault((run_id, fence), []).append(name)
     return found

@@ -22,6 +22,7 @@ from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.runs.joined_nodes import check_engine
 from trainwright_backend.runs.service import locked_run
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.transitions import add_event
 
@@ -46,7 +47,7 @@ def change_layout(session: Write, team_id: UUID, run_id: str, layout: RunLayout,
     if run.state is RunState.COMPLETING:
         detail = "This run has trained all its steps: there is no further attempt to use another layout."
         raise Conflict("run_is_completing", detail)
-    before = RunSpec.model_validate(run.spec)
+    before = stored_spec(run)
     after = with_layout(before, layout)
     change = "; ".join(_changes(before, after))
     if change:
@@ -63,7 +64,7 @@ def roll_back_layout(session: Write, run: Run, layout: RunLayout, cause: str) ->
     Raises:
         Invalid: the rules of this version refuse ``layout``.
     """
-    before = RunSpec.model_validate(run.spec)
+    before = stored_spec(run)
     after = with_layout(before, layout)
     change = "; ".join(_changes(before, after))
     run.spec = after.model_dump(mode="json")

@@ -6,7 +6,7 @@ States change elsewhere: in `transitions`, through the agents' messages and the 
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.api.runs import ForkedFrom
@@ -14,7 +14,6 @@ from trainwright.contracts.api.runs import Run as ShownRun
 from trainwright.contracts.api.runs import RunEvent as ShownEvent
 from trainwright.contracts.api.runs import RunSummary as ShownSummary
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import FINAL, WITHOUT_TRAINER, RunState, Verdict
 from trainwright.planner.flops import training_flops
 from trainwright_backend.core.db import Read, Write, now
@@ -23,8 +22,21 @@ from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.datasets.preparations import PREPARATION_USERS
 from trainwright_backend.runs.attempts import newest_layouts, nodes_by_fence
 from trainwright_backend.runs.state_text import state_text
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Placement, Run, RunEvent, RunSummary, RunTag
 from trainwright_backend.runs.transitions import lock_run, move, stop
+
+_OPEN_PLACEMENTS = (
+    select(Placement)
+    .where(Placement.run_id.in_(bindparam("run_ids", expanding=True)), Placement.closed.is_(None))
+    .order_by(Placement.node_rank)
+)
+_TAGS = (
+    select(RunTag.run_id, RunTag.tag)
+    .where(RunTag.run_id.in_(bindparam("run_ids", expanding=True)))
+    .order_by(RunTag.tag)
+)
+"""This and `_OPEN_PLACEMENTS` are built once (see `core.db`)."""
 
 SUSPECT_SECONDS = 30.0
 """Longer silence of a run's node is shown (at the standard lease)."""
@@ -137,13 +149,13 @@ def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scal
     """Runs as the API returns them, with one query of each kind for all. ``scale``: see `Timers.scale`."""
     placements: dict[UUID, list[Placement]] = {run.id: [] for run, _ in runs if run.state not in FINAL}
     if placements:
-        open_ones = select(Placement).where(Placement.run_id.in_(placements), Placement.closed.is_(None))
-        for placement in session.scalars(open_ones.order_by(Placement.node_rank)):
+        for placement in session.scalars(_OPEN_PLACEMENTS, {"run_ids": list(placements)}):
             placements[placement.run_id].append(placement)
     tags = tags_of(session, [run.id for run, _ in runs])
     parents = _parents_of(session, [run for run, _ in runs])
-    layouts = newest_layouts(session, [run.id for run, _ in runs])
-    nodes = nodes_by_fence(session, [run.id for run, _ in runs])
+    claimed = [run.id for run, _ in runs if run.fence]
+    layouts = newest_layouts(session, claimed) if claimed else {}
+    nodes = nodes_by_fence(session, claimed) if claimed else {}
     shown = [_shown(run, summary, placements.get(run.id, []), scale) for run, summary in runs]
     return [
         one.model_copy(
@@ -161,8 +173,7 @@ def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scal
 def tags_of(session: Read, run_ids: Sequence[UUID]) -> dict[UUID, list[str]]:
     """The tags of each run that has any."""
     found: dict[UUID, list[str]] = {}
-    rows = select(RunTag.run_id, RunTag.tag).where(RunTag.run_id.in_(run_ids)).order_by(RunTag.tag)
-    for run_id, tag in session.execute(rows):
+    for run_id, tag in session.execute(_TAGS, {"run_ids": run_ids}):
         found.setdefault(run_id, []).append(tag)
     return found
 
@@ -204,7 +215,7 @@ def _why_no_mfu(row: RunSummary) -> str | None:
 
 
 def _shown(run: Run, summary_row: RunSummary | None, placements: list[Placement], scale: float) -> ShownRun:
-    spec = RunSpec.model_validate(run.spec)
+    spec = stored_spec(run)
     summary = show_summary(summary_row)
     return ShownRun.model_construct(  # without validating the spec again, which takes half the time of a page
         id=public_id("run", run.id),

@@ -20,9 +20,9 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.flops import training_flops
 from trainwright_backend.core.db import Read
 from trainwright_backend.runs.max_time import remaining_seconds
+from trainwright_backend.runs.stored_spec import nameless_spec, parse_spec, spec_text
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.scheduling.occupants import shorter
-from trainwright_backend.scheduling.requirements import parse_spec, spec_of, spec_text
 from trainwright_backend.scheduling.run_estimate import find_measured, workload
 
 REMEMBERED_SECONDS = 60.0
@@ -114,7 +114,7 @@ class RoughDurations:
 
     def of(self, run: Run) -> float | None:
         """How long the rest of the training takes; None if no run of the team was measured."""
-        spec, speed = spec_of(run), self._speed(run.team_id, run.device)
+        spec, speed = nameless_spec(run), self._speed(run.team_id, run.device)
         if spec is None or speed is None:
             return None
         flops = _steps_left(run, spec) * spec.tokens_per_step * _flops_per_token(spec)
@@ -133,7 +133,7 @@ class RoughDurations:
         speeds = [
             run.tokens_per_second * _flops_per_token(spec) / run.slots
             for run in self.session.scalars(newest.options(columns))
-            if (spec := spec_of(run)) is not None and run.tokens_per_second is not None
+            if (spec := nameless_spec(run)) is not None and run.tokens_per_second is not None
         ]
         return median(speeds) if speeds else None
 

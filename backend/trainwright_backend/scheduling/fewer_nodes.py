@@ -21,6 +21,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.runs.state_text import duration
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Run, RunEvent
 from trainwright_backend.runs.transitions import add_event
 from trainwright_backend.scheduling.requirements import Needs, needs_of
@@ -54,7 +55,7 @@ def _waited(since: datetime, timers: Timers) -> bool:
 def needs_on_fewer(run: Run, most: int) -> Iterator[Needs]:
     """The needs of an attempt on fewer nodes than the run asks for, at most ``most``; those on more nodes first."""
     try:
-        spec = RunSpec.model_validate(run.spec)
+        spec = stored_spec(run)
     except ValidationError:  # of another version, whose rules differed
         return
     for nodes in range(min(most, run.nodes - 1), run.min_nodes - 1, -1):
@@ -64,7 +65,7 @@ def needs_on_fewer(run: Run, most: int) -> Iterator[Needs]:
 
 def may_run_on(run: Run, nodes: int) -> bool:
     """Whether the run's layout works on so many nodes. People may have changed it since the number was chosen."""
-    return nodes == run.requested_nodes or RunSpec.model_validate(run.spec).fits_nodes(nodes)
+    return nodes == run.requested_nodes or stored_spec(run).fits_nodes(nodes)
 
 
 def waits_for_spare(run: Run, timers: Timers) -> str:

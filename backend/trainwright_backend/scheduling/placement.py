@@ -14,7 +14,6 @@ from sqlalchemy import Select, bindparam, delete, or_, select, update
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.end_codes import EndCode
-from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.ids import new_id, public_id
@@ -25,6 +24,7 @@ from trainwright_backend.nodes.inventory import is_online, taken_slots
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.notify import notify_run
 from trainwright_backend.runs.state_text import end_text
+from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
 from trainwright_backend.runs.transitions import lock_run, move, release_slots
 from trainwright_backend.scheduling.fewer_nodes import may_run_on
@@ -120,7 +120,7 @@ def fail_unprepared(session: Write, run_id: UUID) -> None:
 
 def _fail_too_short(session: Write, run: Run) -> bool:
     """Fail a run with too little data, which was not prepared yet when the run was submitted."""
-    sequence_tokens = RunSpec.model_validate(run.spec).batch.sequence_tokens
+    sequence_tokens = stored_spec(run).batch.sequence_tokens
     assert run.preparation_id is not None, "a run that has not ended keeps its data"
     why = why_too_short(get_preparation(session, run.team_id, run.preparation_id), sequence_tokens)
     if why is None:

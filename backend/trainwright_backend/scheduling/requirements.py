@@ -1,19 +1,16 @@
 """What a run requires of each of its nodes: slots, its engine, support for its precision, memory for its ranks, and host
 memory for DeepSpeed's offload. In a run on several nodes, each also needs an address for the others."""
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pydantic import ValidationError
-
 from trainwright.contracts.parallelism_spec import Device, EngineKind
 from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
-from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.memory import host_bytes_per_node
 from trainwright.planner.plan import fullest_rank_bytes
 from trainwright_backend.runs.gpu_choice import GpuChoice, gpu_choice
 from trainwright_backend.runs.joined_nodes import needs_equal_gpus
+from trainwright_backend.runs.stored_spec import parse_spec, spec_text
 from trainwright_backend.runs.tables import Run
 
 
@@ -46,25 +43,6 @@ class Needs:
 def needs_of(run: Run, nodes: int | None = None) -> Needs:
     """The needs of the run's next attempt, if it is on so many nodes (None: on as many as the run has)."""
     return _needs(spec_text(run), run.device, nodes or run.nodes, run.slots // run.nodes)
-
-
-def spec_of(run: Run) -> RunSpec | None:
-    """The run's spec, but for its name and seed; None if this version cannot read it."""
-    return parse_spec(spec_text(run))
-
-
-def spec_text(run: Run) -> str:
-    """The run's spec in JSON with a fixed name and seed: few texts for many runs, whose meaning can be cached."""
-    return json.dumps({**run.spec, "name": "run", "seed": 0})
-
-
-@lru_cache(maxsize=1024)
-def parse_spec(spec: str) -> RunSpec | None:
-    """A spec in JSON. Cached, because each round asks for every waiting run."""
-    try:
-        return RunSpec.model_validate_json(spec)
-    except ValidationError:  # of an older version, whose rules differed
-        return None
 
 
 @lru_cache(maxsize=1024)

@@ -19,6 +19,7 @@ import { parseCheckpointFilter } from "@/features/checkpoints/queries";
 import { parseTensorSearch } from "@/features/fp8/tensorSearch";
 import { parseCompare } from "@/features/metrics/compare/compareView";
 import { parseStepPart, parseView } from "@/features/metrics/charts/chartView";
+import { parseEventFilter } from "@/features/runs/detail/eventFilter";
 import { parseLogSearch } from "@/features/runs/log/logSearch";
 import { parseNewRunSearch } from "@/features/runs/form/newRunSearch";
 import { parseSampleSearch } from "@/features/runs/samples/sampleSteps";
@@ -111,6 +112,7 @@ const runTab = createRoute({
     ...parseTensorSearch(search),
     ...parseLogSearch(search),
     ...parseSampleSearch(search),
+    ...parseEventFilter(search),
   }),
   beforeLoad: ({ params }) => {
     if (!isRunTab(params.tab)) {

@@ -9,6 +9,7 @@ window counts the mean number of its keys instead of T (``contracts.block_parts`
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trainwright.contracts.block_parts import (
     attention_weights,
@@ -59,6 +60,7 @@ def count_parameters(model: ModelSpec, vocabulary: int, sequence_tokens: int) ->
     )
 
 
+@lru_cache(maxsize=1024)  # pages of runs ask for every run
 def flops_per_token(model: ModelSpec, vocabulary: int, sequence_tokens: int) -> int:
     """FLOPs of one token in training, forward and backward: 6·N + 12·L·(heads · head size)·T for full attention.
 

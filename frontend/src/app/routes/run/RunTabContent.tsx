@@ -9,6 +9,7 @@ import { RunCheckpointList } from "@/features/checkpoints/RunCheckpointList";
 import { searchOfTensor } from "@/features/fp8/tensorSearch";
 import type { LiveMetrics } from "@/features/metrics/live/metricsQuery";
 import { ConfigurationTab } from "@/features/runs/detail/ConfigurationTab";
+import { EventsTab } from "@/features/runs/detail/EventsTab";
 import { EventList } from "@/features/runs/detail/EventList";
 import { hashOfLine, searchOfLog } from "@/features/runs/log/logSearch";
 import { LogTab } from "@/features/runs/log/LogTab";
@@ -74,11 +75,7 @@ export function RunTabContent({ run, live, metrics, error, refetch, checkpointSt
         />
       );
     case "events":
-      return (
-        <div className="panel p-4">
-          <EventList team={team} run={runId} live={live} />
-        </div>
-      );
+      return <EventsTab team={team} run={runId} live={live} view={search} onView={updateSearch} />;
     case "checkpoints":
       return (
         <RunCheckpointList

@@ -1,11 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { memo, useState } from "react";
 import type { RunEvent } from "@/api/types";
+import { Button } from "@/components/Button";
 import { ErrorState } from "@/components/ErrorState";
 import { StateIcon } from "@/components/StateIcon";
+import { filterEvents, isFiltered, type EventFilter } from "@/features/runs/detail/eventFilter";
 import { groupEvents, groupText, type EventGroup } from "@/features/runs/detail/eventGroups";
 import { eventsQuery } from "@/features/runs/queries";
-import { clockTime, fullTime, moment } from "@/lib/format";
+import { clockTime, count, fullTime, moment, plural } from "@/lib/format";
 import { stateStyle } from "@/lib/runs/stateStyle";
 
 interface Props {
@@ -14,21 +16,37 @@ interface Props {
   live: boolean;
   /** Shows only the newest events, a group counting as one. */
   limit?: number;
+  filter?: EventFilter;
+  /** Clears the filter. */
+  onClear?: () => void;
 }
 
+const NO_FILTER: EventFilter = {};
+
 /** A run's events, newest first. */
-export const EventList = memo(function EventList({ team, run, live, limit = Infinity }: Props) {
+export const EventList = memo(function EventList({ team, run, live, limit = Infinity, filter = NO_FILTER, onClear }: Props) {
   const { data: events, error, refetch } = useQuery(eventsQuery(team, run, live));
   if (events === undefined && error !== null) return <ErrorState error={error} onRetry={() => void refetch()} />;
   if (events === undefined) return <p className="animate-appear text-soft">Loading</p>;
   if (events.length === 0) return <p className="text-soft">No events yet.</p>;
-  const shown = groupEvents(events.toReversed()).slice(0, limit);
-  return (
+  const found = filterEvents(events, filter);
+  const shown = groupEvents(found.toReversed()).slice(0, limit);
+  const list = (
     <ol className="flex flex-col gap-0.5">
       {shown.map((group, index) => (
         <GroupItem key={group.events[0].sequence} group={group} after={shown[index - 1]?.events[0]} />
       ))}
     </ol>
+  );
+  if (!isFiltered(filter)) return list;
+  return (
+    <>
+      <p role="status" className="mb-2 flex flex-wrap items-center gap-3 text-small text-soft">
+        {found.length === 0 ? "No event matches." : `${count(found.length)} of ${plural(events.length, "event")}`}
+        <Button onClick={onClear}>Clear filters</Button>
+      </p>
+      {list}
+    </>
   );
 });
 

@@ -1,0 +1,46 @@
+"""The specs of stored runs. Parsing one takes as long as a short request, and many runs have the same but for name and seed, so
+parsed specs are cached."""
+
+import json
+from functools import lru_cache
+
+from pydantic import ValidationError
+
+from trainwright.contracts.run_spec import RunSpec
+from trainwright_backend.runs.tables import Run
+
+_NAMELESS = {"name": "run", "seed": 0}
+
+
+def stored_spec(run: Run) -> RunSpec:
+    """The run's spec.
+
+    Raises:
+        ValidationError: this version cannot read it.
+    """
+    shared = _parse(spec_text(run))
+    own = {name: run.spec.get(name, default) for name, default in _NAMELESS.items()}
+    return shared.model_copy(update=own)
+
+
+def nameless_spec(run: Run) -> RunSpec | None:
+    """The run's spec, but for its name and seed; None if this version cannot read it."""
+    return parse_spec(spec_text(run))
+
+
+def spec_text(run: Run) -> str:
+    """The run's spec in JSON with a fixed name and seed: few texts for many runs, whose meaning can be cached."""
+    return json.dumps({**run.spec, **_NAMELESS})
+
+
+def parse_spec(spec: str) -> RunSpec | None:
+    """A spec in JSON; None if this version cannot read it: an older one stored it, whose rules differed."""
+    try:
+        return _parse(spec)
+    except ValidationError:
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _parse(spec: str) -> RunSpec:
+    return RunSpec.model_validate_json(spec)
