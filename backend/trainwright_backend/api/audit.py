@@ -35,7 +35,7 @@ def _not_a_number(given: object) -> object:
     return given
 
 
-def searched(
+async def searched(
     q: Annotated[
         str,
         Query(

@@ -14,6 +14,7 @@ from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.core.sse import Topics
+from trainwright_backend.core.thread_context import ThreadContext
 from trainwright_backend.teams.team_locks import hold_team_from_begin
 from trainwright_backend.uploads.receiver import Receiver
 
@@ -63,11 +64,13 @@ async def get_requested_address(request: Request) -> str:
     return origin if origin in (f"http://{host}", f"https://{host}") else f"{request.url.scheme}://{host}"
 
 
+@ThreadContext
 def read_session(request: Request) -> Iterator[Read]:
     with request.app.state.database.read() as session:
         yield session
 
 
+@ThreadContext
 def write_session(request: Request) -> Iterator[Write]:
     with request.app.state.database.write() as session:
         team_id = request.scope.get(audit.TEAM_KEY)
@@ -77,6 +80,7 @@ def write_session(request: Request) -> Iterator[Write]:
         audit.record(session, request)
 
 
+@ThreadContext
 def deletion_session(request: Request) -> Iterator[Write]:
     with request.app.state.database.write() as session:
         yield session
@@ -104,14 +108,14 @@ Store = Annotated[ObjectStore, Depends(get_store)]
 Uploads = Annotated[Receiver, Depends(get_receiver)]
 CurrentTopics = Annotated[Topics, Depends(get_topics)]
 
-ReadSession = Annotated[Read, Depends(read_session, scope="function")]
+ReadSession = Annotated[Read, Depends(read_session)]
 """A route's snapshot."""
 
-WriteSession = Annotated[Write, Depends(write_session, scope="function")]
+WriteSession = Annotated[Write, Depends(write_session)]
 """A route's transaction, which also records the change in the audit log. Nobody deletes the team of the address until it ends.
-``scope="function"``: by default FastAPI would commit after sending the response."""
+It is committed when the route's function returns, before the response is sent."""
 
-TeamDeletion = Annotated[Write, Depends(deletion_session, scope="function")]
+TeamDeletion = Annotated[Write, Depends(deletion_session)]
 """The transaction of the route that deletes a team, which must not hold it (`lock_to_delete`)."""
 
 IdempotencyKey = Annotated[str | None, Header()]

@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.base import Envelope
 from trainwright_backend.core.errors import Invalid
+from trainwright_backend.core.thread_context import without_thread
 
 MOST_ITEMS = 1_000
 
@@ -38,7 +39,7 @@ class PageQuery:
         return self.limit is None and self.cursor is None
 
 
-Paged = Annotated[PageQuery, Depends()]
+Paged = Annotated[PageQuery, Depends(without_thread(PageQuery))]
 
 
 def page_of(found: Sequence[Item], asked: PageQuery, key: Callable[[Item], str]) -> Page[Item] | JSONResponse:

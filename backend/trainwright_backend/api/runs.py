@@ -49,6 +49,7 @@ from trainwright_backend.checkpoints.resume import resume_with_room
 from trainwright_backend.core.ids import LARGEST_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.resource_router import ResourceRouter
+from trainwright_backend.core.thread_context import without_thread
 from trainwright_backend.runs import (
     clone,
     edits,
@@ -117,7 +118,7 @@ class RunFilters:
         )
 
 
-Filters = Annotated[RunFilters, Depends()]
+Filters = Annotated[RunFilters, Depends(without_thread(RunFilters))]
 
 
 @router.get("")

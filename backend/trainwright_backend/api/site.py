@@ -24,6 +24,7 @@ from trainwright_backend.core.message_queue import Enqueuer
 from trainwright_backend.core.policy import public
 from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.core.settings import Settings
+from trainwright_backend.core.thread_context import EnteringRoute
 
 STATIC_FOLDER = Path(__file__).resolve().parents[1] / "static"
 
@@ -47,7 +48,9 @@ class PagePath(Convertor[str]):
 
 register_url_convertor("page", PagePath())
 
-router = ResourceRouter(tags=["site"], dependencies=[public("no data of any user")])
+router = ResourceRouter(
+    tags=["site"], dependencies=[public("no data of any user")], route_class=EnteringRoute
+)
 pages_router = APIRouter(include_in_schema=False, dependencies=[public("the program of the pages, no data")])
 
 _HASHED_NAME = re.compile(r"-[A-Za-z0-9_-]{8,}\.\w+$")

@@ -72,11 +72,11 @@ class IsSignedIn(Policy):
     def __init__(self, scope: KeyScope = KeyScope.MANAGE) -> None:
         self.scope = scope
 
-    def __call__(self, request: Request) -> Person:
-        return self.cached(request, lambda: _person_in_scope(request, self.scope))
+    async def __call__(self, request: Request) -> Person:
+        return await self.decision(request, lambda: _person_in_scope(request, self.scope))
 
     def check(self, request: Request) -> Person:
-        return self(request)
+        return self.cached(request, lambda: _person_in_scope(request, self.scope))
 
 
 class IsSiteAdmin(Policy):
@@ -89,11 +89,11 @@ class IsSiteAdmin(Policy):
     def __init__(self, scope: KeyScope = KeyScope.READ) -> None:
         self.scope = scope
 
-    def __call__(self, request: Request) -> Person:
-        return self.cached(request, lambda: self._decide(request))
+    async def __call__(self, request: Request) -> Person:
+        return await self.decision(request, lambda: self._decide(request))
 
     def check(self, request: Request) -> Person:
-        return self(request)
+        return self.cached(request, lambda: self._decide(request))
 
     def _decide(self, request: Request) -> Person:
         person = _person_in_scope(request)
@@ -117,11 +117,12 @@ class IsInTeam(Policy):
         self.least = least
         self.scope = SCOPE_OF_ROLE[least] if scope is None else scope
 
-    def __call__(self, request: Request, team: str) -> Access:
-        return self.cached(request, lambda: self.decide(request, team))
+    async def __call__(self, request: Request, team: str) -> Access:
+        return await self.decision(request, lambda: self.decide(request, team))
 
     def check(self, request: Request) -> Access:
-        return self(request, request.path_params["team"])
+        team = request.path_params["team"]
+        return self.cached(request, lambda: self.decide(request, team))
 
     def decide(self, request: Request, team: str) -> Access:
         """Decide without the cache."""

@@ -10,6 +10,7 @@ Building a statement takes as long as running a short one. So those that nearly 
 module is imported, with `bindparam` where values go.
 """
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg
+from pydantic_core import from_json
 from sqlalchemy import (
     Connection,
     CursorResult,
@@ -248,6 +250,7 @@ def _engine(url: str) -> Engine:
         "pool_size": POOL_SIZE,
         "max_overflow": POOL_SIZE,
         "pool_timeout": BUSY_TIMEOUT_SECONDS,
+        "json_deserializer": _read_json,
         "hide_parameters": True,  # errors are logged, and values can be email addresses and hashes
     }
     parsed = make_url(url)
@@ -260,6 +263,15 @@ def _engine(url: str) -> Engine:
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _read_json(text: str | bytes) -> Any:
+    """The value of a JSON column, in half the time of `json`, which reads only what the faster parser refuses: half a surrogate pair
+    that an earlier version stored."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return json.loads(text)
 
 
 def _configure_sqlite(connection: sqlite3.Connection, record: object) -> None:

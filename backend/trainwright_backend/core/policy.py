@@ -16,11 +16,12 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.dependencies.models import Dependant
 from fastapi.params import Depends as DependsParam
-from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
+from fastapi.routing import RouteContext, iter_route_contexts
 from starlette.responses import Response
 
 from trainwright_backend.core.concurrency import ConcurrencyLimit, RequestKind
 from trainwright_backend.core.errors import AppError
+from trainwright_backend.core.thread_context import EnteringRoute, enters_contexts
 
 Decision = TypeVar("Decision")
 
@@ -36,20 +37,32 @@ class Policy(ABC):
 
     @abstractmethod
     def check(self, request: Request) -> object:
-        """As the call, with only the request."""
+        """As the call, with only the request, in a thread that may wait."""
+
+    async def decision(self, request: Request, decide: Callable[[], Decision]) -> Decision:
+        """As `cached`, for the call of the route. It needs a thread only if the check before the body has not decided."""
+        if self._fresh(request):
+            return self.cached(request, decide)
+        return await run_in_threadpool(self.cached, request, decide)
 
     def cached(self, request: Request, decide: Callable[[], Decision]) -> Decision:
         """Decide once for the check before the body and the call of the route, but again after a slow body."""
-        decisions: dict[Policy, tuple[float, Decision]] = request.scope.setdefault(
-            "trainwright.decisions", {}
-        )
-        now = time.monotonic()
-        if self not in decisions or now - decisions[self][0] > CACHE_SECONDS:
-            decisions[self] = (now, decide())
-        return decisions[self][1]
+        if not self._fresh(request):
+            self._decisions(request)[self] = (time.monotonic(), decide())
+        decided: Decision = self._decisions(request)[self][1]
+        return decided
+
+    def _fresh(self, request: Request) -> bool:
+        """Whether a decision is cached."""
+        decided = self._decisions(request).get(self)
+        return decided is not None and time.monotonic() - decided[0] <= CACHE_SECONDS
+
+    def _decisions(self, request: Request) -> dict["Policy", tuple[float, Any]]:
+        found: dict[Policy, tuple[float, Any]] = request.scope.setdefault("trainwright.decisions", {})
+        return found
 
 
-class GuardedRoute(APIRoute):
+class GuardedRoute(EnteringRoute):
     """A route that checks its policies before it reads the body, and runs within the limit of its kind of requests.
 
     A slow body occupies no place: the request waits for a place for the check, and for another one when its body has
@@ -138,8 +151,8 @@ def require_policy_on_every_route(app: FastAPI) -> None:
 
     Raises:
         RouteWithoutPolicyError: names every route without a `Policy`, or every route with a body that is not a
-            `GuardedRoute`. Mounted applications and other routes that are not FastAPI's own (static files, documentation
-            pages) cannot have a policy and are refused too.
+            `GuardedRoute`, or every route with a session that is not an `EnteringRoute`. Mounted applications and other
+            routes that are not FastAPI's own (static files, documentation pages) cannot have a policy and are refused too.
     """
     routes = list(iter_route_contexts(app.routes))
     without = [_describe(route) for route in routes if not policies_of(route)]
@@ -150,6 +163,9 @@ def require_policy_on_every_route(app: FastAPI) -> None:
         raise RouteWithoutPolicyError(
             "These routes read a body before they check their policy: " + "; ".join(late)
         )
+    without_session = [_describe(route) for route in routes if not enters_contexts(route.original_route)]
+    if without_session:
+        raise RouteWithoutPolicyError("These routes never open their session: " + "; ".join(without_session))
 
 
 def policies_of(route: RouteContext) -> list[Policy]:

@@ -11,7 +11,10 @@ from trainwright_backend.core.policy import Policy
 class HasMetricsToken(Policy):
     """Admits bearers of `Settings.metrics_token`; nobody if it is not set."""
 
-    def __call__(self, request: Request) -> None:
+    async def __call__(self, request: Request) -> None:
+        self.check(request)
+
+    def check(self, request: Request) -> None:
         token = request.app.state.settings.metrics_token
         if token is None:
             raise NotFound(
@@ -21,6 +24,3 @@ class HasMetricsToken(Policy):
         right = hmac.compare_digest(given.strip().encode(), token.get_secret_value().encode())
         if scheme.lower() != "bearer" or not right:
             raise Unauthorized("Send the token of TRAINWRIGHT_METRICS_TOKEN as a bearer token.")
-
-    def check(self, request: Request) -> None:
-        self(request)

@@ -29,11 +29,11 @@ class Caller:
 class IsNode(Policy):
     """Admits nodes that joined and were not removed."""
 
-    def __call__(self, request: Request) -> Caller:
-        return self.cached(request, lambda: self._decide(request))
+    async def __call__(self, request: Request) -> Caller:
+        return await self.decision(request, lambda: self._decide(request))
 
     def check(self, request: Request) -> Caller:
-        return self(request)
+        return self.cached(request, lambda: self._decide(request))
 
     def _decide(self, request: Request) -> Caller:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")

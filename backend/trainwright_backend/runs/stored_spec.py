@@ -1,10 +1,10 @@
 """The specs of stored runs. Parsing one takes as long as a short request, and many runs have the same but for name and seed, so
 parsed specs are cached."""
 
-import json
 from functools import lru_cache
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.runs.tables import Run
@@ -18,22 +18,22 @@ def stored_spec(run: Run) -> RunSpec:
     Raises:
         ValidationError: this version cannot read it.
     """
-    shared = _parse(spec_text(run))
+    shared = _parse(spec_json(run))
     own = {name: run.spec.get(name, default) for name, default in _NAMELESS.items()}
     return shared.model_copy(update=own)
 
 
 def nameless_spec(run: Run) -> RunSpec | None:
     """The run's spec, but for its name and seed; None if this version cannot read it."""
-    return parse_spec(spec_text(run))
+    return parse_spec(spec_json(run))
 
 
-def spec_text(run: Run) -> str:
-    """The run's spec in JSON with a fixed name and seed: few texts for many runs, whose meaning can be cached."""
-    return json.dumps({**run.spec, **_NAMELESS})
+def spec_json(run: Run) -> bytes:
+    """The run's spec with a fixed name and seed: few texts for many runs, whose meaning can be cached."""
+    return to_json({**run.spec, **_NAMELESS})
 
 
-def parse_spec(spec: str) -> RunSpec | None:
+def parse_spec(spec: bytes) -> RunSpec | None:
     """A spec in JSON; None if this version cannot read it: an older one stored it, whose rules differed."""
     try:
         return _parse(spec)
@@ -42,5 +42,5 @@ def parse_spec(spec: str) -> RunSpec | None:
 
 
 @lru_cache(maxsize=1024)
-def _parse(spec: str) -> RunSpec:
+def _parse(spec: bytes) -> RunSpec:
     return RunSpec.model_validate_json(spec)

@@ -20,7 +20,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.flops import training_flops
 from trainwright_backend.core.db import Read
 from trainwright_backend.runs.max_time import remaining_seconds
-from trainwright_backend.runs.stored_spec import nameless_spec, parse_spec, spec_text
+from trainwright_backend.runs.stored_spec import nameless_spec, parse_spec, spec_json
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.scheduling.occupants import shorter
 from trainwright_backend.scheduling.run_estimate import find_measured, workload
@@ -78,7 +78,7 @@ class Durations:
 
     def _training_seconds(self, run: Run) -> float | None:
         """How long the rest of the training takes, if an equal one was measured."""
-        training = _read(spec_text(run))
+        training = _read(spec_json(run))
         rate = None if training is None else self._rate(run.team_id, training)
         if training is None or rate is None:
             return None
@@ -99,7 +99,7 @@ class Durations:
 
 
 @lru_cache(maxsize=1024)
-def _read(spec: str) -> Training | None:
+def _read(spec: bytes) -> Training | None:
     """A spec in JSON; None if this version cannot read it. Cached, because each round asks for every waiting run."""
     parsed = parse_spec(spec)
     return None if parsed is None else Training(parsed, f"{parsed.resources} {workload(parsed)}")

@@ -10,7 +10,7 @@ from trainwright.planner.memory import host_bytes_per_node
 from trainwright.planner.plan import fullest_rank_bytes
 from trainwright_backend.runs.gpu_choice import GpuChoice, gpu_choice
 from trainwright_backend.runs.joined_nodes import needs_equal_gpus
-from trainwright_backend.runs.stored_spec import parse_spec, spec_text
+from trainwright_backend.runs.stored_spec import parse_spec, spec_json
 from trainwright_backend.runs.tables import Run
 
 
@@ -42,11 +42,11 @@ class Needs:
 
 def needs_of(run: Run, nodes: int | None = None) -> Needs:
     """The needs of the run's next attempt, if it is on so many nodes (None: on as many as the run has)."""
-    return _needs(spec_text(run), run.device, nodes or run.nodes, run.slots // run.nodes)
+    return _needs(spec_json(run), run.device, nodes or run.nodes, run.slots // run.nodes)
 
 
 @lru_cache(maxsize=1024)
-def _needs(spec: str, device: str, nodes: int, slots: int) -> Needs:
+def _needs(spec: bytes, device: str, nodes: int, slots: int) -> Needs:
     """The needs of a spec in JSON, which do not depend on its name and seed.
 
     If this version cannot read the spec, only the slots count. One such run must not keep the others from being placed.

@@ -57,7 +57,7 @@ class TusRoute(GuardedRoute):
         return handle
 
 
-def _check_version(request: Request) -> None:
+async def _check_version(request: Request) -> None:
     if one_header(request, "Tus-Resumable") != VERSION:
         raise AppError(
             "tus_version",

@@ -3,10 +3,11 @@
 import sqlite3
 import threading
 from datetime import UTC, datetime, timedelta, timezone
+from math import isnan
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import event, insert, select, text, update
+from sqlalchemy import JSON, event, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from tests.backend.conftest import Site
@@ -131,3 +132,15 @@ def test_two_writers_take_turns(database: Database) -> None:
 def _slugs(database: Database) -> str:
     with database.read() as session:
         return ",".join(session.scalars(select(Team.slug)))
+
+
+def test_json_that_earlier_versions_stored_is_read(database: Database) -> None:
+    stored = r"""'{"host": "gpu-\ud800", "loss": NaN, "steps": 123456789012345678901234567890}'"""
+    if not database.is_sqlite:  # which refuses the first two itself
+        stored = """'{"steps": 123456789012345678901234567890}'::json"""
+    with database.read() as session:
+        (found,) = session.scalars(text(f"SELECT {stored} AS found").columns(found=JSON))
+    assert found["steps"] == 123456789012345678901234567890
+    if database.is_sqlite:
+        assert found["host"] == "gpu-\ud800"
+        assert isnan(found["loss"])

@@ -18,12 +18,13 @@ def test_a_request_locks_nothing_before_its_function_runs(site: Site) -> None:
     database = site.app.state.database
     with database.read() as session:
         team_id = session.scalars(select(Team.id)).one()
-    transaction = write_session(Request({"type": "http", "app": site.app, TEAM_KEY: team_id}))
-    session = next(transaction)
-    # If the request had begun its transaction, this one would wait for it, and fail on SQLite after 5 s.
-    with database.write() as other:
-        lock_to_delete(other, team_id)
-        other.execute(delete(Team).where(Team.id == team_id))
-    with pytest.raises(NotFound, match="This team was deleted"):
+    # If the request had begun its transaction, the other one would wait for it, and fail on SQLite after 5 s.
+    request = Request({"type": "http", "app": site.app, TEAM_KEY: team_id})
+    with (
+        pytest.raises(NotFound, match="This team was deleted"),
+        write_session.open(request) as session,
+    ):
+        with database.write() as other:
+            lock_to_delete(other, team_id)
+            other.execute(delete(Team).where(Team.id == team_id))
         session.scalars(select(Webhook)).all()
-    transaction.close()
