@@ -24,7 +24,7 @@ from trainwright_backend.core.message_queue import Enqueuer
 from trainwright_backend.core.policy import public
 from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.core.settings import Settings
-from trainwright_backend.core.thread_context import EnteringRoute
+from trainwright_backend.core.thread_context import ContextRoute
 
 STATIC_FOLDER = Path(__file__).resolve().parents[1] / "static"
 
@@ -48,9 +48,7 @@ class PagePath(Convertor[str]):
 
 register_url_convertor("page", PagePath())
 
-router = ResourceRouter(
-    tags=["site"], dependencies=[public("no data of any user")], route_class=EnteringRoute
-)
+router = ResourceRouter(tags=["site"], dependencies=[public("no data of any user")], route_class=ContextRoute)
 pages_router = APIRouter(include_in_schema=False, dependencies=[public("the program of the pages, no data")])
 
 _HASHED_NAME = re.compile(r"-[A-Za-z0-9_-]{8,}\.\w+$")

@@ -7,7 +7,7 @@ not exist.
 
 from uuid import UUID
 
-from sqlalchemy import bindparam, exists, select
+from sqlalchemy import Uuid, bindparam, exists, select
 
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict
@@ -17,11 +17,12 @@ from trainwright_backend.runs.transitions import lock_run
 
 _CLAIMS = (
     select(Placement)
-    .where(Placement.run_id == bindparam("run_id"), Placement.node_id == bindparam("node_id"))
+    .where(Placement.run_id == bindparam("run_id"), Placement.node_id == bindparam("node_id", type_=Uuid()))
     .where(Placement.claim_id.is_not(None))
     .order_by(Placement.id)
 )
-"""Built once (see `core.db`): each message of a node needs it several times."""
+"""Built once (see `core.db`): each message of a node needs it several times. The column has the type of the key of another table,
+which may not be imported yet."""
 
 
 def run_of_node(session: Write, node_id: UUID, run_id: str) -> Run:

@@ -2,7 +2,8 @@
 
 A policy is a dependency that is an instance of `Policy`. The check inspects routes, not paths: with a table keyed by
 path, every route missing from the table would be open. Routes with a body are `GuardedRoute`s, which refuse callers
-before they read anything of the body, and bound how many requests run at once.
+before they read anything of the body, and bound how many requests run at once. The same check finds routes that would never open
+their session (`thread_context`).
 """
 
 import asyncio
@@ -21,12 +22,15 @@ from starlette.responses import Response
 
 from trainwright_backend.core.concurrency import ConcurrencyLimit, RequestKind
 from trainwright_backend.core.errors import AppError
-from trainwright_backend.core.thread_context import EnteringRoute, enters_contexts
+from trainwright_backend.core.thread_context import ContextRoute, ThreadContext, has_context
 
 Decision = TypeVar("Decision")
 
 CACHE_SECONDS = 5.0
 """How long a decision is cached. A slow body can take any time, in which rights may be revoked."""
+
+_DECISIONS_KEY = "trainwright.decisions"
+"""Of the policies of a request, in its scope."""
 
 BODY_KEY = "trainwright.body"
 """The body of a request, in its scope, for the audit log."""
@@ -37,32 +41,31 @@ class Policy(ABC):
 
     @abstractmethod
     def check(self, request: Request) -> object:
-        """As the call, with only the request, in a thread that may wait."""
+        """The same decision from the request alone. It may block: call it in a thread."""
 
     async def decision(self, request: Request, decide: Callable[[], Decision]) -> Decision:
         """As `cached`, for the call of the route. It needs a thread only if the check before the body has not decided."""
-        if self._fresh(request):
-            return self.cached(request, decide)
+        cached = self._cached(request)
+        if cached is not None:
+            decided: Decision = cached[0]
+            return decided
         return await run_in_threadpool(self.cached, request, decide)
 
     def cached(self, request: Request, decide: Callable[[], Decision]) -> Decision:
         """Decide once for the check before the body and the call of the route, but again after a slow body."""
-        if not self._fresh(request):
-            self._decisions(request)[self] = (time.monotonic(), decide())
-        decided: Decision = self._decisions(request)[self][1]
+        cached = self._cached(request)
+        decided: Decision = decide() if cached is None else cached[0]
+        if cached is None:
+            request.scope.setdefault(_DECISIONS_KEY, {})[self] = (decided, time.monotonic())
         return decided
 
-    def _fresh(self, request: Request) -> bool:
-        """Whether a decision is cached."""
-        decided = self._decisions(request).get(self)
-        return decided is not None and time.monotonic() - decided[0] <= CACHE_SECONDS
-
-    def _decisions(self, request: Request) -> dict["Policy", tuple[float, Any]]:
-        found: dict[Policy, tuple[float, Any]] = request.scope.setdefault("trainwright.decisions", {})
-        return found
+    def _cached(self, request: Request) -> tuple[Any, float] | None:
+        """The decision and when it was made, if that was not long ago."""
+        found: tuple[Any, float] | None = request.scope.get(_DECISIONS_KEY, {}).get(self)
+        return found if found is not None and time.monotonic() - found[1] <= CACHE_SECONDS else None
 
 
-class GuardedRoute(EnteringRoute):
+class GuardedRoute(ContextRoute):
     """A route that checks its policies before it reads the body, and runs within the limit of its kind of requests.
 
     A slow body occupies no place: the request waits for a place for the check, and for another one when its body has
@@ -137,7 +140,7 @@ class Public(Policy):
 
 
 class RouteWithoutPolicyError(RuntimeError):
-    """A programming error: a route has no policy, or checks it after reading the body."""
+    """A programming error: a route has no policy, checks it after reading the body, or never opens its session."""
 
 
 def public(reason: str) -> DependsParam:
@@ -151,7 +154,7 @@ def require_policy_on_every_route(app: FastAPI) -> None:
 
     Raises:
         RouteWithoutPolicyError: names every route without a `Policy`, or every route with a body that is not a
-            `GuardedRoute`, or every route with a session that is not an `EnteringRoute`. Mounted applications and other
+            `GuardedRoute`, or every route that never opens its session. Mounted applications and other
             routes that are not FastAPI's own (static files, documentation pages) cannot have a policy and are refused too.
     """
     routes = list(iter_route_contexts(app.routes))
@@ -163,7 +166,7 @@ def require_policy_on_every_route(app: FastAPI) -> None:
         raise RouteWithoutPolicyError(
             "These routes read a body before they check their policy: " + "; ".join(late)
         )
-    without_session = [_describe(route) for route in routes if not enters_contexts(route.original_route)]
+    without_session = [_describe(route) for route in routes if not _opens_sessions(route)]
     if without_session:
         raise RouteWithoutPolicyError("These routes never open their session: " + "; ".join(without_session))
 
@@ -178,6 +181,17 @@ def _reads_body_first(route: RouteContext) -> bool:
     return getattr(route, "body_field", None) is not None and not isinstance(
         route.original_route, GuardedRoute
     )
+
+
+def _opens_sessions(route: RouteContext) -> bool:
+    """Whether the function of the route gets and enters each context among its dependencies."""
+    dependencies = getattr(getattr(route, "dependant", None), "dependencies", [])
+    if any(
+        has_context(dependency) for dependency in dependencies
+    ):  # of a dependency, which would not enter it
+        return False
+    own = [dependency for dependency in dependencies if isinstance(dependency.call, ThreadContext)]
+    return not own or (isinstance(route.original_route, ContextRoute) and all(one.name for one in own))
 
 
 def _describe(route: RouteContext) -> str:

@@ -14,29 +14,30 @@ from inspect import iscoroutinefunction
 from typing import Any, Generic, TypeVar
 
 from fastapi import Request
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Unentered(Generic[Value]):
+class PendingContext(Generic[Value]):
     """The argument of a route's function until it enters it."""
 
     context: AbstractContextManager[Value]
 
 
 class ThreadContext(Generic[Value]):
-    """A dependency of an `EnteringRoute`: what the generator ``open_context`` yields."""
+    """A dependency of a `ContextRoute`: what the generator ``open_context`` yields."""
 
     def __init__(self, open_context: Callable[[Request], Iterator[Value]]) -> None:
         self.open = contextmanager(open_context)
 
-    async def __call__(self, request: Request) -> Unentered[Value]:
-        return Unentered(self.open(request))
+    async def __call__(self, request: Request) -> PendingContext[Value]:
+        return PendingContext(self.open(request))
 
 
-class EnteringRoute(APIRoute):
+class ContextRoute(APIRoute):
     """A route whose function enters the contexts among its arguments, and leaves them before the response is sent.
 
     Raises:
@@ -45,27 +46,24 @@ class EnteringRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         is_async = iscoroutinefunction(endpoint)
-        super().__init__(path, endpoint if is_async else _entering(endpoint), **options)
-        if is_async and _has_context(self):
+        super().__init__(path, endpoint if is_async else _with_contexts(endpoint), **options)
+        if is_async and has_context(self.dependant):
             raise TypeError(f"{path} is async, so it cannot have a session")
 
 
-def enters_contexts(route: object) -> bool:
-    """Whether a route enters its contexts, if it has any."""
-    return isinstance(route, EnteringRoute) or not isinstance(route, APIRoute) or not _has_context(route)
+def has_context(dependant: Dependant) -> bool:
+    """Whether a context is among the dependencies of a route or of a dependency."""
+    return any(
+        isinstance(inner.call, ThreadContext) or has_context(inner) for inner in dependant.dependencies
+    )
 
 
-def _has_context(route: APIRoute) -> bool:
-    return any(isinstance(dependency.call, ThreadContext) for dependency in route.dependant.dependencies)
-
-
-def _entering(function: Callable[..., Any]) -> Callable[..., Any]:
-
+def _with_contexts(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def enter(**given: Any) -> Any:
         with ExitStack() as stack:
             entered = {
-                name: stack.enter_context(value.context) if isinstance(value, Unentered) else value
+                name: stack.enter_context(value.context) if isinstance(value, PendingContext) else value
                 for name, value in given.items()
             }
             return function(**entered)
@@ -74,7 +72,7 @@ def _entering(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_thread(build: Callable[..., Value]) -> Callable[..., Awaitable[Value]]:
-    """``build``, which takes no time, as a dependency."""
+    """An async dependency that calls ``build``, which must not block."""
 
     async def build_now(**given: Any) -> Value:
         return build(**given)

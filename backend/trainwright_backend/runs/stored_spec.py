@@ -1,10 +1,11 @@
-"""The specs of stored runs. Parsing one takes as long as a short request, and many runs have the same but for name and seed, so
+"""The specs of stored runs. Parsing one takes as long as a short request, and the specs of many runs differ only in name and seed, so
 parsed specs are cached."""
 
+import json
 from functools import lru_cache
 
 from pydantic import ValidationError
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.runs.tables import Run
@@ -24,13 +25,17 @@ def stored_spec(run: Run) -> RunSpec:
 
 
 def nameless_spec(run: Run) -> RunSpec | None:
-    """The run's spec, but for its name and seed; None if this version cannot read it."""
+    """The run's spec with a fixed name and seed; None if this version cannot read it."""
     return parse_spec(spec_json(run))
 
 
 def spec_json(run: Run) -> bytes:
     """The run's spec with a fixed name and seed: few texts for many runs, whose meaning can be cached."""
-    return to_json({**run.spec, **_NAMELESS})
+    nameless = {**run.spec, **_NAMELESS}
+    try:
+        return to_json(nameless)
+    except PydanticSerializationError:  # half a surrogate pair, which `parse_spec` refuses
+        return json.dumps(nameless).encode()
 
 
 def parse_spec(spec: bytes) -> RunSpec | None:

@@ -5,6 +5,7 @@ another team's rows.
 """
 
 from collections.abc import Callable, Iterator
+from inspect import isawaitable
 from typing import Any
 
 import pytest
@@ -133,18 +134,27 @@ def test_the_matrix_notices_each_guard_that_is_removed_or_weaker(
 def _replace_guard(patch: pytest.MonkeyPatch, context: RouteContext, guard: Policy, weaker: Guard) -> None:
     """Let ``weaker`` decide in place of ``guard``, in one route only: many routes share a guard."""
     kind: Any = type(guard)
-    decide = kind.__call__
+    decide, check = kind.__call__, kind.check
 
-    def decide_or_replace(self: Policy, request: Request, **path: str) -> object:
-        replaced = self is guard and request.scope.get("route") is context.original_route
-        return weaker(request, **path) if replaced else decide(self, request, **path)
+    def is_replaced(self: Policy, request: Request) -> bool:
+        return self is guard and request.scope.get("route") is context.original_route
 
-    def check(self: Policy, request: Request) -> object:
+    async def decide_or_replace(self: Policy, request: Request, **path: str) -> object:
+        if not is_replaced(self, request):
+            return await decide(self, request, **path)
+        decision = weaker(request, **path)
+        return await decision if isawaitable(decision) else decision
+
+    def check_or_replace(self: Policy, request: Request) -> object:
+        if not is_replaced(self, request):
+            return check(self, request)
+        if isinstance(weaker, Policy):
+            return weaker.check(request)
         names = {"team": request.path_params["team"]} if isinstance(self, IsInTeam) else {}
-        return self(request, **names)  # type: ignore[operator]  # each guard has its own parameters
+        return weaker(request, **names)
 
     patch.setattr(kind, "__call__", decide_or_replace)
-    patch.setattr(kind, "check", check)
+    patch.setattr(kind, "check", check_or_replace)
 
 
 def _weaker_guards(

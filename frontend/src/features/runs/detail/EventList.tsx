@@ -17,35 +17,31 @@ interface Props {
   /** Shows only the newest events, a group counting as one. */
   limit?: number;
   filter?: EventFilter;
-  /** Clears the filter. */
-  onClear?: () => void;
+  onShowAll?: () => void;
 }
 
 const NO_FILTER: EventFilter = {};
 
 /** A run's events, newest first. */
-export const EventList = memo(function EventList({ team, run, live, limit = Infinity, filter = NO_FILTER, onClear }: Props) {
+export const EventList = memo(function EventList({ team, run, live, limit = Infinity, filter = NO_FILTER, onShowAll }: Props) {
   const { data: events, error, refetch } = useQuery(eventsQuery(team, run, live));
   if (events === undefined && error !== null) return <ErrorState error={error} onRetry={() => void refetch()} />;
   if (events === undefined) return <p className="animate-appear text-soft">Loading</p>;
   if (events.length === 0) return <p className="text-soft">No events yet.</p>;
   const found = filterEvents(events, filter);
   const shown = groupEvents(found.toReversed()).slice(0, limit);
-  const list = (
-    <ol className="flex flex-col gap-0.5">
-      {shown.map((group, index) => (
-        <GroupItem key={group.events[0].sequence} group={group} after={shown[index - 1]?.events[0]} />
-      ))}
-    </ol>
-  );
-  if (!isFiltered(filter)) return list;
+  const isShort = isFiltered(filter);
   return (
     <>
-      <p role="status" className="mb-2 flex flex-wrap items-center gap-3 text-small text-soft">
-        {found.length === 0 ? "No event matches." : `${count(found.length)} of ${plural(events.length, "event")}`}
-        <Button onClick={onClear}>Clear filters</Button>
-      </p>
-      {list}
+      <div className={isShort ? "mb-2 flex flex-wrap items-center gap-3 text-small text-soft" : "sr-only"}>
+        <p role="status">{isShort && (found.length === 0 ? "No matching events." : `${count(found.length)} of ${plural(events.length, "event")}`)}</p>
+        {isShort && <Button onClick={onShowAll}>Show all events</Button>}
+      </div>
+      <ol className="flex flex-col gap-0.5">
+        {shown.map((group, index) => (
+          <GroupItem key={group.events[0].sequence} group={group} after={shown[index - 1]?.events[0]} />
+        ))}
+      </ol>
     </>
   );
 });

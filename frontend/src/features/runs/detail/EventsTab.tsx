@@ -1,3 +1,4 @@
+import { useCallback } from "react";
 import { Segmented } from "@/components/Segmented";
 import { TextInput } from "@/components/TextInput";
 import { EVENT_KINDS, MAX_WORDS_LENGTH, type EventFilter } from "@/features/runs/detail/eventFilter";
@@ -16,6 +17,9 @@ interface Props {
 /** All events of a run, and a filter by kind and words. */
 export function EventsTab({ team, run, live, view, onView }: Props) {
   const [filter, setFilter] = useDelayedCommit<EventFilter>({ events: view.events, words: view.words }, onView);
+  const showAll = useCallback(() => {
+    setFilter({ events: undefined, words: undefined });
+  }, [setFilter]);
   return (
     <>
       <div role="search" aria-label="Events" className="mb-3 flex flex-wrap items-center gap-3">
@@ -41,15 +45,7 @@ export function EventsTab({ team, run, live, view, onView }: Props) {
         />
       </div>
       <div className="panel p-4">
-        <EventList
-          team={team}
-          run={run}
-          live={live}
-          filter={filter}
-          onClear={() => {
-            setFilter({ events: undefined, words: undefined });
-          }}
-        />
+        <EventList team={team} run={run} live={live} filter={filter} onShowAll={showAll} />
       </div>
     </>
   );

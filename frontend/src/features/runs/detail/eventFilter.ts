@@ -27,7 +27,9 @@ export function isFiltered({ events, words = "" }: EventFilter): boolean {
   return events !== undefined || words.trim() !== "";
 }
 
-export function filterEvents(all: readonly RunEvent[], { events, words = "" }: EventFilter): RunEvent[] {
+export function filterEvents(all: readonly RunEvent[], filter: EventFilter): readonly RunEvent[] {
+  if (!isFiltered(filter)) return all;
+  const { events, words = "" } = filter;
   const wanted = words.toLowerCase().split(/\s+/);
   return all.filter((event) => (events === undefined || kindOf(event) === events) && wanted.every((word) => searchText(event).includes(word)));
 }

@@ -1,8 +1,10 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
+import { useState } from "react";
 import { expect, it, vi } from "vitest";
-import { parseEventFilter } from "@/features/runs/detail/eventFilter";
+import type { RunEvent } from "@/api/types";
+import { filterEvents, parseEventFilter, type EventFilter } from "@/features/runs/detail/eventFilter";
 import { EventsTab } from "@/features/runs/detail/EventsTab";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
@@ -18,7 +20,7 @@ const EVENTS = [
 it("filters events by kind and words, keeps the filter in the address, and clears it", async () => {
   server.use(http.get("*/runs/run_1/events", () => HttpResponse.json({ items: EVENTS })));
   const onView = vi.fn();
-  renderRoute(<EventsTab team="lab" run="run_1" live={false} view={{}} onView={onView} />);
+  renderRoute(<InAddress onView={onView} />);
   await screen.findByText("saved step 50");
   expect(messages()).toHaveLength(4);
   await userEvent.click(within(screen.getByRole("radiogroup", { name: "Kind of events" })).getByRole("radio", { name: "states" }));
@@ -30,15 +32,39 @@ it("filters events by kind and words, keeps the filter in the address, and clear
     expect(onView).toHaveBeenLastCalledWith({ events: "states", words: "NODE-7 running" });
   });
   await userEvent.type(screen.getByRole("searchbox"), " 61");
-  expect(screen.getByRole("status").textContent).toContain("No event matches.");
-  await userEvent.click(screen.getByRole("button", { name: "Clear filters" }));
+  expect(screen.getByRole("status").textContent).toBe("No matching events.");
+  await userEvent.click(screen.getByRole("button", { name: "Show all events" }));
   expect(messages()).toHaveLength(4);
+  await waitFor(() => {
+    expect(onView).toHaveBeenLastCalledWith({ events: undefined, words: undefined });
+  });
+});
+
+it("tells kinds of events apart", () => {
+  const shown = (events: EventFilter["events"]) => filterEvents(EVENTS as RunEvent[], { events }).map(({ sequence }) => sequence);
+  expect([shown("states"), shown("checkpoints"), shown("other"), shown(undefined)]).toEqual([[1, 2], [3], [4], [1, 2, 3, 4]]);
 });
 
 it("reads the filter from an address, also a number, and ignores what it does not know", () => {
   expect(parseEventFilter({ events: "checkpoints", words: 61 })).toEqual({ events: "checkpoints", words: "61" });
   expect(parseEventFilter({ events: "sounds", words: ["a"] })).toEqual({});
 });
+
+function InAddress({ onView }: { onView: (view: EventFilter) => void }) {
+  const [view, setView] = useState<EventFilter>({});
+  return (
+    <EventsTab
+      team="lab"
+      run="run_1"
+      live={false}
+      view={view}
+      onView={(next) => {
+        setView(next);
+        onView(next);
+      }}
+    />
+  );
+}
 
 function messages(): string[] {
   return screen.queryAllByRole("listitem").map(({ textContent }) => textContent);
