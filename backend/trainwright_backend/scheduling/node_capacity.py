@@ -166,13 +166,10 @@ class NodeCapacity:
         found = self.reservations.get(device)
         return inf if found is None else found.start
 
-    def has_room(self, needs: Needs, seconds: float = inf) -> bool:
-        """Whether enough slots are free and, on a reserved node, the run ends before the earlier run needs it."""
-        return len(self.free[needs.device]) >= needs.slots and self.reserved_from(needs.device) >= seconds
-
     def can_run_now(self, needs: Needs) -> bool:
-        """Whether the run, or its part of it, fits now."""
-        return self.has_room(needs) and self.could_run(needs)
+        """Whether the run, or its part of it, fits now, and no earlier run waits for the node."""
+        is_free = len(self.free[needs.device]) >= needs.slots and needs.device not in self.reservations
+        return is_free and self.could_run(needs)
 
 
 @lru_cache(maxsize=2**16)

@@ -14,7 +14,7 @@ from trainwright_backend.scheduling.node_pool import Match
 def choose_nodes(match: Match, seconds: float = inf) -> list[NodeCapacity]:
     """The nodes for a run, in the order of their ranks; none if it does not fit now. ``seconds``: how long it takes."""
     needs = match.needs
-    able = [capacity for capacity in match.open() if capacity.has_room(needs, seconds)]
+    able = [capacity for capacity in match.with_room() if capacity.reserved_from(needs.device) >= seconds]
     if len(able) < needs.nodes or len(able := within_reach(able, needs)) < needs.nodes:
         return []
     able.sort(key=lambda capacity: len(capacity.free[needs.device]))  # of equal ones, by name
@@ -26,8 +26,7 @@ def longest_gap(match: Match) -> float:
     """The longest time that so many nodes with enough free slots are not reserved, whether or not they reach each other; -1 if too few have
     free slots."""
     needs = match.needs
-    free = [capacity for capacity in match.open() if len(capacity.free[needs.device]) >= needs.slots]
-    gaps = sorted((capacity.reserved_from(needs.device) for capacity in free), reverse=True)
+    gaps = sorted((capacity.reserved_from(needs.device) for capacity in match.with_room()), reverse=True)
     return gaps[needs.nodes - 1] if len(gaps) >= needs.nodes else -1.0
 
 

@@ -33,12 +33,21 @@ class Match:
     sentence: str | None = None
     """What such runs wait for, since the last placement in this round."""
     _open: Sequence[NodeCapacity] | None = None
+    _with_room: Sequence[NodeCapacity] | None = None
 
     def open(self) -> Sequence[NodeCapacity]:
         """The able nodes that are not reserved from now on: only these may still get such a run. By name."""
         known = self.able if self._open is None else self._open
         self._open = [capacity for capacity in known if capacity.reserved_from(self.needs.device) > 0]
         return self._open
+
+    def with_room(self) -> Sequence[NodeCapacity]:
+        """The able nodes with enough free slots, reserved or not. By name. While many runs wait, nearly all nodes are full."""
+        known = self.able if self._with_room is None else self._with_room
+        self._with_room = [
+            capacity for capacity in known if len(capacity.free[self.needs.device]) >= self.needs.slots
+        ]
+        return self._with_room
 
     @cached_property
     def together(self) -> Sequence[NodeCapacity]:
