@@ -240,6 +240,7 @@ def run_machine(app: FastAPI, tenants: tuple[Tenant, Tenant], examples: int) -> 
     )
 
 
+@pytest.mark.timeout(3_600)
 @pytest.mark.slow(target="databases")
 def test_a_team_never_notices_what_another_team_does(app: FastAPI, tenants: tuple[Tenant, Tenant]) -> None:
     run_machine(app, tenants, examples=30)
