@@ -31,6 +31,8 @@ test("a run is watched through a reload, a restart and a disconnect, and by a vi
   });
 
   await test.step("the API restarts: the page says so, and the chart continues", async () => {
+    // The service worker needs the API to install.
+    await page.waitForFunction(() => navigator.serviceWorker.controller !== null, null, { timeout: 60_000 });
     const before = Math.max(...(await stepsIn(loss)));
     writeFileSync(SWITCH, "down");
     await expect(page.getByText(LOST)).toBeVisible({ timeout: 60_000 });
@@ -43,7 +45,6 @@ test("a run is watched through a reload, a restart and a disconnect, and by a vi
   });
 
   await test.step("a page that was never opened says that the server is away, also after a reload, and opens once it is back", async () => {
-    await page.waitForFunction(() => navigator.serviceWorker.controller !== null, null, { timeout: 60_000 });
     writeFileSync(SWITCH, "down");
     await expect(page.getByText(LOST)).toBeVisible({ timeout: 60_000 });
     for (const open of [() => page.goto(`/${TEAM}/usage`), () => page.reload()]) {
