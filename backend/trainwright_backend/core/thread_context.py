@@ -5,12 +5,11 @@ function, and a generator dependency twice, to enter and to leave it. On a busy 
 short query. So sessions are entered and left by the route's function, and what needs no thread is async.
 """
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from typing import Any, Generic, TypeVar
 
 from fastapi import Request
@@ -77,5 +76,5 @@ def without_thread(build: Callable[..., Value]) -> Callable[..., Awaitable[Value
     async def build_now(**given: Any) -> Value:
         return build(**given)
 
-    build_now.__signature__ = inspect.signature(build)  # type: ignore[attr-defined]
+    build_now.__signature__ = signature(build)  # type: ignore[attr-defined]
     return build_now
