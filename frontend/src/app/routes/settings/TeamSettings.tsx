@@ -15,8 +15,6 @@ import { MemberTable } from "@/features/teams/members/MemberTable";
 import { TeamName } from "@/features/teams/members/TeamName";
 import { NewServiceAccountForm } from "@/features/teams/serviceAccounts/NewServiceAccountForm";
 import { ServiceAccountList } from "@/features/teams/serviceAccounts/ServiceAccountList";
-import { FileLimitForm } from "@/features/teams/usage/FileLimitForm";
-import { QuotaForm } from "@/features/teams/usage/QuotaForm";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 
 const ROLE_TEXTS = {
@@ -25,7 +23,7 @@ const ROLE_TEXTS = {
   viewer: "You are a viewer: you see everything and change nothing.",
 } as const;
 
-const QUOTA_TEXT = "What the team may use at once. Slots beyond its guaranteed share are borrowed: its runs leave them when another team needs its own share.";
+const LIMITS_TEXT = "What the team may use. Slots beyond its guaranteed share are borrowed: its runs leave them when another team needs its own share.";
 
 /** What concerns one team. Owners see more than others. */
 export function TeamSettings({ team, me }: { team: string; me: Me }) {
@@ -76,23 +74,19 @@ export function TeamSettings({ team, me }: { team: string; me: Me }) {
           </div>
         </Section>
       )}
-      <Section id="quota" help={`${QUOTA_TEXT} ${me.site_admin ? "As a site admin you can change both." : "Site admins set both."}`}>
-        <Boundary>
-          <QuotaMeters team={team} />
-          {me.site_admin && <QuotaForm team={team} />}
-          {me.site_admin && <FileLimitForm team={team} />}
-        </Boundary>
-      </Section>
-      <Section id="limits" help="Hours a month, storage, runs and priorities. An empty field means no limit. Site admins limit the team, owners its members.">
+      <Section id="limits" help={`${LIMITS_TEXT} ${me.site_admin ? "As a site admin you can change these limits." : "Site admins set these limits."}`}>
         <div className="flex flex-col gap-4">
           <Boundary>
+            <QuotaMeters team={team} />
             <LimitMeters team={team} />
             {me.site_admin && <TeamLimitsForm team={team} />}
           </Boundary>
-          <Boundary>
-            <MemberLimitTable team={team} isOwner={isOwner} />
-          </Boundary>
         </div>
+      </Section>
+      <Section id="member-limits" help={`What one person may use of it. ${isOwner ? "As an owner you can change this." : "Owners set this."}`}>
+        <Boundary>
+          <MemberLimitTable team={team} isOwner={isOwner} />
+        </Boundary>
       </Section>
       {isOwner && <OwnerSettings team={team} name={membership.name} />}
     </>

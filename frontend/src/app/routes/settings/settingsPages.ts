@@ -19,7 +19,7 @@ const PAGES = [
   { id: "keys", title: "Keys and browsers", group: "You", sections: { keys: "API keys", browsers: "Signed-in browsers" } },
   { id: "members", title: "Members", group: "Team", sections: { members: "Members", invitations: "Invitations" } },
   { id: "service-accounts", title: "Service accounts", group: "Team", readers: "owners", sections: { "service-accounts": "Service accounts" } },
-  { id: "limits", title: "Limits", group: "Team", sections: { quota: "Slots and files", limits: "Hours, storage and runs" } },
+  { id: "limits", title: "Limits", group: "Team", sections: { limits: "Limits of the team", "member-limits": "Limits of members" } },
   { id: "webhooks", title: "Webhooks", group: "Team", readers: "owners", sections: { webhooks: "Webhooks" } },
   { id: "audit", title: "Audit log", group: "Team", readers: "owners", sections: { audit: "Audit log" } },
   { id: "delete-team", title: "Delete the team", group: "Team", readers: "owners", sections: { "delete-team": "Delete the team" } },

@@ -7,20 +7,22 @@ interface Props<Name extends string> {
   fields: readonly LimitField<Name>[];
   typed: Readonly<Record<Name, string>>;
   onType: (name: Name, typed: string) => void;
+  /** What is wrong with a number besides its form. */
+  problems?: Readonly<Partial<Record<string, string>>>;
 }
 
 /** A field for each limit; an empty one means no limit. */
-export function LimitFieldset<Name extends string>({ fields, typed, onType }: Props<Name>) {
+export function LimitFieldset<Name extends string>({ fields, typed, onType, problems = {} }: Props<Name>) {
   return (
     <>
       {fields.map((field) => (
-        <Field key={field.name} label={field.label} error={parseLimit(typed[field.name], field) === undefined ? errorText(field) : undefined}>
+        <Field key={field.name} label={field.label} error={parseLimit(typed[field.name], field) === undefined ? errorText(field) : problems[field.name]}>
           {(control) => (
             <TextInput
               {...control}
               inputMode={field.isCount ? "numeric" : "decimal"}
               autoComplete="off"
-              placeholder="no limit"
+              placeholder={field.isRequired ? undefined : "no limit"}
               value={typed[field.name]}
               onChange={(event) => {
                 onType(field.name, event.target.value);
@@ -33,6 +35,7 @@ export function LimitFieldset<Name extends string>({ fields, typed, onType }: Pr
   );
 }
 
-function errorText({ isCount, most }: LimitField<string>): string {
-  return `Write a ${isCount ? "whole number" : "number"} from 0 to ${count(most)}, or leave it empty.`;
+function errorText({ isCount, isRequired, most }: LimitField<string>): string {
+  const number = `Write a ${isCount ? "whole number" : "number"} from 0 to ${count(most)}`;
+  return isRequired ? `${number}.` : `${number}, or leave it empty.`;
 }

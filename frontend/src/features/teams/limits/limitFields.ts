@@ -1,5 +1,5 @@
 /** The fields of the limit forms: their labels, and how their values are typed. */
-import type { MemberLimits, TeamLimits } from "@/api/types";
+import type { MemberLimits, Quota, TeamLimits } from "@/api/types";
 
 type NumberField<Limits> = Extract<{ [Name in keyof Limits]-?: NonNullable<Limits[Name]> extends number ? Name : never }[keyof Limits], string>;
 
@@ -10,6 +10,8 @@ export interface LimitField<Name extends string> {
   unit?: number;
   /** Whether fractions have no meaning. */
   isCount?: true;
+  /** Whether there must be a limit. */
+  isRequired?: true;
   /** The largest number that the API takes, in typed units. */
   most: number;
 }
@@ -18,6 +20,19 @@ const GIB = 2 ** 30;
 const MOST_HOURS = 1_000_000_000;
 const MOST_COUNT = 1_000_000;
 const MOST_GIB = 2 ** 30;
+
+const DEVICE_NAMES: Record<string, string> = { cuda: "GPUs", cpu: "CPU slots" };
+
+/** The fields of a team's quota of one kind of device: its limit and its guaranteed share. */
+export function quotaFields({ device }: Quota) {
+  const slots = DEVICE_NAMES[device] ?? device;
+  return {
+    limit: { name: `${device}_limit`, label: `${slots} at once`, isCount: true, isRequired: true, most: MOST_COUNT },
+    share: { name: `${device}_share`, label: `Guaranteed ${slots}`, isCount: true, isRequired: true, most: MOST_COUNT },
+  } as const satisfies Record<string, LimitField<string>>;
+}
+
+export const FILES_FIELD: LimitField<"files"> = { name: "files", label: "Uploaded files, GiB", unit: GIB, isRequired: true, most: MOST_GIB };
 
 export const TEAM_FIELDS: readonly LimitField<NumberField<TeamLimits>>[] = [
   { name: "gpu_hours_per_month", label: "GPU-hours a month", most: MOST_HOURS },
@@ -37,15 +52,16 @@ export const MEMBER_FIELDS: readonly LimitField<NumberField<MemberLimits>>[] = [
   { name: "queued_runs", label: "Queued runs", isCount: true, most: MOST_COUNT },
 ];
 
-/** What a limit is typed as; empty for none. */
+/** What a limit is typed as, to a millionth; empty for none. */
 export function typedLimit(value: number | null | undefined, { unit = 1 }: Pick<LimitField<string>, "unit">): string {
-  return value == null ? "" : String(value / unit);
+  return value == null ? "" : String(Number((value / unit).toFixed(6)));
 }
 
-/** The limit that was typed: null for none, undefined for what is no number of this field. */
-export function parseLimit(typed: string, { unit = 1, isCount, most }: Pick<LimitField<string>, "unit" | "isCount" | "most">): number | null | undefined {
+/** The limit that was typed: null for none, undefined for what is not a number of this field. */
+export function parseLimit(typed: string, field: Pick<LimitField<string>, "unit" | "isCount" | "isRequired" | "most">): number | null | undefined {
+  const { unit = 1, isCount, isRequired, most } = field;
   const text = typed.trim();
-  if (text === "") return null;
+  if (text === "") return isRequired ? undefined : null;
   if (!(isCount ? /^\d+$/ : /^\d+(\.\d{1,6})?$/).test(text) || Number(text) > most) return undefined;
   return unit === 1 ? Number(text) : Math.round(Number(text) * unit);
 }

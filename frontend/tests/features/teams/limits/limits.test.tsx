@@ -2,13 +2,14 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
-import type { MemberLimits, MemberLimitUse, TeamLimits } from "@/api/types";
+import type { MemberLimits, MemberLimitUse, Quota, TeamLimits } from "@/api/types";
 import { Boundary } from "@/components/Boundary";
 import { MEMBER_FIELDS, parseLimit, TEAM_FIELDS } from "@/features/teams/limits/limitFields";
 import { LimitMeters } from "@/features/teams/limits/LimitMeters";
 import { LimitNotices } from "@/features/teams/limits/LimitNotices";
 import { limitText, MemberLimitTable } from "@/features/teams/limits/MemberLimitTable";
 import { TeamLimitsForm } from "@/features/teams/limits/TeamLimitsForm";
+import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 import openapi from "../../../../openapi.json";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
@@ -49,41 +50,94 @@ it("shows the month's hours with a forecast above the limit, what storage consis
   expect(screen.getByText("2, no limit")).toBeDefined();
 });
 
-it("replaces the team's limits, with storage in GiB and numbers of runs whole, and sends nothing that is not a number", async () => {
-  const sent: unknown[] = [];
+/** A team whose limits a site admin edits; `sent` collects what reaches the API, as the path below the team and the body. */
+function serveTeam({ limits = {}, quota = [], filesBytes = GIB, warning }: { limits?: Partial<TeamLimits>; quota?: Quota[]; filesBytes?: number; warning?: string }) {
+  const sent: [string, unknown][] = [];
+  const team = { slug: "lab", name: "lab", quota, storage: { used_bytes: 0, limit_bytes: filesBytes } };
+  const shown = answer(limits);
   server.use(
-    http.get("*/api/v1/teams/lab/limits", () => HttpResponse.json(answer({ storage_bytes: 10 * GIB, queued_runs: 20 }))),
-    http.put("*/api/v1/teams/lab/limits", async ({ request }) => {
-      sent.push(await request.json());
-      return HttpResponse.json({});
+    http.get("*/api/v1/teams/lab", () => HttpResponse.json(team)),
+    http.get("*/api/v1/teams/lab/limits", () => HttpResponse.json(shown)),
+    http.put("*/api/v1/teams/lab/:resource/:device?", async ({ request, params }) => {
+      const body = await request.json();
+      sent.push([new URL(request.url).pathname.replace("/api/v1/teams/lab/", ""), body]);
+      if (params.resource === "limits") Object.assign(shown.limits, body);
+      if (params.resource === "storage") team.storage = { ...team.storage, ...(body as { limit_bytes: number }) };
+      if (params.resource === "quota") team.quota = team.quota.map((one) => (one.device === params.device ? { ...one, ...(body as Partial<Quota>) } : one));
+      return HttpResponse.json({ warning });
     }),
   );
   renderRoute(
     <Boundary>
+      <QuotaMeters team="lab" />
       <TeamLimitsForm team="lab" />
     </Boundary>,
   );
+  return sent;
+}
+
+async function retype(label: string, text: string) {
+  const field = await screen.findByLabelText(label);
+  await userEvent.clear(field);
+  if (text !== "") await userEvent.type(field, text);
+}
+
+const CPU: Quota = { device: "cpu", limit: 4, used: 3, joined: 8, guaranteed_slots: 1 };
+
+it("replaces the team's limits, with storage in GiB and numbers of runs whole, and sends nothing that is not a number", async () => {
+  const sent = serveTeam({ limits: { storage_bytes: 10 * GIB, queued_runs: 20 } });
   const storage = await screen.findByLabelText<HTMLInputElement>("Total storage, GiB");
   expect(storage.value).toBe("10");
   const save = screen.getByRole<HTMLButtonElement>("button", { name: "Save limits" });
-  await userEvent.type(screen.getByLabelText("GPU-hours a month"), "many");
   expect(save.disabled).toBe(true);
-  await userEvent.clear(screen.getByLabelText("GPU-hours a month"));
-  await userEvent.type(screen.getByLabelText("GPU-hours a month"), "500");
-  await userEvent.type(screen.getByLabelText("Runs at once"), "1.5");
+  await retype("GPU-hours a month", "many");
+  expect(save.disabled).toBe(true);
+  await retype("GPU-hours a month", "500");
+  await retype("Runs at once", "1.5");
   expect(screen.getByText("Write a whole number from 0 to 1,000,000, or leave it empty.")).toBeDefined();
   expect(save.disabled).toBe(true);
-  await userEvent.clear(screen.getByLabelText("Runs at once"));
-  await userEvent.clear(screen.getByLabelText("Queued runs"));
-  await userEvent.clear(storage);
-  await userEvent.type(storage, "0.5");
-  await userEvent.selectOptions(screen.getByLabelText("Highest priority of owners"), "normal");
+  await retype("Runs at once", "");
+  await retype("Queued runs", "");
+  await retype("Total storage, GiB", "0.5");
+  await userEvent.selectOptions(screen.getByLabelText("Owners"), "normal");
   await userEvent.click(save);
   await waitFor(() => {
     expect(sent).toEqual([
-      { gpu_hours_per_month: 500, cpu_hours_per_month: null, concurrent_runs: null, queued_runs: null, storage_bytes: GIB / 2, editor_priority: "normal", owner_priority: "normal" },
+      ["limits", { gpu_hours_per_month: 500, cpu_hours_per_month: null, concurrent_runs: null, queued_runs: null, storage_bytes: GIB / 2, editor_priority: "normal", owner_priority: "normal" }],
     ]);
   });
+});
+
+it("changes the slots and the files of a team, which need a limit, and nothing else", async () => {
+  // 10 million bytes have more decimals in GiB than a person types, and nobody changes them here.
+  const sent = serveTeam({ quota: [CPU], limits: { storage_bytes: 10_000_000 } });
+  await retype("CPU slots at once", "");
+  expect(screen.getByText("Write a whole number from 0 to 1,000,000.")).toBeDefined();
+  await retype("CPU slots at once", "6");
+  await retype("Uploaded files, GiB", "2.5");
+  const save = screen.getByRole<HTMLButtonElement>("button", { name: "Save limits" });
+  await userEvent.click(save);
+  await waitFor(() => {
+    expect(sent).toEqual([
+      ["quota/cpu", { limit: 6, guaranteed_slots: 1 }],
+      ["storage", { limit_bytes: 2.5 * GIB }],
+    ]);
+  });
+  expect((await screen.findByLabelText<HTMLInputElement>("CPU slots at once")).value).toBe("6");
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Save limits" }).disabled).toBe(true);
+});
+
+it("guarantees a team at most its limit, and shows the warning of the API", async () => {
+  const sent = serveTeam({ quota: [CPU], warning: "The shares of all teams are 9 CPU slots, and the nodes have 8." });
+  expect(await screen.findByText("1 guaranteed, 2 borrowed")).toBeDefined();
+  await retype("Guaranteed CPU slots", "5");
+  expect(screen.getByText("At most the limit, “CPU slots at once”.")).toBeDefined();
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Save limits" }).disabled).toBe(true);
+  await retype("Guaranteed CPU slots", "3");
+  await userEvent.click(screen.getByRole("button", { name: "Save limits" }));
+  expect((await screen.findByRole("status")).textContent).toContain("The shares of all teams are 9 CPU slots");
+  expect(sent).toEqual([["quota/cpu", { limit: 4, guaranteed_slots: 3 }]]);
+  expect(await screen.findByText("3 guaranteed")).toBeDefined();
 });
 
 it("names the largest limits, which are those of the API", () => {
