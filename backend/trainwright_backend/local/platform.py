@@ -24,6 +24,7 @@ from urllib.request import urlopen
 
 from trainwright_backend.core.broker import Broker, die_with_parent, start_broker
 from trainwright_backend.core.component_status import write_part_problems
+from trainwright_backend.core.settings import Settings, settings_from
 from trainwright_backend.local.data_folder import (
     PARTS_FILE,
     DataFolder,
@@ -92,6 +93,10 @@ class Platform:
         """The running broker's address, as redis-py takes it."""
         assert self._broker is not None, "the platform is started"
         return self._broker.client_url
+
+    def settings(self) -> Settings:
+        """The settings of the running server."""
+        return settings_from(self._server_environment())
 
     @property
     def logs(self) -> Path:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
-from trainwright_backend.local.data_folder import DataFolder, PlatformError
+from trainwright_backend.core.db import open_database
+from trainwright_backend.core.errors import AppError
+from trainwright_backend.local.data_folder import DataFolder
 from trainwright_backend.local.platform import Platform, bind_socket, print_status
 from trainwright_backend.local.restarts import Restarts
+from trainwright_backend.teams import one_time_links
 
 CHECK_SECONDS = 0.5
 
@@ -52,8 +56,13 @@ def run_until_interrupted(data: Path, host: str, port: int, cpu_slots: int, relo
 
 def _greeting(platform: Platform) -> str:
     """The address, and either the link that creates the first account or the sign-in page."""
+    settings = platform.settings()
+    database = open_database(settings, {})
     try:
-        entrance = f"Create the first account: {platform.command('link', 'first-owner').strip()}"
-    except PlatformError:
+        link = database.retry_write(partial(one_time_links.first_owner_link, settings=settings))
+        entrance = f"Create the first account: {link.url}"
+    except AppError:
         entrance = f"Sign in: {platform.url}/sign-in"
+    finally:
+        database.dispose()
     return f"Trainwright serves at {platform.url} from {platform.folder.path}.\n{entrance}"
