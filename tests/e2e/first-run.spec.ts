@@ -34,7 +34,7 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
     await page.getByRole("button", { name: /^Model settings/ }).click();
     await page.getByLabel("Width", { exact: true }).fill("63");
     await expect(page.getByText("needs attention")).toBeVisible();
-    await expect(page.getByRole("link", { name: "model.width" })).toBeVisible();
+    await expect(page.getByRole("link", { name: "Model: width" })).toBeVisible();
     await audit(page, "new-run-refused");
     await page.getByLabel("Width", { exact: true }).fill("64");
     await expect(page.getByText("needs attention")).toBeHidden();

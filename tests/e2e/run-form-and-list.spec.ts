@@ -168,7 +168,7 @@ test("from the home page through a run written as YAML to many runs at once", as
     await page.getByLabel("Width", { exact: true }).fill("128");
     await page.getByLabel("Steps", { exact: true }).fill("60");
     await page.getByRole("button", { name: "Start fork" }).click();
-    await expect(page.getByRole("link", { name: "model.width" })).toBeVisible();
+    await expect(page.getByRole("link", { name: "Model: width" })).toBeVisible();
     await auditSizes(page, "pages-fork-refused");
     await page.getByLabel("Width", { exact: true }).fill("64");
     await page.getByRole("button", { name: "Start fork" }).click();

@@ -103,7 +103,7 @@ def get_openapi(request: Request) -> JSONResponse:
     return JSONResponse(request.app.openapi())
 
 
-@pages_router.get("/{path:page}")
+@pages_router.api_route("/{path:page}", methods=["GET", "HEAD"])
 def get_page(path: str, request: Request) -> Response:
     """A file of the frontend, or the frontend itself for addresses that it resolves."""
     folder: Path = request.app.state.static_folder

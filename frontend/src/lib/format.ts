@@ -1,4 +1,4 @@
-/** Formats numbers, durations and times for reading, with predictable widths. */
+/** Formats numbers, durations, times and sentences for reading, numbers with predictable widths. */
 
 const integerFormat = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
@@ -170,4 +170,9 @@ function joinUnits(large: number, largeUnit: string, small: number, smallUnit: s
 function trimZeros(value: number): string {
   if (value >= 100) return value.toFixed(0);
   return value.toFixed(value >= 10 ? 1 : 2).replace(/\.?0+$/, "");
+}
+
+/** The words as a sentence begins. */
+export function capitalize(words: string): string {
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }

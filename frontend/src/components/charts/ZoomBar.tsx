@@ -2,6 +2,7 @@ import { ChevronLeft, ChevronRight, ZoomIn, ZoomOut, type LucideIcon } from "luc
 import { ErrorNote } from "@/components/ErrorNote";
 import type { ChartZoom } from "@/components/charts/chartOptions";
 import type { WindowMove } from "@/lib/charts/stepWindow";
+import { capitalize } from "@/lib/format";
 
 interface Props {
   zoom: ChartZoom;
@@ -60,8 +61,4 @@ function ZoomButton({ icon: Icon, label, move, zoom, disabled = false }: ZoomBut
       <Icon aria-hidden size={14} />
     </button>
   );
-}
-
-function capitalize(words: string): string {
-  return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -1,4 +1,4 @@
-import { cleanup, screen, within } from "@testing-library/react";
+import { cleanup, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
@@ -90,6 +90,27 @@ it("shows running runs with their curves, and each other run with its reason and
   expect(failed.getByRole("link", { name: "View logs" }).getAttribute("href")).toBe("/lab/runs/run_5/logs");
   expect(failed.getByRole("link", { name: "Clone run" })).toBeDefined();
   expect(await failed.findByRole("link", { name: "Continue from step 250" }, patient)).toBeDefined();
+});
+
+it("tells runs of one name apart, resumes a paused run, and offers no checkpoints of a run that has none", async () => {
+  const ended = new Date(Date.now() - HOUR_MS).toISOString();
+  await open([
+    aRun({ id: "run_aaaaabbbbb", name: "pilot" }),
+    aRun({ id: "run_cccccddddd", name: "pilot", state: "paused", sentence: "Paused at step 40 of 100" }),
+    aRun({ id: "run_5", name: "poor", state: "failed", reason: "diverged", sentence: "The loss is not finite at step 310.", ended }),
+  ]);
+  expect((await list("Running now")).textContent).toContain("pilot bbbbb");
+  const paused = within(await list("Paused runs"));
+  expect(paused.getByRole("link", { name: "pilot ddddd" })).toBeDefined();
+  const failed = within(await list("Failed runs"));
+  expect(failed.getByRole("link", { name: "poor" })).toBeDefined();
+  await waitFor(() => {
+    expect(failed.queryByRole("link", { name: "View checkpoints" })).toBeNull();
+  }, patient);
+  const refused = { title: "Conflict", status: 409, code: "not_paused", detail: "The run is not paused." };
+  server.use(http.post("*/api/v1/teams/lab/runs/run_cccccddddd/resume", () => HttpResponse.json(refused, { status: 409 })));
+  await userEvent.click(paused.getByRole("button", { name: "Resume pilot" }));
+  expect((await paused.findByRole("alert")).textContent).toContain("The run is not paused.");
 });
 
 it("guides through the first steps until a run has finished, and shows no quota of devices that no node has", async () => {

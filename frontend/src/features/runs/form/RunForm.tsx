@@ -23,7 +23,7 @@ import { WeightRules } from "@/features/runs/form/WeightRules";
 import { YamlEditor } from "@/features/runs/form/YamlEditor";
 import { hardwareText, whatIfQuery, type Hardware } from "@/features/runs/whatIf/whatIf";
 import { WhatIfPanel } from "@/features/runs/whatIf/WhatIfPanel";
-import { sectionsOf, type JsonSchema, type SpecValues } from "@/features/runs/spec/specFields";
+import { fieldLabels, sectionsOf, type JsonSchema, type SpecValues } from "@/features/runs/spec/specFields";
 import { useDebounced } from "@/lib/hooks/useDebounced";
 
 interface Props {
@@ -68,6 +68,7 @@ export function RunForm(props: Props) {
   const sections = useMemo(() => sectionsOf(info.run_spec as JsonSchema), [info]);
   const fields = useMemo(() => sections.flatMap((section) => section.fields), [sections]);
   const parts = useMemo(() => partsOf(sections), [sections]);
+  const labelOf = useMemo(() => fieldLabels(sections), [sections]);
   /** A run that nobody named is named for its data and model. */
   const nameFor = (given: SpecValues): string => {
     const dataset = datasets.find(({ id }) => id === given["data.dataset"])?.name ?? "run";
@@ -113,7 +114,7 @@ export function RunForm(props: Props) {
 
   const apiProblems = submission.error instanceof ApiError ? submission.error.problems : [];
   const nameProblem = named === null || hasName(named) ? [] : [{ field: "name", message: "This field is required." }];
-  const problems = apiProblems.length > 0 ? apiProblems : [...nameProblem, ...(specCheck?.problems ?? [])];
+  const problems = apiProblems.length > 0 ? apiProblems : [...nameProblem, ...(check?.problems ?? [])];
   const shownProblems = wasSubmitted || !asForm ? problems : problems.filter((problem) => !isPremature(problem));
   const faults = draft.read?.syntaxErrors ?? [];
   const lineOf = draft.read?.lineOf ?? null;
@@ -221,6 +222,7 @@ export function RunForm(props: Props) {
       <RunFormSummary
         problems={shownProblems}
         syntaxErrors={faults}
+        labelOf={labelOf}
         lineOf={lineOf}
         verdict={startReadiness({ problemCount: faults.length > 0 ? faults.length : shownProblems.length, check, plan: planned.data })}
         submitLabel={submitLabel}
@@ -234,6 +236,7 @@ export function RunForm(props: Props) {
           onChange={setHardware}
           found={hardware === null ? undefined : elsewhere.data}
           error={hardware === null ? null : elsewhere.error}
+          formProblems={check?.problems ?? []}
           isUpdating={elsewhere.isFetching}
         />
       </RunFormSummary>

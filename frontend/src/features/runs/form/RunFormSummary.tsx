@@ -13,6 +13,8 @@ interface Props {
   problems: readonly Problem[];
   /** Where the text cannot be parsed. */
   syntaxErrors: readonly YamlError[];
+  /** What the form calls a field. */
+  labelOf: (field: string) => string;
   /** The line of a field in the text; null if the fields are on the page. */
   lineOf: ((field: string) => number) | null;
   verdict: StartReadiness;
@@ -27,7 +29,7 @@ interface Props {
  * The estimate, the problems, and the verdict with the submit button. They stay visible: as a column next to the form,
  * and on smaller screens as a bar at the bottom, below which only the estimate's details scroll.
  */
-export function RunFormSummary({ problems, syntaxErrors, lineOf, verdict, submitLabel, busy, error, children }: Props) {
+export function RunFormSummary({ problems, syntaxErrors, labelOf, lineOf, verdict, submitLabel, busy, error, children }: Props) {
   const problemCount = syntaxErrors.length > 0 ? syntaxErrors.length : problems.length;
   return (
     <aside
@@ -47,7 +49,7 @@ export function RunFormSummary({ problems, syntaxErrors, lineOf, verdict, submit
             {syntaxErrors.length === 0 &&
               problems.map(({ field, message }) => (
                 <li key={`${field} ${message}`} className="text-small break-words">
-                  {lineOf === null ? <FieldLink field={field} /> : <LineLink line={lineOf(field)} field={field} />} {message}
+                  {lineOf === null ? <FieldLink field={field} label={labelOf(field)} /> : <LineLink line={lineOf(field)} field={field} />} {message}
                 </li>
               ))}
           </ul>
@@ -137,7 +139,7 @@ function goToField(field: string): void {
   document.getElementById(fieldId(field))?.focus();
 }
 
-function FieldLink({ field }: { field: string }) {
+function FieldLink({ field, label }: { field: string; label: string }) {
   if (field === "") return null;
   return (
     <a
@@ -148,7 +150,7 @@ function FieldLink({ field }: { field: string }) {
         goToField(field);
       }}
     >
-      {field}
+      {label}
     </a>
   );
 }

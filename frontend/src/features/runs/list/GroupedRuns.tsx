@@ -16,7 +16,7 @@ interface Props extends Omit<ComponentProps<typeof RunTable>, "within"> {
   onOpen: (group: string | undefined) => void;
 }
 
-/** A team's runs by tag, dataset, model or status; the open group lists its runs. A single group starts open. */
+/** A team's runs by tag, dataset, model or state; the open group lists its runs. A single group starts open. */
 export function GroupedRuns({ grouping, open, onOpen, ...table }: Props) {
   const { team, filter, onClear, empty } = table;
   const listed = useDeferredValue(filter);
@@ -32,13 +32,13 @@ export function GroupedRuns({ grouping, open, onOpen, ...table }: Props) {
   }
   if (rows.length === 0) return empty;
   return (
-    <ul aria-busy={listed !== filter}>
+    <ul aria-busy={listed !== filter} className="panel divide-y">
       {rows.map((row) => {
         const isSingle = rows.length === 1;
         const isOpen = isSingle ? !isSingleClosed : row.id === open;
         const content = `group-${row.id}`;
         return (
-          <li key={row.id} className="border-b">
+          <li key={row.id}>
             <h2>
               <CollapsibleHeader
                 title={row.label}
@@ -52,7 +52,7 @@ export function GroupedRuns({ grouping, open, onOpen, ...table }: Props) {
                 <span className="min-w-0 truncate text-small text-soft">{groupText(row)}</span>
               </CollapsibleHeader>
             </h2>
-            <div id={content} hidden={!isOpen} className="pt-1 pb-4">
+            <div id={content} hidden={!isOpen} className="px-4 pt-1 pb-4">
               {isOpen && (
                 <Boundary>
                   <RunTable {...table} within={row.filter} />

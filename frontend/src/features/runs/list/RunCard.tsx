@@ -2,12 +2,21 @@ import { Link } from "@tanstack/react-router";
 import type { Run } from "@/api/types";
 import { MiniCurve } from "@/components/charts/MiniCurve";
 import { Meter } from "@/components/Meter";
+import { ShortId } from "@/components/ShortId";
 import { StatePill } from "@/components/StatePill";
 import { count, decimal, percent, rate } from "@/lib/format";
-import { secondsLeft, timeText } from "@/lib/runs/runProgress";
+import { timeSentence } from "@/lib/runs/runProgress";
+
+interface Props {
+  team: string;
+  run: Run;
+  now: number;
+  /** The end of its id, if another run on the page has its name. */
+  shortId: string | undefined;
+}
 
 /** A run on a node: its curve so far, its progress and speed. */
-export function RunCard({ team, run, now }: { team: string; run: Run; now: number }) {
+export function RunCard({ team, run, now, shortId }: Props) {
   const { summary, spec } = run;
   const { loss, mfu, tokens_per_second: speed } = summary.values;
   const facts = [mfu === undefined ? "" : `${percent(mfu)} % MFU`, speed === undefined ? "" : `${rate(speed)} tokens/s`].filter(Boolean);
@@ -21,6 +30,7 @@ export function RunCard({ team, run, now }: { team: string; run: Run; now: numbe
           title={run.name}
         >
           {run.name}
+          <ShortId id={shortId} />
         </Link>
         <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
       </div>
@@ -41,7 +51,7 @@ export function RunCard({ team, run, now }: { team: string; run: Run; now: numbe
         <span>
           step {count(summary.step)} of {count(spec.schedule.steps)}
         </span>
-        <span className="whitespace-nowrap">{secondsLeft(run) === undefined ? `for ${timeText(run, now)}` : timeText(run, now)}</span>
+        <span className="whitespace-nowrap">{timeSentence(run, now)}</span>
       </p>
     </li>
   );

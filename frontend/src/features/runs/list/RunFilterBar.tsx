@@ -16,7 +16,7 @@ interface Props {
   filter: RunFilter;
   onFilter: (filter: RunFilter) => void;
   onClear: () => void;
-  /** Controls at the end of the bar. */
+  /** More controls of the bar. */
   children?: ReactNode;
 }
 
@@ -128,12 +128,12 @@ export function RunFilterBar({ filter, onFilter, onClear, children }: Props) {
           }}
         />
       ))}
+      {children}
       {isFiltering(filter) && (
         <Button variant="quiet" onClick={onClear}>
           Clear filters
         </Button>
       )}
-      {children}
     </div>
   );
 }

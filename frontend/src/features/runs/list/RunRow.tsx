@@ -2,6 +2,7 @@ import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import type { Run } from "@/api/types";
 import { Sparkline } from "@/components/charts/Sparkline";
+import { ShortId } from "@/components/ShortId";
 import { StatePill } from "@/components/StatePill";
 import { rowClass } from "@/components/Table";
 import { TagChip } from "@/components/TagChip";
@@ -9,7 +10,7 @@ import { Td } from "@/components/Td";
 import { Time } from "@/components/Time";
 import { useDatasetName } from "@/features/runs/list/datasetNames";
 import { COLUMN_STYLES, type RunColumn } from "@/features/runs/list/runColumns";
-import { decimal, fullTime } from "@/lib/format";
+import { capitalize, decimal, fullTime } from "@/lib/format";
 import { progressText, showsMetrics, timeText } from "@/lib/runs/runProgress";
 
 interface Props {
@@ -51,15 +52,15 @@ export function RunRow({ team, run, columns, now, shortId, index, select, isSele
           title={run.name}
         >
           {run.name}
-          {shortId !== undefined && <span className="ml-1.5 font-mono text-small font-normal text-soft">{shortId}</span>}
+          <ShortId id={shortId} />
         </Link>
-        <PhoneText text={showsMetrics(run) ? progressText(run) : run.sentence} />
+        <PhoneText text={showsMetrics(run) ? progressText(run) : capitalize(run.sentence)} />
       </Td>
       {columns.map((column) => {
         if (!showsSentence || COLUMN_STYLES[column].isMetric !== true) {
           return <Cell key={column} run={run} column={column} now={now} onTag={onTag} />;
         }
-        return column === metricColumns[0] && <Sentence key={column} text={run.sentence} columns={metricColumns.length} />;
+        return column === metricColumns[0] && <Sentence key={column} text={capitalize(run.sentence)} columns={metricColumns.length} />;
       })}
       <Td className="text-right tablet:hidden">
         <span className="block">{showsMetrics(run) && decimal(run.summary.values["loss"] ?? NaN)}</span>

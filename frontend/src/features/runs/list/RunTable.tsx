@@ -9,7 +9,6 @@ import { BulkActions } from "@/features/runs/actions/BulkActions";
 import { runsQuery } from "@/features/runs/queries";
 import { visibleColumns, tableWidthPx, type RunColumn } from "@/features/runs/list/runColumns";
 import { isFiltering, sortOrder, toggleSort, toggleTag, type RunFilter, type RunSort } from "@/features/runs/list/runFilter";
-import { shortIdsOf } from "@/features/runs/list/shortIds";
 import { RunTableHead } from "@/features/runs/list/RunTableHead";
 import { RunRow } from "@/features/runs/list/RunRow";
 import { useRowNavigation } from "@/features/runs/list/useRowNavigation";
@@ -19,6 +18,7 @@ import { EMPTY_SELECTION, toggleSelection, toggleAll } from "@/features/runs/lis
 import { useHotkeys } from "@/lib/hooks/useHotkeys";
 import { useNow } from "@/lib/hooks/useNow";
 import { useVirtualRows } from "@/lib/hooks/useVirtualRows";
+import { shortIdsOf } from "@/lib/runs/shortIds";
 
 interface Props {
   team: string;

@@ -54,7 +54,7 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
   dataset: { label: "dataset", widthPx: 104, growPx: 96 },
   mfu: { label: "MFU", widthPx: 72, alignRight: true, isMetric: true, sort: "mfu", text: lastMetric("mfu", (value) => `${percent(value)} %`) },
   loss: { label: "loss", widthPx: 72, alignRight: true, isMetric: true, sort: "loss", text: lastMetric("loss", decimal) },
-  spark: { label: "loss so far", widthPx: 124, isMetric: true },
+  spark: { label: "loss so far", widthPx: 108, isMetric: true },
   tokens_per_second: {
     label: "tokens/s",
     widthPx: 88,
@@ -73,7 +73,7 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
     text: lastMetric("validation_loss", decimal),
   },
   grad_norm: { label: "grad norm", widthPx: 96, alignRight: true, isMetric: true, text: lastMetric("grad_norm", decimal) },
-  time: { label: "time", widthPx: 120, alignRight: true },
+  time: { label: "time", widthPx: 144, alignRight: true },
   by: { label: "by", widthPx: 80, growPx: 64, text: ({ created_by }) => created_by ?? "–" },
   created: { label: "created", widthPx: 116, sort: "created" },
   nodes: { label: "nodes", widthPx: 120, text: ({ nodes }) => nodes.join(", ") || "–" },
@@ -101,10 +101,10 @@ export function tableWidthPx(columns: readonly RunColumn[]): number {
   return columns.reduce((sum, column) => sum + COLUMN_STYLES[column].widthPx, FIXED_COLUMNS_PX);
 }
 
-/** Names may be long: a column of names takes a quarter of the room that all columns leave. */
+/** The run's name takes the room that all columns leave, except for an eighth that each other column of names takes. */
 export function columnWidth(column: RunColumn, columns: readonly RunColumn[]): string {
   const { widthPx, growPx = 0 } = COLUMN_STYLES[column];
-  return growPx === 0 ? `${widthPx}px` : `calc(${widthPx}px + clamp(0px, (100cqw - ${tableWidthPx(columns)}px) / 4, ${growPx}px))`;
+  return growPx === 0 ? `${widthPx}px` : `calc(${widthPx}px + clamp(0px, (100cqw - ${tableWidthPx(columns)}px) / 8, ${growPx}px))`;
 }
 
 /** Hides the tags column while no listed run has a tag. */

@@ -4,7 +4,7 @@ import type { RunFilter, RunGrouping } from "@/features/runs/list/runFilter";
 import { decimal, plural } from "@/lib/format";
 import { stateStyle } from "@/lib/runs/stateStyle";
 
-export const GROUPING_LABELS: Record<RunGrouping, string> = { tag: "tag", dataset: "dataset", model: "model", state: "status" };
+export const GROUPING_LABELS: Record<RunGrouping, string> = { tag: "tag", dataset: "dataset", model: "model", state: "state" };
 
 export interface GroupRow {
   /** Id of the group in the address. */

@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 import { ApiError, errorMessage } from "@/api/errors";
-import type { GpuModel, WhatIf } from "@/api/types";
+import type { GpuModel, Problem, WhatIf } from "@/api/types";
 import { Field } from "@/components/Field";
 import { Meter } from "@/components/Meter";
 import { Select } from "@/components/Select";
@@ -14,13 +14,15 @@ interface Props {
   onChange: (hardware: Hardware | null) => void;
   found: WhatIf | undefined;
   error: Error | null;
+  /** What is wrong with the form, whatever the hardware. */
+  formProblems: readonly Problem[];
   isUpdating: boolean;
 }
 
 const FIRST_COUNT = 8;
 
 /** The memory and time that the run would need on hardware that the team does not have. */
-export function WhatIfPanel({ gpus, hardware, onChange, found, error, isUpdating }: Props) {
+export function WhatIfPanel({ gpus, hardware, onChange, found, error, formProblems, isUpdating }: Props) {
   return (
     <section aria-label="Other hardware" aria-busy={isUpdating} className="panel flex flex-col gap-2 px-4 py-3">
       <Field label="What if it ran on other hardware?">
@@ -48,7 +50,7 @@ export function WhatIfPanel({ gpus, hardware, onChange, found, error, isUpdating
             <CountSelect label="GPUs per node" counts={GPU_COUNTS} value={hardware.gpus} onChange={(count) => { onChange({ ...hardware, gpus: count }); }} />
             <CountSelect label="Nodes" counts={NODE_COUNTS} value={hardware.nodes} onChange={(count) => { onChange({ ...hardware, nodes: count }); }} />
           </div>
-          {error !== null ? <p className="text-small text-bad">{problemOf(error)}</p> : found !== undefined && <Answer found={found} />}
+          {error !== null ? <p className="text-small text-bad">{problemOf(error, formProblems)}</p> : found !== undefined && <Answer found={found} />}
         </>
       )}
     </section>
@@ -119,6 +121,10 @@ function CountSelect({ label, counts, value, onChange }: CountSelectProps) {
 }
 
 /** The first rule that the spec breaks on this hardware. Messages about layouts say what to change. */
-function problemOf(error: Error): string {
-  return error instanceof ApiError ? (error.problems[0]?.message ?? error.message) : errorMessage(error);
+function problemOf(error: Error, formProblems: readonly Problem[]): string {
+  if (!(error instanceof ApiError)) return errorMessage(error);
+  const isOfForm = ({ field, message }: Problem) => formProblems.some((one) => one.field === field && one.message === message);
+  const own = error.problems.find((problem) => !isOfForm(problem));
+  if (own === undefined && error.problems.length > 0) return `Fix the ${error.problems.length === 1 ? "problem" : "problems"} of the form first.`;
+  return own?.message ?? error.message;
 }

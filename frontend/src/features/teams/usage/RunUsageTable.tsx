@@ -1,11 +1,13 @@
 import { Link } from "@tanstack/react-router";
 import type { RunUsage } from "@/api/types";
 import { Meter } from "@/components/Meter";
+import { ShortId } from "@/components/ShortId";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
 import { DEVICE_LABELS } from "@/features/teams/usage/usageView";
 import { hoursText } from "@/lib/format";
+import { shortIdsOf } from "@/lib/runs/shortIds";
 
 interface Props {
   team: string;
@@ -14,6 +16,7 @@ interface Props {
 
 /** The runs with the highest usage; a deleted run keeps its usage but loses its name. */
 export function RunUsageTable({ team, runs }: Props) {
+  const shortIds = shortIdsOf(runs.filter(({ name }) => name !== "").map(({ run, name }) => ({ id: run, name })));
   return (
     <Table
       label="Top runs by usage"
@@ -44,6 +47,7 @@ export function RunUsageTable({ team, runs }: Props) {
                   title={name}
                 >
                   {name}
+                  <ShortId id={shortIds.get(run)} />
                 </Link>
               )}
             </Td>

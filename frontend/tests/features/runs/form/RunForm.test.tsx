@@ -139,6 +139,11 @@ async function openModel() {
   await userEvent.click(await screen.findByRole("button", { name: /^Model settings/ }));
 }
 
+/** The numbers of the lines of the text that are marked as wrong. */
+function markedLines() {
+  return [...document.querySelectorAll("li.bg-bad")].map(({ textContent }) => textContent);
+}
+
 const name = () => screen.findByLabelText<HTMLInputElement>("Name");
 
 async function writeName(text: string) {
@@ -150,12 +155,12 @@ it("shows API errors at the field and in the summary, and the size of a valid mo
   show();
   await openModel();
   await userEvent.type(screen.getByLabelText("Width"), "63");
-  expect(await screen.findByRole("link", { name: "model.width" })).toBeDefined();
+  expect(await screen.findByRole("link", { name: "Model: width" })).toBeDefined();
   expect(screen.getByLabelText("Width").getAttribute("aria-invalid")).toBe("true");
   await userEvent.click(screen.getByRole("radio", { name: /^nano/ }));
   expect(await within(screen.getByRole("region", { name: "Estimate" })).findByText("361 k")).toBeDefined();
   await waitFor(() => {
-    expect(screen.queryByRole("link", { name: "model.width" })).toBeNull();
+    expect(screen.queryByRole("link", { name: "Model: width" })).toBeNull();
   });
 });
 
@@ -163,8 +168,8 @@ it("shows errors of default values, but not of required fields that are still em
   show();
   await openModel();
   await userEvent.type(screen.getByLabelText("Width"), "66");
-  expect(await screen.findByRole("link", { name: "precision.kind" })).toBeDefined();
-  expect(screen.queryByRole("link", { name: "name" })).toBeNull();
+  expect(await screen.findByRole("link", { name: "Precision: kind" })).toBeDefined();
+  expect(screen.queryByRole("link", { name: "Name" })).toBeNull();
 });
 
 it("does not submit without a name, then sends the filled fields with one idempotency key", async () => {
@@ -172,7 +177,7 @@ it("does not submit without a name, then sends the filled fields with one idempo
   show(created);
   await userEvent.clear(await name());
   await userEvent.click(screen.getByRole("button", { name: "Start run" }));
-  expect(screen.getByRole("link", { name: "name" })).toBeDefined();
+  expect(screen.getByRole("link", { name: "Name" })).toBeDefined();
   expect(sent).toEqual([]);
   await writeName("pilot");
   await userEvent.click(screen.getByRole("button", { name: "Start run" }));
@@ -289,6 +294,9 @@ it("links to the lines of syntax errors and API errors", async () => {
   expect(yamlText().value.slice(yamlText().selectionStart, yamlText().selectionEnd)).toBe("  width: 63");
   write("name: pilot\ndata: {dataset: ds_1\nmodel: 1\n");
   expect(await screen.findByRole("button", { name: "line 3" })).toBeDefined();
+  await waitFor(() => {
+    expect(markedLines()).toEqual(["3"]);
+  });
   expect(screen.getByRole<HTMLButtonElement>("button", { name: "Start run" }).disabled).toBe(true);
   await userEvent.click(screen.getByLabelText("form"));
   expect(screen.getByText(/is not valid yet/)).toBeDefined();
@@ -426,7 +434,7 @@ it("shows and sends the FP8 settings for FP8 only, with errors at their fields",
   expect(screen.getByLabelText("Skip limit").getAttribute("placeholder")).toBe("3");
   expect(screen.getByText("Steps in a row. Default 3.")).toBeDefined();
   await userEvent.type(screen.getByLabelText("Skip limit"), "-1");
-  expect(await screen.findByRole("link", { name: "precision.fp8.skip_limit" })).toBeDefined();
+  expect(await screen.findByRole("link", { name: "Precision: skip limit" })).toBeDefined();
   expect(screen.getByLabelText("Skip limit").getAttribute("aria-invalid")).toBe("true");
   await userEvent.selectOptions(screen.getByLabelText("Precision"), "bf16");
   expect(screen.queryByLabelText("Skip limit")).toBeNull();
@@ -517,4 +525,19 @@ it("plans the run on hardware that no node has, with its resources", async () =>
   expect(panel.textContent).toContain("about 2 h");
   expect(panel.textContent).toContain("Estimated, not measured: assumes 40 % of the vendor’s peak");
   expect(asked.at(-1)).toEqual([GPU.name, { device: "cuda", nodes: 4, slots_per_node: 8 }]);
+});
+
+it("names the errors of the form as such beside other hardware, by the label of their field", async () => {
+  const problem = { field: "model.width", message: "Must be even.", value: 63 };
+  server.use(http.post("*/runs/what-if", () => HttpResponse.json({ title: "Invalid", status: 422, code: "invalid", detail: "Invalid.", errors: [problem] }, { status: 422 })));
+  show();
+  await userEvent.selectOptions(await screen.findByLabelText("What if it ran on other hardware?"), GPU.name);
+  await openModel();
+  await userEvent.type(screen.getByLabelText("Width"), "63");
+  const panel = screen.getByRole("region", { name: "Other hardware" });
+  await waitFor(() => {
+    expect(panel.textContent).toContain("Fix the problem of the form first.");
+  });
+  expect(panel.textContent).not.toContain("Must be even.");
+  expect(within(screen.getByRole("complementary", { name: "Summary" })).getByRole("link", { name: "Model: width" })).toBeDefined();
 });

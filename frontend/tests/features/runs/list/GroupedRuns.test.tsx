@@ -78,7 +78,7 @@ it("groups by what the menu offers, and saves all runs that the filter selects a
       <ExportMenu team="lab" filter={{ tag: ["a"], sort: "loss" }} />
     </>,
   );
-  const choices: Record<string, RunGrouping | undefined> = { "No groups": undefined, status: "state" };
+  const choices: Record<string, RunGrouping | undefined> = { "No groups": undefined, state: "state" };
   for (const name of Object.keys(choices)) {
     await userEvent.click(await screen.findByRole("button", { name: "Grouped by tag" }));
     await userEvent.click(await screen.findByRole("menuitem", { name }));

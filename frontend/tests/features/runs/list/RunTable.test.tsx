@@ -50,15 +50,15 @@ describe("the runs table", () => {
     expect(running?.textContent).toContain("441,000");
     expect(running?.textContent).toContain("1 h 15 min left");
     expect(queued?.textContent).toContain("Queued");
-    expect(queued?.textContent).toContain("needs 2 slots, 1 free on 1 node");
+    expect(queued?.textContent).toContain("Needs 2 slots, 1 free on 1 node");
   });
 
   it("wraps a sentence on phones, in rows of one height", async () => {
-    const sentences = ["needs 2 slots, 0 free on 1 node", "waiting"];
+    const sentences = ["Needs 2 slots, 0 free on 1 node", "Waiting"];
     const items = sentences.map((sentence, index) => aRun({ id: `run_${index}`, state: "queued", sentence }));
     server.use(http.get(RUNS, () => HttpResponse.json({ items, next_cursor: null })));
     show();
-    await screen.findAllByText("waiting");
+    await screen.findAllByText("Waiting");
     for (const sentence of sentences) {
       const onPhone = screen.getAllByText(sentence).find(({ className }) => className.includes("tablet:hidden") && !className.includes("max-tablet:hidden"));
       expect(onPhone?.className).toMatch(/line-clamp-2 h-8/);
