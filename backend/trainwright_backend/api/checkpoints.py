@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from trainwright.contracts.api.actions import CheckpointEdit, FreedSpace, Retention, RetentionResult
@@ -19,6 +19,7 @@ from trainwright_backend.api.dependencies import (
     WriteSession,
 )
 from trainwright_backend.api.paging import Paged, page_of
+from trainwright_backend.auth import audit
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.checkpoints import deletion, downloads, service
 from trainwright_backend.core.policy import GuardedRoute
@@ -49,7 +50,7 @@ def edit_checkpoint(
 
 @router.delete("/runs/{run}/checkpoints/{checkpoint}")
 def delete_checkpoint(
-    access: Editor, session: WriteSession, run: str, checkpoint: str, dry_run: DryRun = False
+    access: Editor, session: WriteSession, run: str, checkpoint: str, dry_run: DryRun
 ) -> FreedSpace:
     """Delete one checkpoint or export, or only report what that would free."""
     return deletion.delete_checkpoint(session, access.team_id, run, checkpoint, dry_run=dry_run)
@@ -97,8 +98,12 @@ def list_team_checkpoints(
 
 
 @router.post("/checkpoints/retention", dependencies=[Recorded])
-def retain_checkpoints(access: Editor, database: CurrentDatabase, body: Retention) -> RetentionResult:
+def retain_checkpoints(
+    access: Editor, request: Request, database: CurrentDatabase, body: Retention
+) -> RetentionResult:
     """Delete the checkpoints that no rule keeps. By default it only lists them."""
+    if body.dry_run:
+        audit.mark_as_preview(request)
     result = deletion.retain(database, access.team_id, body)
     with database.read() as session:
         return retained_with_validation(session, result)

@@ -132,4 +132,14 @@ def _true_or_false(given: object) -> object:
 Flag = Annotated[bool, BeforeValidator(_true_or_false)]
 """A parameter that is ``true`` or ``false``."""
 
-DryRun = Annotated[Flag, Query(description="Only report what would be freed.")]
+
+async def asked_dry_run(
+    request: Request, dry_run: Annotated[Flag, Query(description="Only report what would be freed.")] = False
+) -> bool:
+    if dry_run:
+        audit.mark_as_preview(request)
+    return dry_run
+
+
+DryRun = Annotated[bool, Depends(asked_dry_run)]
+"""Whether a route only reports what it would free. The audit log then has no entry."""

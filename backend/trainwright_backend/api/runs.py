@@ -248,7 +248,7 @@ def edit_run(
 
 
 @router.delete("/{run}")
-def delete_run(access: Editor, session: WriteSession, run: str, dry_run: DryRun = False) -> FreedSpace:
+def delete_run(access: Editor, session: WriteSession, run: str, dry_run: DryRun) -> FreedSpace:
     """Delete an ended run with everything it produced, or only report what that would free."""
     return deletion.delete_run(session, access.team_id, run, dry_run=dry_run)
 

@@ -4,7 +4,7 @@ Each team has a chain of entries, and so do the changes outside of teams. The ha
 before it, keyed by the server's secret, so nobody who can only write to the database can change, insert or drop an entry unnoticed,
 except at the end of a chain: `trainwright-server audit verify` prints the ends, to be kept elsewhere.
 
-Heartbeats and other messages of nodes are not in it, nor are the chunks of an upload.
+Heartbeats and other messages of nodes are not in it, nor are the chunks of an upload and dry runs.
 """
 
 import json
@@ -34,6 +34,8 @@ NO_TEAM = UUID(int=0)
 CALLER_KEY = "trainwright.caller"
 TEAM_KEY = "trainwright.team"
 """The team that a policy found."""
+PREVIEW_KEY = "trainwright.preview"
+"""The request only reports what it would change."""
 MOST_DETAILS = 2_000
 HIDDEN = "..."
 """Instead of a secret, in ASCII, as all details are."""
@@ -83,10 +85,16 @@ def remember_caller(request: Request, account: Account, via: str) -> None:
     request.scope[CALLER_KEY] = Caller(account.id, name, via)
 
 
+def mark_as_preview(request: Request) -> None:
+    """Note that the request changes nothing, so that `record` skips it."""
+    request.scope[PREVIEW_KEY] = True
+
+
 def record(session: Write, request: Request) -> None:
-    """Append what the request changes, as the last statements of its transaction. A request of a node or of nobody is skipped."""
+    """Append what the request changes, as the last statements of its transaction. A preview, and a request of a node or of nobody, is
+    skipped."""
     caller: Caller | None = request.scope.get(CALLER_KEY)
-    if caller is not None:
+    if caller is not None and not request.scope.get(PREVIEW_KEY, False):
         _append_request(session, request, caller, getattr(request.scope.get("route"), "name", ""))
 
 

@@ -218,6 +218,24 @@ def test_a_deleted_run_frees_what_its_dry_run_predicts_and_a_pin_prevents_it(
     assert not list(scene.site.app.state.store.root.rglob("step-4/manifest.json"))
 
 
+def test_only_a_deletion_and_not_its_dry_run_is_in_the_audit_log(scene: Scene, ended: Work) -> None:
+    admin, checkpoint = scene.site.admin, address(scene, ended.run_id, 4)
+
+    def logged() -> list[str]:
+        return [item["action"] for item in admin.get(f"{scene.site.path}/audit").json()["items"]]
+
+    def delete(*, dry_run: bool) -> None:
+        assert admin.delete(checkpoint, params={"dry_run": dry_run}).status_code == 200
+        retain(scene, keep_last=1, dry_run=dry_run)
+        assert admin.delete(f"{scene.runs}/{ended.run_id}", params={"dry_run": dry_run}).status_code == 200
+
+    before = logged()
+    delete(dry_run=True)
+    assert logged() == before
+    delete(dry_run=False)
+    assert logged() == ["delete_run", "retain_checkpoints", "delete_checkpoint", *before]
+
+
 def test_bytes_of_a_deleted_checkpoint_remain_while_links_to_it_are_valid(scene: Scene, ended: Work) -> None:
     path = address(scene, ended.run_id, 4)
     files = scene.site.admin.get(f"{path}/files").json()
