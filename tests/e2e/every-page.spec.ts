@@ -49,7 +49,7 @@ const PAGES: readonly PageToCheck[] = [
   pageWith(`/${TEAM}/settings/service-accounts`, "No service accounts yet."),
   pageWith(`/${TEAM}/settings/limits`, "Runs at once"),
   pageWith(`/${TEAM}/settings/webhooks`, "No webhooks."),
-  pageWith(`/${TEAM}/settings/audit`, "submit run"),
+  pageWith(`/${TEAM}/settings/audit`, "Submitted run"),
   pageWith(`/${TEAM}/settings/delete-team`, "A deleted team cannot be restored."),
   pageWith(`/${TEAM}/settings/new-team`, "Short name"),
   pageWith(`/${TEAM}/settings/site-audit`, "Download all"),

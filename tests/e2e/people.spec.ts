@@ -70,7 +70,7 @@ test("people join, change their profile, get other roles, and leave", async ({ p
     await expect(webhooks.getByText("it will not be shown again")).toBeVisible();
     await page.getByRole("link", { name: "Audit log", exact: true }).click();
     const log = page.getByRole("region", { name: "Audit log", exact: true });
-    await expect(log.getByText("create webhook")).toBeVisible();
+    await expect(log.getByText("Created webhook")).toBeVisible();
     await log.getByText("details", { exact: true }).first().click();
     await expect(log.getByText("https://example.org/...")).toBeVisible();
     await auditSizes(page, "people-audit");

@@ -49,6 +49,7 @@ export function AuditLog({ team }: Props) {
               <Th>time</Th>
               <Th>who</Th>
               <Th>what</Th>
+              <Th className="max-tablet:hidden">with</Th>
               <Th className="max-tablet:hidden">from</Th>
             </>
           }

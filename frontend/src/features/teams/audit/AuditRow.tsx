@@ -2,32 +2,34 @@ import type { AuditEntry } from "@/api/types";
 import { rowClass } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Time } from "@/components/Time";
-import { AuditTarget } from "@/features/teams/audit/AuditTarget";
-import { actionLabel, detailsText, givenName } from "@/features/teams/audit/auditText";
+import { AuditSentence } from "@/features/teams/audit/AuditSentence";
+import { detailsText } from "@/features/teams/audit/auditText";
 
-/** Who did what to what, and from where. The tooltip has the action's name in the API, which the search finds. */
+/** Who did what to what, and from where. The details have the operation, which the search finds, and the request. */
 export function AuditRow({ entry: { time, name, via, address, action, path, details } }: { entry: AuditEntry }) {
-  const objectName = givenName(details);
+  const origin = via === "browser" ? "browser" : `key ${via}`;
   return (
     <tr className={`${rowClass} align-top`}>
       <Td className="whitespace-nowrap">
         <Time at={time} />
       </Td>
+      <Td className="wrap-anywhere">{name}</Td>
       <Td>
-        {name}
-        <span className="block text-small text-soft">{via === "browser" ? "browser" : `key ${via}`}</span>
-      </Td>
-      <Td>
-        <span title={action}>{actionLabel(action)}</span>
-        {objectName !== undefined && <span className="font-medium wrap-anywhere"> {objectName}</span>}
-        <AuditTarget path={path} isNamed={objectName !== undefined} />
-        {details !== "" && (
-          <details className="text-small text-soft">
+        <div className="flex flex-wrap items-baseline gap-x-3">
+          <AuditSentence action={action} path={path} details={details} />
+          <details className="text-small text-soft open:basis-full">
             <summary className="w-fit cursor-pointer">details</summary>
-            <span className="wrap-break-word">{detailsText(details)}</span>
+            <p className="wrap-anywhere">
+              {action} {path}
+            </p>
+            {details !== "" && <p className="wrap-anywhere">{detailsText(details)}</p>}
+            <p className="tablet:hidden">
+              {origin}, {address}
+            </p>
           </details>
-        )}
+        </div>
       </Td>
+      <Td className="whitespace-nowrap text-soft max-tablet:hidden">{origin}</Td>
       <Td className="text-soft max-tablet:hidden">{address}</Td>
     </tr>
   );

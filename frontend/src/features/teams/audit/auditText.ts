@@ -1,32 +1,111 @@
 /** An entry of the audit log in plain words. */
 
-/** Operations whose names are unclear outside of the API. */
+import { plural } from "@/lib/format";
+import { shortId } from "@/lib/shortId";
+
+/** Operations whose names say too little, or need more than another tense. */
 const ACTION_LABELS: Record<string, string> = {
-  act_on_runs: "change several runs",
-  create_key: "create API key",
-  create_preparation: "prepare dataset",
-  create_service_key: "create key of service account",
-  decide_device_login: "answer a program that asks for a key",
-  delete_key: "delete API key",
-  delete_service_key: "delete key of service account",
-  delete_used_key: "delete API key in use",
-  edit_checkpoint: "pin or unpin checkpoint",
-  end_session: "sign out another session",
-  finish_provider_sign_in: "sign in with identity provider",
-  redeem_device_code: "create API key of a program",
-  reorder: "reorder queue",
-  retain_checkpoints: "clean up checkpoints",
-  set_limits: "change limits of team",
-  set_member_limits: "change limits of member",
-  set_quota: "change quota of slots",
-  set_storage: "change limit of storage",
-  unlink_identity: "unlink identity",
-  use_link: "use one-time link",
+  act_on_runs: "Changed several runs",
+  change_profile: "Changed name to",
+  create_dataset_version: "Created version",
+  create_invitation: "Invited",
+  create_key: "Created API key",
+  create_preparation: "Prepared dataset",
+  create_service_key: "Created key",
+  decide_device_login: "Answered a sign-in code",
+  delete_dataset_version: "Deleted version",
+  delete_key: "Deleted API key",
+  delete_service_key: "Deleted key",
+  delete_used_key: "Deleted the API key in use",
+  end_session: "Signed out session",
+  failed_sign_in: "Failed to sign in",
+  finish_provider_sign_in: "Signed in with the identity provider",
+  mark_notices_read: "Marked notices as read",
+  redeem_device_code: "Created API key by a sign-in code",
+  reorder: "Reordered queue",
+  retain_checkpoints: "Cleaned up checkpoints",
+  set_limits: "Changed limits of the team",
+  set_member_limits: "Changed limits",
+  set_quota: "Changed quota of slots",
+  set_storage: "Changed limit of storage",
+  start_identity_link: "Started to link an identity",
+  use_link: "Used a one-time link",
 };
 
-/** `cancel run` of `cancel_run` */
-export function actionLabel(action: string): string {
-  return ACTION_LABELS[action] ?? action.replaceAll("_", " ");
+/** What follows the object if the name in the request is not the object’s own. */
+const NAME_PREPOSITIONS: Record<string, string> = {
+  clone_run: "as",
+  failed_sign_in: "as",
+  fork_run: "as",
+  rename_team: "to",
+  sign_in: "as",
+  use_link: "as",
+};
+
+const IRREGULAR_PAST: Record<string, string> = { cancel: "cancelled", leave: "left", plan: "planned", submit: "submitted" };
+
+/** `Cancelled run` of `cancel_run` */
+export function actionLabel(action: string, details: string): string {
+  if (action === "decide_device_login") return labelByFlag(details, "approve", "Approved a sign-in code", "Refused a sign-in code") ?? "Answered a sign-in code";
+  if (action === "edit_checkpoint") return labelByFlag(details, "pinned", "Pinned checkpoint", "Unpinned checkpoint") ?? "Edited checkpoint";
+  if (action in ACTION_LABELS) return ACTION_LABELS[action] ?? action;
+  const [verb = "", ...nouns] = action.split("_");
+  return capitalized([pastTense(verb), ...nouns].join(" "));
+}
+
+function labelByFlag(details: string, flag: string, yes: string, no: string): string | undefined {
+  const value = parseObject(details)?.[flag];
+  return typeof value === "boolean" ? (value ? yes : no) : undefined;
+}
+
+function pastTense(verb: string): string {
+  return IRREGULAR_PAST[verb] ?? (verb.endsWith("e") ? `${verb}d` : `${verb}ed`);
+}
+
+function capitalized(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** A part of a sentence. With an object, it is the object’s name or short id. */
+export interface SentencePart {
+  text: string;
+  object?: AuditObject;
+}
+
+/** `Deleted checkpoint 4kq2p of run vm77m`, in parts: what an entry did, with a name where the request gave one. */
+export function sentenceOf(action: string, path: string, details: string): SentencePart[] {
+  if (action === "act_on_runs") return bulkSentence(details);
+  const label = actionLabel(action, details);
+  const objects = objectsOf(path).reverse();
+  const name = givenName(details);
+  if (name === undefined) return [{ text: label }, ...objectParts(label, objects)];
+  const preposition = NAME_PREPOSITIONS[action];
+  if (preposition !== undefined) return [{ text: label }, ...objectParts(label, objects), { text: preposition }, { text: name }];
+  const [named, ...others] = objects;
+  if (named !== undefined && label.endsWith(named.kind)) return [{ text: label }, { text: name, object: named }, ...objectParts("", others)];
+  return [{ text: label }, { text: name }, ...objectParts("", objects)];
+}
+
+/** The label names the kind of the first object already, or not. */
+function objectParts(label: string, objects: readonly AuditObject[]): SentencePart[] {
+  return objects.flatMap((object, index) => {
+    const id = { text: object.kind === "team" ? object.id : shortId(object.id), object };
+    return index === 0 && label.endsWith(object.kind) ? [id] : [{ text: `of ${object.kind}` }, id];
+  });
+}
+
+const BULK_ACTION = /"(?:action|verb)": "([a-z]+)"/;
+const BULK_LABELS: Record<string, string> = { tag: "Tagged", untag: "Untagged" };
+
+/** Details of very many runs are cut off, so that their number is unknown. */
+function bulkSentence(details: string): SentencePart[] {
+  const action = BULK_ACTION.exec(details)?.[1] ?? "change";
+  const label = BULK_LABELS[action] ?? capitalized(pastTense(action));
+  const runs: unknown = parseObject(details)?.["runs"];
+  if (!Array.isArray(runs)) return [{ text: `${label} several runs` }];
+  const [id] = runs as unknown[];
+  if (runs.length > 1 || typeof id !== "string") return [{ text: `${label} ${plural(runs.length, "run")}` }];
+  return [{ text: `${label} run` }, { text: shortId(id), object: { kind: "run", id } }];
 }
 
 /** The name of a long spec, whose end was cut off, so that it is not JSON. */
@@ -64,9 +143,12 @@ export interface AuditObject {
 }
 
 const COLLECTION_AND_ID = /\/([a-z-]+)s\/([a-z]+_[^/]+|\d+)/g;
+const TEAM_ITSELF = /^\/api\/v1\/teams\/([^/]+)$/;
 
-/** What the path of a request names, outermost first; the team is not among them. */
+/** What the path of a request names, outermost first; a team only if it is the object itself. */
 export function objectsOf(path: string): AuditObject[] {
+  const team = TEAM_ITSELF.exec(path)?.[1];
+  if (team !== undefined) return [{ kind: "team", id: team }];
   const within = path.replace(/^\/api\/v1(\/teams\/[^/]+)?/, "");
-  return [...within.matchAll(COLLECTION_AND_ID)].map(([, kind = "", id = ""]) => ({ kind: kind.replaceAll("-", " "), id }));
+  return [...within.matchAll(COLLECTION_AND_ID)].map(([, kind = "", id = ""]) => ({ kind: kind.replaceAll("-", " ").replace(/ie$/, "y"), id }));
 }

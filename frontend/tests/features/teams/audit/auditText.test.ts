@@ -1,8 +1,52 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, it } from "vitest";
-import { actionLabel, givenName, objectsOf } from "@/features/teams/audit/auditText";
+import { actionLabel, givenName, objectsOf, sentenceOf } from "@/features/teams/audit/auditText";
 
-it("names an action plainly", () => {
-  expect(["cancel_run", "decide_device_login", "retain_checkpoints"].map(actionLabel)).toEqual(["cancel run", "answer a program that asks for a key", "clean up checkpoints"]);
+const TEAM = "/api/v1/teams/lab";
+
+it.each([
+  ["delete_run", `${TEAM}/runs/run_aavm77m`, "", "Deleted run vm77m"],
+  ["submit_run", `${TEAM}/runs`, '{"name": "pilot"}', "Submitted run pilot"],
+  ["edit_run", `${TEAM}/runs/run_aavm77m`, '{"name": "pilot"}', "Edited run pilot"],
+  ["edit_run", `${TEAM}/runs/run_aavm77m`, '{"name": null, "notes": "x"}', "Edited run vm77m"],
+  ["clone_run", `${TEAM}/runs/run_aavm77m/clone`, '{"name": "pilot-2"}', "Cloned run vm77m as pilot-2"],
+  ["delete_checkpoint", `${TEAM}/runs/run_aavm77m/checkpoints/ckpt_bb4kq2p`, "", "Deleted checkpoint 4kq2p of run vm77m"],
+  ["edit_checkpoint", `${TEAM}/runs/run_aavm77m/checkpoints/ckpt_bb4kq2p`, '{"pinned": false}', "Unpinned checkpoint 4kq2p of run vm77m"],
+  ["act_on_runs", `${TEAM}/runs/bulk`, '{"action": "tag", "runs": ["run_a", "run_b"], "tags": ["x"]}', "Tagged 2 runs"],
+  ["act_on_runs", `${TEAM}/runs/bulk`, '{"action": "delete", "runs": ["run_aavm77m"]}', "Deleted run vm77m"],
+  ["act_on_runs", `${TEAM}/runs/bulk`, '{"action": "cancel", "runs": ["run_a", "run_…', "Cancelled several runs"],
+  ["delete_dataset_version", `${TEAM}/datasets/ds_bbbbbb/versions/2`, "", "Deleted version 2 of dataset bbbbb"],
+  ["change_role", `${TEAM}/members/user_ccccc`, '{"role": "viewer"}', "Changed role of member ccccc"],
+  ["create_service_key", `${TEAM}/service-accounts/user_ccccc/keys`, '{"name": "ci"}', "Created key ci of service account ccccc"],
+  ["create_invitation", `${TEAM}/invitations`, '{"email": "bob@example.org", "role": "editor"}', "Invited bob@example.org"],
+  ["rename_team", TEAM, '{"name": "The lab"}', "Renamed team lab to The lab"],
+  ["delete_team", TEAM, "", "Deleted team lab"],
+  ["decide_device_login", "/api/v1/me/device", '{"user_code": "ABCD", "approve": true}', "Approved a sign-in code"],
+  ["decide_device_login", "/api/v1/me/device", '{"user_code": "ABCD", "approve": false}', "Refused a sign-in code"],
+  ["unlink_identity", "/api/v1/me/identities/ident_ddddd", "", "Unlinked identity ddddd"],
+  ["sign_in", "/api/v1/auth/sign-in", '{"email": "bob@example.org", "password": "..."}', "Signed in as bob@example.org"],
+  ["leave_team", `${TEAM}/members/me`, "", "Left team"],
+])("%s is a sentence (%#)", (action, path, details, sentence) => {
+  const parts = sentenceOf(action, path, details);
+  expect(parts.map(({ text }) => text).join(" ")).toBe(sentence);
+});
+
+/** Operations of every route that can change something, from the API’s schema. */
+function changingOperations(): string[] {
+  const schema = readFileSync(join(import.meta.dirname, "../../../../src/api/schema.d.ts"), "utf8");
+  return [...schema.matchAll(/^ +(?:post|put|patch|delete): operations\["([a-z_]+)"\]/gm)].map(([, operation = ""]) => operation);
+}
+
+const PAST_TENSE = /^(?:[A-Z][a-z]*(?:ed|t)|Left|Put|Set|Made|Sent) ?/;
+
+it("tells every change of the API in the past tense and without the API’s names", () => {
+  const operations = changingOperations();
+  expect(operations.length).toBeGreaterThan(60);
+  for (const operation of [...operations, "failed_sign_in"]) {
+    expect(actionLabel(operation, "")).toMatch(PAST_TENSE);
+    expect(actionLabel(operation, "")).not.toContain("_");
+  }
 });
 
 it.each([
@@ -23,6 +67,7 @@ it.each([
   ["/api/v1/teams/lab/datasets/ds_b/versions/2", [{ kind: "dataset", id: "ds_b" }, { kind: "version", id: "2" }]],
   ["/api/v1/teams/lab/service-accounts/user_c/keys", [{ kind: "service account", id: "user_c" }]],
   ["/api/v1/nodes/node_d", [{ kind: "node", id: "node_d" }]],
+  ["/api/v1/teams/lab", [{ kind: "team", id: "lab" }]],
 ])("finds the objects in a path (%#)", (path, objects) => {
   expect(objectsOf(path)).toEqual(objects);
 });

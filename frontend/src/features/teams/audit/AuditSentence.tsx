@@ -1,0 +1,44 @@
+import { Link } from "@tanstack/react-router";
+import { Fragment } from "react";
+import { sentenceOf, type SentencePart } from "@/features/teams/audit/auditText";
+
+const LINK_CLASS = "text-accent underline underline-offset-2";
+
+interface Props {
+  action: string;
+  path: string;
+  details: string;
+}
+
+/** What an entry of the audit log did, with links to runs and datasets. */
+export function AuditSentence({ action, path, details }: Props) {
+  const team = /^\/api\/v1\/teams\/([^/]+)/.exec(path)?.[1] ?? "";
+  return (
+    <span className="wrap-anywhere">
+      {sentenceOf(action, path, details).map((part, index) => (
+        <Fragment key={index}>
+          {index > 0 && " "}
+          <PartText team={team} {...part} />
+        </Fragment>
+      ))}
+    </span>
+  );
+}
+
+function PartText({ team, text, object }: SentencePart & { team: string }) {
+  if (object?.kind === "run") {
+    return (
+      <Link to="/$team/runs/$runId/$tab" params={{ team, runId: object.id, tab: "overview" }} className={LINK_CLASS} title={object.id}>
+        {text}
+      </Link>
+    );
+  }
+  if (object?.kind === "dataset") {
+    return (
+      <Link to="/$team/datasets/$datasetId" params={{ team, datasetId: object.id }} className={LINK_CLASS} title={object.id}>
+        {text}
+      </Link>
+    );
+  }
+  return <span title={object?.id}>{text}</span>;
+}
