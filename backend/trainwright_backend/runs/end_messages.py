@@ -6,6 +6,7 @@ from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.ids import public_id
+from trainwright_backend.runs.state_text import decimal
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.teams.notices import notify_members
 from trainwright_backend.teams.webhooks import queue_message
@@ -45,7 +46,8 @@ def _event(run: Run) -> WebhookEvent | None:
 
 def _sentence(run: Run) -> str:
     if run.state is RunState.SUCCEEDED:
-        return f"{run.name} succeeded."
+        result = "" if run.loss is None else f": loss {decimal(run.loss)}"
+        return f"{run.name} is done{result}."
     if run.state is RunState.CANCELLED and run.message.startswith("Cancelled by "):
         return f"{run.name} was cancelled by {run.message.removeprefix('Cancelled by ').rstrip('.')}."
     verb = {RunState.FAILED: "failed", RunState.CANCELLED: "was cancelled"}.get(run.state, "was paused")

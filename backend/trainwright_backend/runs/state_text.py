@@ -118,7 +118,7 @@ def _paused(spec: RunSpec, summary: RunSummary) -> str:
     return f"Paused at step {summary.step:,} of {spec.schedule.steps:,}"
 
 
-def _decimal(value: float) -> str:
+def decimal(value: float) -> str:
     """The number as the pages show it: 3.124, 437.1, 0.00312."""
     if 0.1 <= value < 100:
         return f"{value:.3f}"
@@ -130,8 +130,8 @@ def _done(summary: RunSummary) -> str:
     if "loss" in summary.values:
         loss = summary.values["loss"]
         first = summary.spark[0] if summary.spark else loss
-        rose = f" (it rose from {_decimal(first)})" if loss > MORE_THAN_NOISE * first else ""
-        parts.append(f"loss {_decimal(loss)}{rose}")
+        rose = f" (it rose from {decimal(first)})" if loss > MORE_THAN_NOISE * first else ""
+        parts.append(f"loss {decimal(loss)}{rose}")
     if "mfu" in summary.values:
         parts.append(f"{100 * summary.values['mfu']:.1f} % MFU")
     elif summary.mfu_unknown is not None and summary.peak_name is not None:

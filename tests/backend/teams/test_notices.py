@@ -119,6 +119,11 @@ def test_who_submitted_a_run_is_told_of_its_end_its_failure_and_its_pause_at_a_l
     assert mail_all(scene) == 0 and smtp.mails == [], "nobody chose mail"
 
 
+def test_the_notice_of_a_done_run_says_its_loss(scene: Scene) -> None:
+    assert scene.start().finish(10) == "succeeded"
+    assert [one["sentence"] for one in notices(scene.site.admin)["items"]] == ["pilot is done: loss 0.100."]
+
+
 def test_a_pause_by_a_person_is_no_news(scene: Scene) -> None:
     run_id = scene.submit()
     assert scene.site.admin.post(f"{scene.runs}/{run_id}/pause").status_code == 202

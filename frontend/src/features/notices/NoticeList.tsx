@@ -6,6 +6,7 @@ import { EmptyState } from "@/components/EmptyState";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Time } from "@/components/Time";
 import { markRead, noticesQuery, type NoticeKind } from "@/features/notices/noticeQueries";
+import { shortId } from "@/lib/shortId";
 
 const ICONS: Record<NoticeKind, { Icon: LucideIcon; color: string }> = {
   "run.ended": { Icon: CircleCheck, color: "text-good" },
@@ -20,7 +21,7 @@ interface Props {
   teams: readonly { slug: string; name: string }[];
 }
 
-/** The person's notices, newest first. Following the link of one marks it as read. */
+/** The person's notices, newest first. Following the link of one marks it as read, as does its button. */
 export function NoticeList({ teams }: Props) {
   const { data } = useSuspenseQuery(noticesQuery);
   const client = useQueryClient();
@@ -56,17 +57,38 @@ export function NoticeList({ teams }: Props) {
               >
                 {sentence}
               </Link>
+              <RunId path={path} />
               {wasRead == null && <span className="ml-2 text-small text-accent">New</span>}
               <span className="block text-small text-soft">
                 {team == null ? "" : `${teams.find(({ slug }) => slug === team)?.name ?? team} · `}
                 <Time at={time} />
               </span>
             </span>
+            {wasRead == null && (
+              <Button
+                variant="quiet"
+                aria-label={`Mark as read: ${sentence}`}
+                disabled={read.isPending}
+                onClick={() => {
+                  read.mutate([id]);
+                }}
+              >
+                Mark as read
+              </Button>
+            )}
           </li>
         ))}
       </ul>
     </div>
   );
+}
+
+const RUN_PAGE = /\/runs\/(run_[^/]+)/;
+
+/** The short id of the run that a notice is about, because runs may share a name. */
+function RunId({ path }: { path: string }) {
+  const run = RUN_PAGE.exec(path)?.[1];
+  return run !== undefined && <span className="ml-1.5 font-mono text-small text-soft">{shortId(run)}</span>;
 }
 
 /** A cancelled run ends too, but is no success. */

@@ -8,7 +8,7 @@ export type NoticeChoice = components["schemas"]["NoticeChoice"];
 
 /** The kinds, in the order of the form. */
 export const KIND_LABELS: Record<NoticeKind, string> = {
-  "run.ended": "Your run succeeded or was cancelled",
+  "run.ended": "Your run is done or was cancelled",
   "run.failed": "Your run failed",
   "run.paused_by_limit": "Your run was paused at a limit",
   "limit.reached": "80 or 100 % of a limit is used",

@@ -1,4 +1,4 @@
-import { screen, waitFor } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
@@ -9,8 +9,8 @@ import { UnreadCount } from "@/features/notices/UnreadCount";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
-const NEW = { id: "notice_1", kind: "run.failed", time: "2026-11-20T10:00:00Z", team: "lab", sentence: "pilot failed: out of memory", path: "/lab/runs/run_1", read: null };
-const OLD = { ...NEW, id: "notice_2", sentence: "letters succeeded.", read: "2026-11-20T11:00:00Z" };
+const NEW = { id: "notice_1", kind: "run.failed", time: "2026-11-20T10:00:00Z", team: "lab", sentence: "pilot failed: out of memory", path: "/lab/runs/run_01vm77m", read: null };
+const OLD = { ...NEW, id: "notice_2", sentence: "letters is done: loss 7.058.", read: "2026-11-20T11:00:00Z" };
 const CHOICES = [
   { kind: "run.ended", app: true, mail: false },
   { kind: "limit.reached", app: false, mail: false },
@@ -33,7 +33,7 @@ it("lists notices, counts the unread ones, and marks them as read", async () => 
       <NoticeList teams={[{ slug: "lab", name: "The lab" }]} />
     </Boundary>,
   );
-  expect((await screen.findByRole("link", { name: NEW.sentence })).getAttribute("href")).toBe("/lab/runs/run_1");
+  expect((await screen.findByRole("link", { name: NEW.sentence })).getAttribute("href")).toBe("/lab/runs/run_01vm77m");
   expect((await screen.findByText("unread")).parentElement?.textContent).toBe("1 unread");
   expect(screen.getAllByText("New")).toHaveLength(1);
   expect(screen.getAllByText(/^The lab ·/)).toHaveLength(2);
@@ -44,6 +44,29 @@ it("lists notices, counts the unread ones, and marks them as read", async () => 
   expect(sent).toEqual([{ ids: null }]);
   await waitFor(() => {
     expect(screen.queryByText("unread")).toBeNull();
+  });
+});
+
+it("marks one notice as read, and tells runs of the same name apart", async () => {
+  const sent: unknown[] = [];
+  const twin = { ...NEW, id: "notice_3", path: "/lab/runs/run_014kq2p" };
+  server.use(
+    http.get("*/api/v1/me/notices", () => HttpResponse.json({ items: [NEW, twin, OLD], next_cursor: null, unread: 2 })),
+    http.post("*/api/v1/me/notices/read", async ({ request }) => {
+      sent.push(await request.json());
+      return new HttpResponse(null, { status: 204 });
+    }),
+  );
+  renderRoute(
+    <Boundary>
+      <NoticeList teams={[]} />
+    </Boundary>,
+  );
+  const [first, second, old] = await screen.findAllByRole("listitem");
+  expect([first, second, old].map((item) => item?.textContent)).toEqual([expect.stringContaining("vm77m"), expect.stringContaining("4kq2p"), expect.not.stringContaining("Mark as read")]);
+  await userEvent.click(within(second as HTMLElement).getByRole("button", { name: /^Mark as read/ }));
+  await waitFor(() => {
+    expect(sent).toEqual([{ ids: ["notice_3"] }]);
   });
 });
 
@@ -71,7 +94,7 @@ it("chooses mail for a kind, if mail can reach the person", async () => {
       <NoticeChoices />
     </Boundary>,
   );
-  const mail = await screen.findByLabelText<HTMLInputElement>("Your run succeeded or was cancelled: by mail");
+  const mail = await screen.findByLabelText<HTMLInputElement>("Your run is done or was cancelled: by mail");
   await userEvent.click(mail);
   await waitFor(() => {
     expect(mail.checked).toBe(true);
