@@ -1,5 +1,6 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { useId, useState } from "react";
+import { ApiError } from "@/api/errors";
 import { Button } from "@/components/Button";
 import { Copyable } from "@/components/Copyable";
 import { ErrorNote } from "@/components/ErrorNote";
@@ -13,13 +14,15 @@ export function NewWebhookForm({ team }: { team: string }) {
   const [url, setUrl] = useState("");
   const [events, setEvents] = useState<readonly WebhookEvent[]>(EVENTS.map(([event]) => event));
   const client = useQueryClient();
-  const { mutate, data, isPending, error } = useMutation({
+  const refusalId = useId();
+  const { mutate, data, isPending, error, reset } = useMutation({
     mutationFn: () => createWebhook(team, url.trim(), [...events]),
     onSuccess: async () => {
       setUrl("");
       await client.invalidateQueries({ queryKey: ["team", team, "webhooks"] });
     },
   });
+  const refusal = error instanceof ApiError ? error.problems.find(({ field }) => field === "url")?.message : undefined;
   return (
     <form
       className="flex flex-col gap-3"
@@ -32,17 +35,25 @@ export function NewWebhookForm({ team }: { team: string }) {
         <TextInput
           type="url"
           aria-label="Address of the new webhook"
+          aria-invalid={refusal === undefined ? undefined : true}
+          aria-describedby={refusal === undefined ? undefined : refusalId}
           placeholder="https://example.org/hook"
           required
           className="min-w-40 flex-1"
           value={url}
           onChange={(event) => {
             setUrl(event.target.value);
+            if (refusal !== undefined) reset();
           }}
         />
         <Button type="submit" disabled={isPending || events.length === 0}>
           Create webhook
         </Button>
+        {refusal !== undefined && (
+          <p id={refusalId} role="alert" className="basis-full text-small text-bad">
+            {refusal}
+          </p>
+        )}
       </div>
       <fieldset className="flex flex-wrap gap-x-6 gap-y-1">
         <legend className="sr-only">Events</legend>
@@ -59,7 +70,7 @@ export function NewWebhookForm({ team }: { team: string }) {
           </label>
         ))}
       </fieldset>
-      {error !== null && <ErrorNote error={error} />}
+      {error !== null && refusal === undefined && <ErrorNote error={error} />}
       {data !== undefined && (
         <div role="status" className="panel px-4 py-3">
           <p className="mb-1">This is the secret with which the receiver checks signatures. Copy it now; it will not be shown again.</p>

@@ -3,6 +3,7 @@ import { useState } from "react";
 import type { components } from "@/api/schema";
 import { Button } from "@/components/Button";
 import { ConfirmDialog } from "@/components/ConfirmDialog";
+import { EmptyState } from "@/components/EmptyState";
 import { ErrorNote } from "@/components/ErrorNote";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
@@ -27,7 +28,7 @@ export function WebhookTable({ team }: { team: string }) {
       await refresh();
     },
   });
-  if (data.length === 0) return <p className="text-soft">No webhooks.</p>;
+  if (data.length === 0) return <EmptyState title="No webhooks yet.">Create one to get messages when runs end or a limit is reached.</EmptyState>;
   return (
     <div className="flex flex-col gap-3">
       {test.error !== null && <ErrorNote error={test.error} />}

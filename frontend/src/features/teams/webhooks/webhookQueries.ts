@@ -6,7 +6,7 @@ export type WebhookEvent = components["schemas"]["WebhookEvent"];
 
 /** The events to choose from, in the order of the form. */
 export const EVENT_LABELS: Record<Exclude<WebhookEvent, "test">, string> = {
-  "run.ended": "A run succeeded or was cancelled",
+  "run.ended": "A run is done or was cancelled",
   "run.failed": "A run failed",
   "run.paused_by_limit": "A run was paused at a limit",
   "limit.reached": "80 or 100 % of a limit is used",

@@ -20,10 +20,35 @@ it("creates a webhook for the chosen events, and shows its secret", async () => 
   );
   renderRoute(<NewWebhookForm team="lab" />);
   await userEvent.type(await screen.findByLabelText("Address of the new webhook"), "https://example.org/hook");
-  await userEvent.click(screen.getByLabelText("A run succeeded or was cancelled"));
+  await userEvent.click(screen.getByLabelText("A run is done or was cancelled"));
   await userEvent.click(screen.getByRole("button", { name: "Create webhook" }));
   expect(await screen.findByText("whsec_abc")).toBeDefined();
   expect(sent).toEqual([{ url: "https://example.org/hook", events: ["run.failed", "run.paused_by_limit", "limit.reached", "node.quarantined"] }]);
+});
+
+it("shows at the field why an address is refused, until it is changed", async () => {
+  const message = "This is not a public address.";
+  const refused = { title: "Invalid", status: 422, code: "invalid", detail: `url: ${message}`, errors: [{ field: "url", message, value: null }] };
+  server.use(http.post("*/api/v1/teams/lab/webhooks", () => HttpResponse.json(refused, { status: 422 })));
+  renderRoute(<NewWebhookForm team="lab" />);
+  const address = await screen.findByLabelText("Address of the new webhook");
+  await userEvent.type(address, "http://10.0.0.1/");
+  await userEvent.click(screen.getByRole("button", { name: "Create webhook" }));
+  expect((await screen.findByRole("alert")).textContent).toBe(message);
+  expect(address.getAttribute("aria-describedby")).toBe(screen.getByRole("alert").id);
+  expect(address.getAttribute("aria-invalid")).toBe("true");
+  await userEvent.type(address, "x");
+  expect(screen.queryByRole("alert")).toBeNull();
+});
+
+it("says that there are none", async () => {
+  server.use(http.get("*/api/v1/teams/lab/webhooks", () => HttpResponse.json([])));
+  renderRoute(
+    <Boundary>
+      <WebhookTable team="lab" />
+    </Boundary>,
+  );
+  expect(await screen.findByText("No webhooks yet.")).toBeDefined();
 });
 
 it("shows the result of messages, sends a test, and deletes once that is confirmed", async () => {
