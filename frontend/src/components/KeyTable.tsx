@@ -32,9 +32,8 @@ export function KeyTable({ keys, revoke: revokeKey, listKey, label }: Props) {
         head={
           <>
             <Th>name</Th>
-            <Th className="max-tablet:hidden">prefix</Th>
             <Th>scope</Th>
-            <Th className="max-tablet:hidden">created</Th>
+            <Th className="max-desk:hidden">created</Th>
             <Th>expires</Th>
             <Th className="max-tablet:hidden">last used</Th>
             <Th>
@@ -45,10 +44,11 @@ export function KeyTable({ keys, revoke: revokeKey, listKey, label }: Props) {
       >
         {keys.map((key) => (
           <tr key={key.id} className={rowClass}>
-            <Td className="font-medium">{key.name}</Td>
-            <Td className="font-mono text-mono max-tablet:hidden">{key.prefix}…</Td>
+            <Td className="wrap-anywhere">
+              <span className="font-medium">{key.name}</span> <span className="font-mono text-mono text-soft max-tablet:hidden">{key.prefix}…</span>
+            </Td>
             <Td>{key.scope}</Td>
-            <Td className="max-tablet:hidden">
+            <Td className="max-desk:hidden">
               <Time at={key.created} />
             </Td>
             <Td className="text-soft">

@@ -7,8 +7,8 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { Select } from "@/components/Select";
 import { TextInput } from "@/components/TextInput";
 
-/** What each scope but `manage` allows, the least first. */
-const SCOPE_LABELS = { read: "see everything", submit: "see everything, upload data, start and change runs" } as const;
+/** What each scope but `manage` allows, the least first: short enough for the form to fit on one line. */
+const SCOPE_LABELS = { read: "see everything", submit: "also upload data, start and change runs" } as const;
 
 const LIFETIMES = [
   { days: "30", label: "expires in 30 days" },
@@ -52,7 +52,7 @@ export function NewKeyForm({ create, listKey, manages }: Props) {
           placeholder="Name, such as laptop"
           required
           maxLength={80}
-          className="min-w-40 flex-1"
+          className="min-w-48 flex-1"
           value={name}
           onChange={(event) => {
             setName(event.target.value);

@@ -22,8 +22,10 @@ export function Profile({ me, children }: Props) {
   const [theme, setTheme] = useState(storedTheme);
   return (
     <div className="panel p-4">
-      <div className="flex min-w-0 flex-col gap-4 tablet:w-96">
-        <ProfileName key={me.name} me={me} />
+      <div className="flex min-w-0 flex-col gap-4">
+        <div className="tablet:w-96">
+          <ProfileName key={me.name} me={me} />
+        </div>
         <dl className="grid grid-cols-[auto_1fr] items-baseline gap-x-6 gap-y-1">
           <dt className="text-soft">Email</dt>
           <dd className="min-w-0 wrap-break-word">
@@ -36,38 +38,40 @@ export function Profile({ me, children }: Props) {
             </>
           )}
         </dl>
-        {!me.email_verified && (
-          <div className="flex flex-col gap-2">
-            <p>Your email address has not been confirmed. Until you confirm it, you cannot join another team.</p>
-            {health?.sends_mail === false ? (
-              <p className="text-soft">Ask the operator for a sign-in link, and open it in this browser to confirm the address.</p>
-            ) : (
-              <MailLinkButton email={me.email} sent="A link is on its way. Open it in this browser to confirm the address." />
-            )}
+        <div className="flex min-w-0 flex-col gap-4 tablet:w-96">
+          {!me.email_verified && (
+            <div className="flex flex-col gap-2">
+              <p>Your email address has not been confirmed. Until you confirm it, you cannot join another team.</p>
+              {health?.sends_mail === false ? (
+                <p className="text-soft">Ask the operator for a sign-in link, and open it in this browser to confirm the address.</p>
+              ) : (
+                <MailLinkButton email={me.email} sent="A link is on its way. Open it in this browser to confirm the address." />
+              )}
+            </div>
+          )}
+          {me.has_password ? <PasswordChange email={me.email} /> : <p className="text-soft">Your account has no password.</p>}
+          {children}
+          <div className="w-48 max-tablet:w-full">
+            <Field label="Theme" help="In this browser.">
+              {(control) => (
+                <Select
+                  {...control}
+                  value={theme}
+                  onChange={(event) => {
+                    const next = event.target.value as Theme;
+                    applyTheme(next);
+                    setTheme(next);
+                  }}
+                >
+                  {Object.entries(THEME_LABELS).map(([value, label]) => (
+                    <option key={value} value={value}>
+                      {label}
+                    </option>
+                  ))}
+                </Select>
+              )}
+            </Field>
           </div>
-        )}
-        {me.has_password ? <PasswordChange email={me.email} /> : <p className="text-soft">Your account has no password.</p>}
-        {children}
-        <div className="w-48 max-tablet:w-full">
-          <Field label="Theme" help="In this browser.">
-            {(control) => (
-              <Select
-                {...control}
-                value={theme}
-                onChange={(event) => {
-                  const next = event.target.value as Theme;
-                  applyTheme(next);
-                  setTheme(next);
-                }}
-              >
-                {Object.entries(THEME_LABELS).map(([value, label]) => (
-                  <option key={value} value={value}>
-                    {label}
-                  </option>
-                ))}
-              </Select>
-            )}
-          </Field>
         </div>
       </div>
     </div>

@@ -23,7 +23,7 @@ export function SessionTable() {
             <Th>browser</Th>
             <Th className="max-tablet:hidden">address</Th>
             <Th>last used</Th>
-            <Th className="max-tablet:hidden">signed in</Th>
+            <Th className="max-desk:hidden">signed in</Th>
             <Th className="max-tablet:hidden">expires</Th>
             <Th>
               <span className="sr-only">actions</span>
@@ -39,7 +39,7 @@ export function SessionTable() {
             </Td>
             <Td className="text-soft max-tablet:hidden">{address}</Td>
             <Td className="text-soft">{last_used ? <Time at={last_used} /> : ""}</Td>
-            <Td className="text-soft max-tablet:hidden">
+            <Td className="text-soft max-desk:hidden">
               <Time at={created} />
             </Td>
             <Td className="text-soft max-tablet:hidden">

@@ -33,7 +33,7 @@ export function InviteForm({ team }: { team: string }) {
 
   return (
     <div className="flex flex-col gap-3">
-      <form onSubmit={submit} className="flex max-w-2xl flex-wrap gap-2">
+      <form onSubmit={submit} className="flex max-w-4xl flex-wrap gap-2">
         <TextInput
           type="email"
           aria-label="Email address to invite"
