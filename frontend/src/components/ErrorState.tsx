@@ -1,7 +1,8 @@
 import { Link } from "@tanstack/react-router";
-import { ApiError, ConnectionError } from "@/api/errors";
+import { ApiError, ConnectionError, errorMessage } from "@/api/errors";
 import { Button, buttonClass } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
+import { NotFoundNote } from "@/components/NotFoundNote";
 import { PageTitle } from "@/components/PageTitle";
 
 export const SERVER_UNREACHABLE = "The server cannot be reached";
@@ -16,7 +17,7 @@ interface Props {
 /** Replaces a list or page that could not be loaded. There is no retry if it does not exist or is forbidden. */
 export function ErrorState({ error, onRetry, titled = false }: Props) {
   const status = error instanceof ApiError ? error.status : 0;
-  const final = status === 404 || status === 403;
+  if (status === 404) return <NotFoundNote titled={titled}>{errorMessage(error)}</NotFoundNote>;
   const title = titleOf(error, status);
   return (
     <div className="flex max-w-xl flex-col items-start gap-4">
@@ -26,8 +27,8 @@ export function ErrorState({ error, onRetry, titled = false }: Props) {
           <h1 className="text-title font-semibold">{title}</h1>
         </>
       )}
-      <ErrorNote error={error} />
-      {final ? (
+      {error instanceof ConnectionError ? <p className="text-soft">{errorMessage(error)}</p> : <ErrorNote error={error} />}
+      {status === 403 ? (
         <Link to="/" className={buttonClass()}>
           Go to your runs
         </Link>
@@ -40,6 +41,5 @@ export function ErrorState({ error, onRetry, titled = false }: Props) {
 
 function titleOf(error: unknown, status: number): string {
   if (error instanceof ConnectionError) return SERVER_UNREACHABLE;
-  if (status === 404) return "Page not found";
   return status === 403 ? "You do not have access to this page" : "This page could not be loaded";
 }

@@ -32,6 +32,8 @@ it("names each page in the title, and offers a way out of missing pages", async 
     router.history.push("/lab/runs/run_gone/overview");
   });
   await screen.findByText("There is no such run.");
+  expect(screen.getByRole("heading", { name: "Page not found" })).toBeDefined();
+  expect(screen.queryByRole("alert")).toBeNull();
   expect(screen.getByRole("link", { name: "Go to your runs" }).getAttribute("href")).toBe("/");
   expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
 

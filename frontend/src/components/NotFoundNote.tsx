@@ -1,0 +1,32 @@
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import { PageTitle } from "@/components/PageTitle";
+
+const TITLE = "Page not found";
+
+interface Props {
+  /** What was not found, and why. */
+  children: ReactNode;
+  /** Adds a heading, if it replaces an entire page. */
+  titled?: boolean;
+}
+
+/** Shown for a page, or an object of a page, that does not exist. */
+export function NotFoundNote({ children, titled = false }: Props) {
+  return (
+    <>
+      {titled && (
+        <>
+          <PageTitle>{TITLE}</PageTitle>
+          <h1 className="mb-2 text-title font-semibold">{TITLE}</h1>
+        </>
+      )}
+      <p className="text-soft">
+        {children}{" "}
+        <Link to="/" className="text-accent underline underline-offset-2">
+          Go to your runs
+        </Link>
+      </p>
+    </>
+  );
+}
