@@ -1,6 +1,7 @@
 import { QueryErrorResetBoundary, useQueryClient } from "@tanstack/react-query";
 import { CatchBoundary } from "@tanstack/react-router";
 import { Suspense, useEffect, useReducer, useSyncExternalStore, type ReactNode } from "react";
+import { ConnectionError } from "@/api/errors";
 import { ErrorState } from "@/components/ErrorState";
 import { Skeleton } from "@/components/Skeleton";
 import { connection } from "@/lib/connection";
@@ -12,7 +13,7 @@ interface Props {
   titled?: boolean;
 }
 
-/** Shows a skeleton while its content loads, an error if that fails, and retries once the connection is back. */
+/** Shows a skeleton while its content loads or the server does not respond, an error if that fails, and retries once the connection is back. */
 export function Boundary({ children, skeleton = <Skeleton />, titled = false }: Props) {
   const epoch = useSyncExternalStore(connection.subscribe, connection.epoch);
   const [, rerender] = useReducer((tries: number) => tries + 1, 0);
@@ -22,8 +23,9 @@ export function Boundary({ children, skeleton = <Skeleton />, titled = false }: 
         <CatchBoundary
           getResetKey={() => epoch}
           errorComponent={({ error, reset: clear }) => (
-            <ErrorState
+            <BoundaryError
               titled={titled}
+              skeleton={skeleton}
               error={error}
               onRetry={() => {
                 reset();
@@ -37,6 +39,27 @@ export function Boundary({ children, skeleton = <Skeleton />, titled = false }: 
       )}
     </QueryErrorResetBoundary>
   );
+}
+
+interface BoundaryErrorProps {
+  titled: boolean;
+  skeleton: ReactNode;
+  error: unknown;
+  onRetry: () => void;
+}
+
+/** While the server does not respond, the banner says so, and a part of a page only keeps its place. */
+function BoundaryError({ titled, skeleton, error, onRetry }: BoundaryErrorProps) {
+  const isLost = useSyncExternalStore(connection.subscribe, connection.lostSince) !== null;
+  useEffect(
+    () =>
+      connection.subscribe(() => {
+        if (connection.lostSince() === null && error instanceof ConnectionError) onRetry();
+      }),
+    [error, onRetry],
+  );
+  if (isLost && !titled && error instanceof ConnectionError) return skeleton;
+  return <ErrorState titled={titled} error={error} onRetry={onRetry} />;
 }
 
 interface SuspenseFallbackProps {
