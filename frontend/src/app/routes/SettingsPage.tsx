@@ -65,9 +65,9 @@ export function SettingsPage() {
 
 function Group({ title, children }: { title: string; children: ReactNode }) {
   return (
-    <section aria-label={title} className="flex min-w-0 flex-col gap-8">
-      <h2 className="border-b pb-2 text-title font-semibold">{title}</h2>
-      {children}
+    <section aria-label={title} className="min-w-0">
+      <h2 className="mb-4 border-b pb-1 font-semibold text-soft">{title}</h2>
+      <div className="flex min-w-0 flex-col gap-8">{children}</div>
     </section>
   );
 }

@@ -31,15 +31,14 @@ export function SettingsNav({ team, page, pages }: Props) {
       <div className="flex flex-col gap-4 max-desk:hidden">
         {groups.map(({ name, members }) => (
           <div key={name}>
-            <p className="text-small font-medium text-soft">{name}</p>
+            <p className="px-2 pb-1 text-small font-medium text-soft">{name}</p>
             <ul>
               {members.map(({ id, title }) => (
                 <li key={id}>
                   <Link
                     to="/$team/settings/$page"
                     params={{ team, page: id }}
-                    className="inline-block text-accent underline-offset-2 hover:underline"
-                    activeProps={{ className: "font-semibold" }}
+                    className="block rounded-box px-2 py-1 hover:bg-raised data-[status=active]:bg-raised data-[status=active]:font-medium"
                   >
                     {title}
                   </Link>
