@@ -119,9 +119,11 @@ def _paused(spec: RunSpec, summary: RunSummary) -> str:
 
 
 def decimal(value: float) -> str:
-    """The number as the pages show it: 3.124, 437.1, 0.00312."""
+    """The number as the pages show it: 3.124, 437.1, 1,901, 0.00312."""
     if 0.1 <= value < 100:
         return f"{value:.3f}"
+    if 1_000 <= value < 1e6:
+        return f"{value:,.0f}"
     return f"{value:.4g}" if value >= 100 else f"{value:.3g}"
 
 

@@ -27,6 +27,11 @@ export function decimal(value: number): string {
   return size >= 1e-3 ? value.toPrecision(3) : scientific(value, 2);
 }
 
+/** 0.003 · 9e-4 · 1.23e-4: a setting that the run changes, with three digits; otherwise as `exactNumber`. */
+export function settingNumber(value: number): string {
+  return exactNumber(Number(value.toPrecision(3)));
+}
+
 /** 4,096 · 0.003 · 3e-4 · 1e-8: every digit of a setting, in the shortest form. */
 export function exactNumber(value: number): string {
   const size = Math.abs(value);
@@ -34,9 +39,10 @@ export function exactNumber(value: number): string {
   return value.toLocaleString("en-US", { maximumFractionDigits: 20 });
 }
 
-/** 38.2; the caller adds the percent sign. */
+/** 38.2, 40.0, 0, 100; the caller adds the percent sign. */
 export function percent(fraction: number): string {
-  return (fraction * 100).toFixed(1);
+  const text = (fraction * 100).toFixed(1);
+  return fraction === 0 || text === "100.0" ? text.replace(".0", "") : text;
 }
 
 /** 0 %, 0.00104 %, 1.3 %, 100 %: for shares over several orders of magnitude. */
@@ -168,7 +174,7 @@ function joinUnits(large: number, largeUnit: string, small: number, smallUnit: s
 }
 
 function trimZeros(value: number): string {
-  if (value >= 100) return value.toFixed(0);
+  if (value >= 100) return count(value);
   return value.toFixed(value >= 10 ? 1 : 2).replace(/\.?0+$/, "");
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, decimal, duration, exactNumber, moment, plural, powerOfTwo, rate, share, short, shortTime } from "@/lib/format";
+import { bytes, decimal, duration, exactNumber, moment, percent, plural, powerOfTwo, rate, settingNumber, share, short, shortTime } from "@/lib/format";
 
 describe("duration", () => {
   it.each([
@@ -87,6 +87,18 @@ it("omits the date of times today", () => {
   const now = new Date(2026, 10, 21, 14, 0).getTime();
   expect(moment(new Date(2026, 10, 21, 13, 46).toISOString(), now)).toBe("13:46");
   expect(moment(new Date(2026, 10, 18, 13, 46).toISOString(), now)).toBe("18 Nov 13:46");
+});
+
+it("shows percentages with one decimal, except none and all", () => {
+  expect([0, 0.0004, 0.382, 0.4, 0.9994, 0.9996, 1, 1.2].map(percent)).toEqual(["0", "0.0", "38.2", "40.0", "99.9", "100", "100", "120.0"]);
+});
+
+it("separates thousands of bytes", () => {
+  expect(bytes(1_900 * 2 ** 40)).toBe("1,900 TiB");
+});
+
+it("rounds a setting that the run changes", () => {
+  expect([0, 0.003, 0.0009, 0.00012345, 0.1].map(settingNumber)).toEqual(["0", "0.003", "9e-4", "1.23e-4", "0.1"]);
 });
 
 it("formats shares and powers of two", () => {

@@ -360,14 +360,15 @@ def test_speeds_in_the_summary_are_means_of_recent_steps(scene: Scene) -> None:
     assert scene.show(work.run_id)["summary"]["values"]["seconds"] == pytest.approx(10.0, rel=0.01)
 
 
-def test_the_result_of_a_run_says_if_its_loss_rose(scene: Scene) -> None:
+@pytest.mark.parametrize(("loss", "shown"), [(26.3261, "26.326"), (1_901.16, "1,901")])
+def test_the_result_of_a_run_says_if_its_loss_rose(scene: Scene, loss: float, shown: str) -> None:
     work = scene.running(last_step=9, steps=10)
-    work.send(work.batch(metrics=[{"steps": [10], "series": {"loss": [26.3261]}}]))
+    work.send(work.batch(metrics=[{"steps": [10], "series": {"loss": [loss]}}]))
     work.save(10)
     assert work.order("completing") == "go"
     work.save(10, "export")
     assert work.ended("finished", step=10) == "succeeded"
-    assert scene.show(work.run_id)["sentence"] == "loss 26.326 (it rose from 1.000)"
+    assert scene.show(work.run_id)["sentence"] == f"loss {shown} (it rose from 1.000)"
 
 
 def test_events_describe_the_run_and_are_streamed(scene: Scene) -> None:

@@ -1,6 +1,6 @@
 /** The slots of a node, and the run on each. */
 import type { GpuUse, Node, NodeRun } from "@/api/types";
-import { bytes, count, share } from "@/lib/format";
+import { bytes, count, percent } from "@/lib/format";
 
 export interface Slot {
   device: string;
@@ -26,7 +26,7 @@ export function slotLabel({ device, index }: Slot): string {
 /** `98.0 %, 31.4 GiB, 412 W, 61 °C`: what the driver reports. */
 export function gpuUseText({ utilization, memory_bytes: memory, power_watts: power, temperature_celsius: temperature }: GpuUse): string {
   return [
-    typeof utilization === "number" ? share(utilization) : [],
+    typeof utilization === "number" ? `${percent(utilization)} %` : [],
     typeof memory === "number" ? bytes(memory) : [],
     typeof power === "number" ? `${count(power)} W` : [],
     typeof temperature === "number" ? `${count(temperature)} °C` : [],

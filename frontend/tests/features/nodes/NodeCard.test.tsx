@@ -98,11 +98,11 @@ it("shows the current use of the node and its GPUs", async () => {
   };
   renderRoute(<NodeCard node={node} now={Date.parse("2026-11-21T13:00:05Z")} />);
   expect(await screen.findByText("16 GiB of 64 GiB")).toBeDefined();
-  expect(screen.getByText("43 %")).toBeDefined();
+  expect(screen.getByText("43.1 %")).toBeDefined();
   expect(screen.getByRole("progressbar", { name: "memory of gpu-07" }).getAttribute("aria-valuenow")).toBe("25");
   const [first, second] = screen.getAllByRole("listitem").slice(1);
   expect(first?.textContent).toBe("GPU 0free");
-  expect(second?.textContent).toBe("GPU 198 %, 1 GiB, 412 Wfree");
+  expect(second?.textContent).toBe("GPU 198.0 %, 1 GiB, 412 Wfree");
 });
 
 it("shows why a node is in quarantine and the result of its self-test, and releases it", async () => {

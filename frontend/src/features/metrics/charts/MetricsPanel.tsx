@@ -12,8 +12,8 @@ import type { ChartView } from "@/features/metrics/charts/chartView";
 import { HardwareCharts } from "@/features/metrics/hardware/HardwareCharts";
 import { hardwareText, hasHardware } from "@/features/metrics/hardware/hardwareText";
 import { axisScale, lastStep, lastValue, type Columns } from "@/lib/charts/series";
-import { learningRateText, percentText, shortTick, tick, percentTick } from "@/features/metrics/charts/seriesStyle";
-import { decimal, rate } from "@/lib/format";
+import { percentText, shortTick, tick, percentTick } from "@/features/metrics/charts/seriesStyle";
+import { decimal, rate, settingNumber } from "@/lib/format";
 
 interface Props {
   team: string;
@@ -103,7 +103,7 @@ export const MetricsPanel = memo(function MetricsPanel({ team, run, metrics, sho
       <div className="-mx-4">
         <Collapsible title="Optimizer" summary={optimizerText(columns)}>
           <div className="grid grid-cols-2 gap-3 max-tablet:grid-cols-1">
-            <SeriesChart {...shared} title="learning rate" series={LEARNING_RATE} scale="zero" text={learningRateText} axisText={learningRateText} />
+            <SeriesChart {...shared} title="learning rate" series={LEARNING_RATE} scale="zero" text={settingNumber} axisText={settingNumber} />
             <SeriesChart {...shared} title="grad norm" series={NORM} scale="zero" text={decimal} axisText={tick} />
           </div>
         </Collapsible>
@@ -120,5 +120,5 @@ export const MetricsPanel = memo(function MetricsPanel({ team, run, metrics, sho
 /** `learning rate 3e-4, grad norm 0.913` */
 function optimizerText(columns: Columns): string {
   const [rate, norm] = [lastValue(columns["learning_rate"]), lastValue(columns["grad_norm"])];
-  return [rate === undefined ? [] : `learning rate ${learningRateText(rate)}`, norm === undefined ? [] : `grad norm ${decimal(norm)}`].flat().join(", ");
+  return [rate === undefined ? [] : `learning rate ${settingNumber(rate)}`, norm === undefined ? [] : `grad norm ${decimal(norm)}`].flat().join(", ");
 }

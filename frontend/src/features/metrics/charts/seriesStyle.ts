@@ -1,6 +1,6 @@
 import type { SeriesInfo } from "@/api/types";
 import type { AxisText, ChartScale } from "@/components/charts/chartOptions";
-import { bytes, bytesParts, count, decimal, duration, percent, rate, scientific, share, short, shortTime } from "@/lib/format";
+import { bytes, bytesParts, count, decimal, duration, percent, rate, settingNumber, share, short, shortTime } from "@/lib/format";
 
 /** How a series' values are drawn and formatted everywhere. */
 export interface SeriesStyle {
@@ -31,7 +31,7 @@ const FORMAT_BY_UNIT: Record<string, Format> = {
 
 /** Series that their unit alone does not describe. */
 const FORMAT_BY_NAME: Record<string, Format> = {
-  learning_rate: { scale: "zero", text: learningRateText, axisText: learningRateText },
+  learning_rate: { scale: "zero", text: settingNumber, axisText: settingNumber },
   eta_seconds: { scale: "zero", text: duration, axisText: duration },
 };
 
@@ -107,8 +107,4 @@ const MAX_DECIMALS = 12;
 function decimalsOf(value: number): number {
   const digits = Number(value.toPrecision(3)).toFixed(MAX_DECIMALS).replace(/0+$/, "");
   return digits.length - digits.indexOf(".") - 1;
-}
-
-export function learningRateText(value: number): string {
-  return value === 0 ? "0" : value >= 0.01 ? String(Number(value.toPrecision(3))) : scientific(value);
 }
