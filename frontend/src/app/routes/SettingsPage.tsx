@@ -22,10 +22,11 @@ export function SettingsPage() {
   const pages = visiblePages(me, team);
   const group = pages.find(({ id }) => id === page)?.group;
   if (group === undefined) return <NotFound />;
+  const isLog = page === "audit" || page === "site-audit";
   return (
     <>
       <TitleRow title="Settings" />
-      <div className="gap-10 desk:grid desk:grid-cols-[10rem_minmax(0,56rem)]">
+      <div className={`gap-10 desk:grid ${isLog ? "desk:grid-cols-[12rem_minmax(0,1fr)]" : "desk:grid-cols-[12rem_minmax(0,56rem)]"}`}>
         <SettingsNav team={team} page={page} pages={pages} />
         <div className="flex min-w-0 flex-col gap-12">
           {group === "You" && (

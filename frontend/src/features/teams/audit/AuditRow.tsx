@@ -13,7 +13,11 @@ export function AuditRow({ entry: { time, name, via, address, action, path, deta
       <Td className="whitespace-nowrap">
         <Time at={time} />
       </Td>
-      <Td className="wrap-anywhere">{name}</Td>
+      <Td>
+        <span className="block max-w-48 wrap-break-word tablet:truncate" title={name}>
+          {name}
+        </span>
+      </Td>
       <Td>
         <div className="flex flex-wrap items-baseline gap-x-3">
           <AuditSentence action={action} path={path} details={details} />
