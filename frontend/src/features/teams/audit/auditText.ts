@@ -1,6 +1,6 @@
 /** An entry of the audit log in plain words. */
 
-import { plural } from "@/lib/format";
+import { capitalize, plural } from "@/lib/format";
 import { shortId } from "@/lib/shortId";
 
 /** Operations whose names say too little, or need more than another tense. */
@@ -50,7 +50,7 @@ export function actionLabel(action: string, details: string): string {
   if (action === "edit_checkpoint") return labelByFlag(details, "pinned", "Pinned checkpoint", "Unpinned checkpoint") ?? "Edited checkpoint";
   if (action in ACTION_LABELS) return ACTION_LABELS[action] ?? action;
   const [verb = "", ...nouns] = action.split("_");
-  return capitalized([pastTense(verb), ...nouns].join(" "));
+  return capitalize([pastTense(verb), ...nouns].join(" "));
 }
 
 function labelByFlag(details: string, flag: string, yes: string, no: string): string | undefined {
@@ -60,10 +60,6 @@ function labelByFlag(details: string, flag: string, yes: string, no: string): st
 
 function pastTense(verb: string): string {
   return IRREGULAR_PAST[verb] ?? (verb.endsWith("e") ? `${verb}d` : `${verb}ed`);
-}
-
-function capitalized(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /** A part of a sentence. With an object, it is the object’s name or short id. */
@@ -100,7 +96,7 @@ const BULK_LABELS: Record<string, string> = { tag: "Tagged", untag: "Untagged" }
 /** Details of very many runs are cut off, so that their number is unknown. */
 function bulkSentence(details: string): SentencePart[] {
   const action = BULK_ACTION.exec(details)?.[1] ?? "change";
-  const label = BULK_LABELS[action] ?? capitalized(pastTense(action));
+  const label = BULK_LABELS[action] ?? capitalize(pastTense(action));
   const runs: unknown = parseObject(details)?.["runs"];
   if (!Array.isArray(runs)) return [{ text: `${label} several runs` }];
   const [id] = runs as unknown[];
