@@ -52,9 +52,11 @@ export function share(fraction: number): string {
   return `${value >= 100 ? "100" : value >= 10 ? value.toFixed(0) : value >= 0.0001 ? Number(value.toPrecision(2)) : scientific(value, 0)} %`;
 }
 
-/** 2^−9: superscripts are too small to read next to a chart. */
+const SUPERSCRIPTS: Record<string, string> = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
+
+/** 2⁻⁹ */
 export function powerOfTwo(exponent: number): string {
-  return `2^${exponent < 0 ? "−" : ""}${Math.abs(exponent)}`;
+  return `2${String(exponent).replaceAll(/[-\d]/g, (character) => SUPERSCRIPTS[character] ?? character)}`;
 }
 
 /** 4.1e-7: how very small and very large numbers are written everywhere. */
@@ -167,6 +169,11 @@ export function secondsBetween(from: string, to: string | number): number {
 /** `3 shards`, `1 shard` */
 export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
+}
+
+/** `Saved step 50` from `saved step 50`. */
+export function capitalized(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function joinUnits(large: number, largeUnit: string, small: number, smallUnit: string): string {

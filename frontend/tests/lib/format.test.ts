@@ -103,5 +103,5 @@ it("rounds a setting that the run changes", () => {
 
 it("formats shares and powers of two", () => {
   expect([0, 1e-9, 1.04e-5, 0.0131, 0.28, 1].map(share)).toEqual(["0 %", "1e-7 %", "0.001 %", "1.3 %", "28 %", "100 %"]);
-  expect([-13, 0, 4].map(powerOfTwo)).toEqual(["2^−13", "2^0", "2^4"]);
+  expect([-13, 0, 4].map(powerOfTwo)).toEqual(["2⁻¹³", "2⁰", "2⁴"]);
 });
