@@ -128,5 +128,5 @@ function StepSelect({ label, none, written, losses, value, onChange }: StepSelec
 /** The loss of the validation at a step; nothing if the chart's points do not include it. */
 function lossText(losses: Column | undefined, step: number): string {
   const value = losses?.values[losses.steps.indexOf(step)];
-  return value === undefined ? "" : `, loss ${value.toFixed(3)}`;
+  return value === undefined ? "" : `, validation loss ${value.toFixed(3)}`;
 }
