@@ -27,15 +27,16 @@ export function SummaryTiles({ run, columns }: { run: Run; columns: Columns }) {
         name="MFU"
         value={text(mfu, percent)}
         unit={mfu === undefined ? "" : "%"}
-        note={mfuUnknown ? "peak not known" : peak ? ofPeak(peak) : ""}
-        more={mfuUnknown ? undefined : mfuMore(bf16 !== undefined && bf16Peak ? `${percent(bf16)} % ${ofPeak(bf16Peak)}` : "", hfu === mfu ? undefined : hfu)}
-        title={mfuUnknown ?? (peak ? `${[peak, bf16Peak].filter(Boolean).map((rate) => `of ${rate}`).join("; ")}. ${HFU_TEXT}` : undefined)}
+        note={mfuUnknown ? "peak not known" : mfuNote(peak, bf16Peak ? bf16 : undefined)}
+        more={mfu === undefined ? undefined : meanNote(run, "mfu")}
+        title={mfuUnknown ?? mfuTitle(peak, bf16Peak, hfu === mfu ? undefined : hfu)}
       />
       <Tile
         name="throughput"
         value={text(speed, rate)}
         unit={speed === undefined ? "" : "tokens/s"}
         note={seconds === undefined ? "" : `${shortTime(seconds)} per step`}
+        more={meanNote(run, "tokens_per_second")}
       />
       <Tile name="grad norm" value={text(norm, decimal)} unit="" note={clipNote(run, columns)} />
       <Tile name="memory" value={memory} unit={memoryUnit} note={slotsNote(run)} />
@@ -57,16 +58,31 @@ function peaksOf({ summary: { peak_name: peak, bf16_peak_name: bf16Peak } }: Run
   return peak && bf16Peak && peak.replace(/^FP8/, "BF16") === bf16Peak ? [bf16Peak] : [peak, bf16Peak];
 }
 
-const HFU_TEXT = "HFU counts recomputed activations too";
-
-function mfuMore(bf16: string, hfu: number | undefined): string | undefined {
-  const words = [bf16, hfu === undefined ? "" : `HFU ${percent(hfu)} %`].filter((value) => value !== "");
-  return words.length === 0 ? undefined : words.join("; ");
+/** `of FP8 peak, 30.2 % of BF16 peak`: the data types; the tooltip has the rates and the device. */
+function mfuNote(peak: string | null | undefined, bf16: number | undefined): string {
+  if (!peak) return "";
+  return `of ${kindOf(peak)}${bf16 === undefined ? "" : `, ${percent(bf16)} % of BF16 peak`}`;
 }
 
-/** `of BF16 peak 989 TFLOP/s`; the tooltip has the device's name. */
-function ofPeak(peak: string): string {
-  return `of ${peak.split(" of ")[0] ?? peak}`;
+/** `BF16 peak` of `BF16 peak 989 TFLOP/s of NVIDIA H200`. */
+function kindOf(peak: string): string {
+  return peak.split(/ (?=\d)/)[0] ?? peak;
+}
+
+function mfuTitle(peak: string | null | undefined, bf16Peak: string | null | undefined, hfu: number | undefined): string | undefined {
+  if (!peak) return undefined;
+  const peaks = [peak, bf16Peak].filter(Boolean).map((name) => `of ${name}`);
+  return [...peaks, ...(hfu === undefined ? [] : [`HFU ${percent(hfu)} %, which counts recomputed activations too`])].join("; ");
+}
+
+/** The number of steps that the server's speeds are a mean of, with less weight on the older ones. */
+const MEAN_STEPS = 20;
+
+/** Which steps a speed is the mean of, since its chart ends with the last step's; undefined if it is one step's. */
+function meanNote({ summary, forked_from: origin }: Run, name: string): string | undefined {
+  const steps = summary.step - (origin?.step ?? 0);
+  if (summary.values[name] === undefined || steps < 2) return undefined;
+  return steps < MEAN_STEPS ? `mean of ${plural(steps, "step")}` : `mean of about ${MEAN_STEPS} steps`;
 }
 
 function validationNote(run: Run, columns: Columns): string {

@@ -9,7 +9,18 @@ it("shows the speed of recent steps rather than that of the last one", async () 
   const summary = { ...aRun().summary, values: { seconds: 0.351, tokens_per_second: 1_424 } };
   renderRoute(<SummaryTiles run={aRun({ summary })} columns={columns} />);
   const tile = (await screen.findByText("throughput")).parentElement;
-  expect(tile?.textContent).toBe("throughput1,424tokens/s351 ms per step");
+  expect(tile?.textContent).toBe("throughput1,424tokens/s351 ms per stepmean of about 20 steps");
+});
+
+it.each([
+  ["the steps so far, while there are few", { step: 12 }, "of BF16 peakmean of 12 steps"],
+  ["about twenty steps", { step: 1_200 }, "of BF16 peakmean of about 20 steps"],
+  ["none, while the server has no mean", { step: 12, values: { loss: 3 } }, "of BF16 peak"],
+])("says that the MFU is a mean of %s", async (_, summary, note) => {
+  renderRoute(<SummaryTiles run={aRun({ summary: { ...aRun().summary, ...summary } })} columns={{ mfu: { steps: [12], values: [0.382] } }} />);
+  const tile = (await screen.findByText("MFU")).parentElement;
+  expect(tile?.textContent).toBe(`MFU38.2%${note}`);
+  expect(screen.getByTitle("of BF16 peak 989 TFLOP/s of NVIDIA H200")).toBeDefined();
 });
 
 it.each([
