@@ -58,7 +58,7 @@ test("a run continues in another layout after a rank was killed", async ({ page 
   });
 
   await test.step("the killed run recovers in the new layout and succeeds", async () => {
-    await expect(page.getByText(/attempt 2 on/)).toBeVisible({ timeout: 120_000 });
+    await expect(page.getByText(/attempt 2 on/i)).toBeVisible({ timeout: 120_000 });
     await expect(page.getByText("Done").first()).toBeVisible({ timeout: 240_000 });
   });
 

@@ -7,7 +7,7 @@ import { StateIcon } from "@/components/StateIcon";
 import { filterEvents, isFiltered, type EventFilter } from "@/features/runs/detail/eventFilter";
 import { groupEvents, groupText, type EventGroup } from "@/features/runs/detail/eventGroups";
 import { eventsQuery } from "@/features/runs/queries";
-import { clockTime, count, fullTime, moment, plural } from "@/lib/format";
+import { capitalized, clockTime, count, fullTime, moment, plural } from "@/lib/format";
 import { stateStyle } from "@/lib/runs/stateStyle";
 
 interface Props {
@@ -56,7 +56,7 @@ function GroupItem({ group, after }: { group: EventGroup; after: RunEvent | unde
       <li className={ITEM_CLASS}>
         <EventTime time={events[0].time} />
         <span className="min-w-0 break-words">
-          {groupText(group)}{" "}
+          {capitalized(groupText(group))}{" "}
           <button
             type="button"
             aria-expanded={isOpen}
@@ -108,11 +108,13 @@ function EventState({ event }: { event: RunEvent }) {
   );
 }
 
-/** `by Ada` after the state Paused, not `Paused by Ada`; `to pause, asked by Ada` after Stopping. */
+/** A sentence; `by Ada` after the state Paused, not `Paused by Ada`; `to pause, asked by Ada` after Stopping. */
 function eventText({ state, message }: RunEvent): string {
-  if (state === "stopping") return message.replace(/^Paused by /, "to pause, asked by ").replace(/^Cancelled by /, "to cancel, asked by ");
+  if (state === "stopping" && /^(Paused|Cancelled) by /.test(message)) {
+    return message.replace(/^Paused by /, "to pause, asked by ").replace(/^Cancelled by /, "to cancel, asked by ");
+  }
   const label = state === null || state === undefined ? "" : `${stateStyle[state].label} `;
-  return label !== "" && message.startsWith(`${label}by `) ? message.slice(label.length) : message;
+  return label !== "" && message.startsWith(`${label}by `) ? message.slice(label.length) : capitalized(message);
 }
 
 function eventTime(time: string): string {

@@ -15,7 +15,7 @@ it("shows why the events could not be loaded, and retries", async () => {
   renderRoute(<EventList team="lab" run="run_1" live={false} />);
   expect((await screen.findByRole("alert")).textContent).toContain("The database is busy.");
   await userEvent.click(screen.getByRole("button", { name: "Try again" }));
-  expect(await screen.findByText("needs 2 slots")).toBeDefined();
+  expect(await screen.findByText("Needs 2 slots")).toBeDefined();
 });
 
 it("shows repeated events as one line that opens, and changes of state one by one", async () => {
@@ -25,11 +25,11 @@ it("shows repeated events as one line that opens, and changes of state one by on
   const events = [moved(1, "starting"), moved(2, "running"), ...Array.from({ length: 10 }, (_, n) => saved(3 + n, 50 * (n + 1))), moved(13, "completing"), saved(14, 550)];
   server.use(http.get("*/runs/run_1/events", () => HttpResponse.json({ items: events })));
   renderRoute(<EventList team="lab" run="run_1" live={false} />);
-  expect(await screen.findByText(/saved 10 checkpoints, steps 50 to 500\./)).toBeDefined();
+  expect(await screen.findByText(/Saved 10 checkpoints, steps 50 to 500\./)).toBeDefined();
   expect(screen.getAllByRole("listitem")).toHaveLength(5);
-  expect(screen.queryByText(/saved step 300/)).toBeNull();
+  expect(screen.queryByText(/Saved step 300/)).toBeNull();
   await userEvent.click(screen.getByRole("button", { name: "Show each" }));
-  expect(screen.getByText(/saved step 300/)).toBeDefined();
+  expect(screen.getByText(/Saved step 300/)).toBeDefined();
   expect(screen.getAllByRole("listitem")).toHaveLength(15);
 });
 
@@ -45,6 +45,6 @@ it("shows the state of an event and its reason once", async () => {
   server.use(http.get("*/runs/run_1/events", () => HttpResponse.json({ items: events })));
   renderRoute(<EventList team="lab" run="run_1" live={false} />);
   await screen.findByText(/^by Ada/);
-  const words = [/Failed.*Training diverged\.$/, /Stopping$/, /Paused.*by Ada$/, /saved step 4$/, /Stopping.*to pause, asked by Ada$/];
+  const words = [/Failed.*Training diverged\.$/, /Stopping$/, /Paused.*by Ada$/, /Saved step 4$/, /Stopping.*to pause, asked by Ada$/];
   expect(screen.getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual(words.map((word): unknown => expect.stringMatching(word)));
 });

@@ -21,12 +21,12 @@ it("filters events by kind and words, keeps the filter in the address, and clear
   server.use(http.get("*/runs/run_1/events", () => HttpResponse.json({ items: EVENTS })));
   const onView = vi.fn();
   renderRoute(<InAddress onView={onView} />);
-  await screen.findByText("saved step 50");
+  await screen.findByText("Saved step 50");
   expect(messages()).toHaveLength(4);
   await userEvent.click(within(screen.getByRole("radiogroup", { name: "Kind of events" })).getByRole("radio", { name: "states" }));
-  expect(messages()).toEqual([expect.stringContaining("attempt 1 on node-7"), expect.stringContaining("waiting for 2 slots")]);
+  expect(messages()).toEqual([expect.stringContaining("Attempt 1 on node-7"), expect.stringContaining("Waiting for 2 slots")]);
   await userEvent.type(screen.getByRole("searchbox"), "NODE-7 running");
-  expect(messages()).toEqual([expect.stringContaining("attempt 1 on node-7")]);
+  expect(messages()).toEqual([expect.stringContaining("Attempt 1 on node-7")]);
   expect(screen.getByRole("status").textContent).toContain("1 of 4 events");
   await waitFor(() => {
     expect(onView).toHaveBeenLastCalledWith({ events: "states", words: "NODE-7 running" });
