@@ -56,8 +56,8 @@ export function OverviewTab({ team, run, metrics, live, error, onRetry, checkpoi
         onView={setView}
         compare={compare}
       />
-      <div className="mt-3 grid grid-cols-2 gap-3 max-desk:grid-cols-1">
-        <StepTimeBar columns={metrics.columns} />
+      <div className="mt-3 grid auto-cols-fr gap-3 desk:grid-flow-col">
+        {metrics.columns["loss"] !== undefined && <StepTimeBar columns={metrics.columns} />}
         <section className="panel p-3">
           <h2 className="mb-2 font-medium">events</h2>
           {events}

@@ -14,6 +14,7 @@ import { checkpointsQuery } from "@/features/checkpoints/queries";
 import { LivePill } from "@/features/metrics/live/LivePill";
 import { useLiveMetrics } from "@/features/metrics/live/useLiveMetrics";
 import { SummaryTiles } from "@/features/metrics/summary/SummaryTiles";
+import { StartForecast } from "@/features/queue/StartForecast";
 import { RunActions } from "@/features/runs/actions/RunActions";
 import { RunBanner } from "@/features/runs/detail/RunBanner";
 import { RunHeader } from "@/features/runs/detail/RunHeader";
@@ -68,7 +69,13 @@ function LiveRunPage() {
             <ErrorNote error={actionError} />
           </div>
         )}
-        <RunBanner team={team} run={polledRun} canSeeNodes={canSeeNodes} newestState={newestStep} />
+        <RunBanner
+          team={team}
+          run={polledRun}
+          canSeeNodes={canSeeNodes}
+          newestState={newestStep}
+          expectedStart={polledRun.state === "queued" && <StartForecast team={team} runId={polledRun.id} />}
+        />
       </>
     ),
     [team, polledRun, actionError, canSeeNodes, newestStep],
@@ -89,7 +96,7 @@ function LiveRunPage() {
         banner={banner}
         dataset={dataset}
       />
-      {(!isRunTab(tab) || tab === "overview") && <SummaryTiles run={run} columns={metrics?.columns ?? {}} />}
+      {(!isRunTab(tab) || tab === "overview") && run.summary.step > 0 && <SummaryTiles run={run} columns={metrics?.columns ?? {}} />}
       <RunTabs team={team} runId={runId} current={isRunTab(tab) ? tab : "overview"} hidden={hidden} />
       <Boundary>
         <RunTabContent run={run} live={live} metrics={metrics} error={error} refetch={refetch} checkpointSteps={checkpointSteps} />

@@ -19,9 +19,9 @@ export function LivePill({ freshness, stepSeconds = 0 }: Props) {
   const secondsSilent = (now - freshness.lastHeardMs) / 1_000;
   const isFresh = secondsSilent < Math.max(STALE_SECONDS, 3 * stepSeconds);
   if (lostSince !== null) return null;
-  if (freshness.lastHeardMs === 0) return <span className="text-small text-soft">connecting</span>;
+  if (freshness.lastHeardMs === 0) return <span className="min-w-16 text-small text-soft">connecting</span>;
   return (
-    <span className={`min-w-24 text-small ${isFresh ? "text-soft" : "text-warn"}`}>
+    <span className={`min-w-16 whitespace-nowrap text-small ${isFresh ? "text-soft" : "text-warn"}`}>
       {isFresh ? "live" : `${duration(secondsSilent)} behind`}
     </span>
   );

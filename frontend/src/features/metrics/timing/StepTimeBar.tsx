@@ -19,7 +19,7 @@ export function StepTimeBar({ columns }: { columns: Columns }) {
     <section className="panel p-3">
       <h2 className="font-medium">{total === 0 ? "step time breakdown" : `step time breakdown, ${shortTime(total)}`}</h2>
       {total === 0 ? (
-        <p className="mt-3 text-small text-soft">{columns["loss"] === undefined ? "Shown after the first step." : "This run reported no timings."}</p>
+        <p className="mt-3 text-small text-soft">This run reported no timings.</p>
       ) : (
         <>
           <div aria-hidden className="mt-4 mb-3 flex h-5 gap-px">

@@ -41,12 +41,15 @@ export function RunHeader({ team, run, live, actions, banner, dataset }: Props) 
         }
         actions={actions}
       >
-        <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
-        {(isRunning || (final && step > 0)) && (
+        <span className="flex items-center gap-2">
+          <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
+          {!final && live}
+        </span>
+        {(isRunning || step > 0) && (
           <>
             {!isFinishing(run) && (
               <span className="whitespace-nowrap">
-                step {count(step)} <span className="text-soft">of {count(steps)}</span>
+                {run.state === "paused" && "at "}step {count(step)} <span className="text-soft">of {count(steps)}</span>
               </span>
             )}
             {isRunning && <Meter fraction={steps === 0 ? 0 : step / steps} label="Steps done" />}
@@ -55,7 +58,6 @@ export function RunHeader({ team, run, live, actions, banner, dataset }: Props) 
         <span className={`whitespace-nowrap ${isRunning ? "" : "text-soft"}`}>
           {timeSentence(run, now)}
         </span>
-        {!final && live}
       </TitleRow>
       <RunFacts run={run} dataset={dataset} />
       {banner}

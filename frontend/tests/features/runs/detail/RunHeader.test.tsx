@@ -37,6 +37,13 @@ it.each([
   expect(title?.textContent.match(/5,000 of 5,000/g)?.length ?? 0).toBe(state === "running" ? 1 : 0);
 });
 
+it("says at which step a run was paused, and keeps the freshness beside the state", async () => {
+  const paused = aRun({ state: "paused", started: "2026-11-21T13:01:00Z", paused: "2026-11-21T13:01:53Z" });
+  renderRoute(<RunHeader team="lab" run={paused} live={<i>live</i>} actions={null} banner={null} dataset={null} />);
+  expect((await screen.findByRole("banner")).textContent).toBe("Runs / pilot-7Pausedliveat step 1,200 of 5,000after 53 s");
+  expect(screen.getByRole("heading").title).toBe("pilot-7");
+});
+
 it("offers to continue a failed run from its newest checkpoint, to editors", async () => {
   const show = (run: Run, newestState: number | undefined, canEdit = true) =>
     renderRoute(

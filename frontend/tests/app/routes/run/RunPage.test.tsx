@@ -1,0 +1,45 @@
+import { screen } from "@testing-library/react";
+import { http, HttpResponse } from "msw";
+import { beforeEach, expect, it } from "vitest";
+import type { Run } from "@/api/types";
+import { fullTime } from "@/lib/format";
+import { openApp } from "@tests/support/app";
+import { aRun } from "@tests/support/runs";
+import { server } from "@tests/support/server";
+
+const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false, teams: [{ slug: "lab", name: "lab", role: "editor" }] };
+const START = "2026-11-21T14:02:00Z";
+const QUEUED = { id: "run_1", expected_start: START, start_is_rough: false };
+
+function serve(run: Run) {
+  server.use(http.get("*/api/v1/teams/lab/runs/run_1", () => HttpResponse.json(run)));
+}
+
+beforeEach(() => {
+  server.use(
+    http.get("*/api/v1/me", () => HttpResponse.json(ME)),
+    http.get("*/api/v1/teams/lab/runs", () => HttpResponse.json({ items: [], next_cursor: null })),
+    http.get("*/api/v1/teams/lab/datasets", () => HttpResponse.json({ items: [], next_cursor: null })),
+    http.get("*/api/v1/teams/lab/queue", () => HttpResponse.json({ items: [QUEUED], next_cursor: null })),
+    http.get("*/api/v1/teams/lab/runs/run_1/metrics", () => HttpResponse.json({ series: [], attempts: [], cursor: "1:1" })),
+    http.get("*/api/v1/teams/lab/runs/run_1/events", () => HttpResponse.json({ items: [] })),
+    http.get("*/api/v1/teams/lab/runs/run_1/checkpoints", () => HttpResponse.json({ items: [] })),
+  );
+});
+
+it("says what a queued run waits for and when it is expected to start, without empty tiles and charts", async () => {
+  serve(aRun({ state: "queued", sentence: "needs 2 slots, 1 free", started: null, summary: { ...aRun().summary, step: 0, values: {} } }));
+  await openApp("/lab/runs/run_1/overview");
+  const banner = await screen.findByRole("region", { name: "What happened" });
+  expect(banner.textContent).toContain("needs 2 slots, 1 free.");
+  expect((await screen.findByTitle(fullTime(START))).parentElement?.textContent).toContain("Expected start: ");
+  expect(screen.getByRole("link", { name: "View queue" })).toBeDefined();
+  expect(await screen.findByText("No metrics yet.")).toBeDefined();
+  for (const name of ["throughput", "step time breakdown"]) expect(screen.queryByText(name)).toBeNull();
+});
+
+it("shows the tiles of a run that waits after its first steps", async () => {
+  serve(aRun({ state: "queued", sentence: "needs 2 slots, 1 free" }));
+  await openApp("/lab/runs/run_1/overview");
+  expect(await screen.findByText("throughput")).toBeDefined();
+});
