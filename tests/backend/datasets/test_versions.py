@@ -389,7 +389,7 @@ def test_a_version_fails_only_above_its_limit_of_rejected_rows(
         assert version["error"] == (
             "3 of 200 documents (1.5 %) could not be read, more than the limit of 1 %. First: line 198 of a.jsonl is not "
             "a JSON object; line 199 of a.jsonl is not a JSON object; line 200 of a.jsonl is not a JSON object. Fix the "
-            "files, or create a version that allows more (“Maximum unreadable documents” on the page, rejected_limit in a curation)."
+            "files, or create a version that allows more unreadable documents."
         )
         assert [item["state"] for item in version["preparations"]] == ["failed"]
         answer = editor.post("runs", {"name": "x", "data": {"dataset": made["id"]}})

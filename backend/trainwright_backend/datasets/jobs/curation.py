@@ -164,7 +164,7 @@ def why_unusable(
     return (
         f"{rejected:,} of {documents + rejected:,} documents ({100 * share:.3g} %) could not be read, more than the "
         f"limit of {100 * curation.rejected_limit:g} %. First: {first}. Fix the files, or create a version that "
-        "allows more (“Maximum unreadable documents” on the page, rejected_limit in a curation)."
+        "allows more unreadable documents."
     )
 
 

@@ -14,12 +14,12 @@ interface Props {
   dataset: string;
   version: number;
   preparation: Preparation;
-  /** Why the version is unusable; null if it is usable. The same error is not repeated here. */
-  versionError: string | null;
+  /** Whether another attempt makes sense. */
+  isVersionUsable: boolean;
 }
 
 /** The tokens of a version for one tokenizer: progress, or the result. */
-export function PreparationRow({ team, dataset, version, preparation, versionError }: Props) {
+export function PreparationRow({ team, dataset, version, preparation, isVersionUsable }: Props) {
   const client = useQueryClient();
   const canEdit = useCanEdit();
   const onSuccess = () => client.invalidateQueries({ queryKey: datasetQuery(team, dataset).queryKey });
@@ -50,7 +50,7 @@ export function PreparationRow({ team, dataset, version, preparation, versionErr
           Cancel <span className="sr-only">preparation with {tokenizerLabel}</span>
         </Button>
       )}
-      {canEdit && versionError === null && (state === "cancelled" || state === "failed") && (
+      {canEdit && isVersionUsable && (state === "cancelled" || state === "failed") && (
         <Button
           className="ml-auto"
           disabled={prepare.isPending}
@@ -61,7 +61,7 @@ export function PreparationRow({ team, dataset, version, preparation, versionErr
           Retry <span className="sr-only">with {tokenizerLabel}</span>
         </Button>
       )}
-      {error && error !== versionError && <p className="w-full text-bad">{error}</p>}
+      {error && <p className="w-full text-bad">{error}</p>}
       {preparation.validation_from_tail && (
         <p className="w-full text-soft">The last 1 % of tokens is the validation split, because no document fell into it.</p>
       )}

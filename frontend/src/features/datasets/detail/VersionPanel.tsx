@@ -29,12 +29,14 @@ export function VersionPanel({ team, dataset, version, isNewest }: Props) {
   const canEdit = useCanEdit();
   const { number, state, statistics, files, changes, preparations, curation } = version;
   const rejected = statistics?.rejected ?? files.reduce((sum, file) => sum + (file.rejected ?? 0), 0);
+  // The state and the error of a version that failed say it for its preparations too.
+  const shown = preparations.filter(({ error }) => state !== "failed" || (error && error !== version.error));
   const summary = describeCuration(curation);
   return (
     <section className="panel min-w-0" aria-label={`Version ${number}`}>
       <div className="flex min-h-11 flex-wrap items-center gap-x-3 gap-y-1 border-b px-4 py-1.5">
         <h2 className="font-semibold">Version {number}</h2>
-        <VersionPill version={version} />
+        {(state !== "ready" || preparations.length === 0) && <VersionPill version={version} />}
         <span className="text-soft">
           {files.length > 0 && (
             <>
@@ -68,17 +70,17 @@ export function VersionPanel({ team, dataset, version, isNewest }: Props) {
         </div>
       )}
       {(state === "waiting" || state === "reading") && <Progress version={version} />}
-      {version.error && <p className="px-4 py-2 text-bad">{version.error}</p>}
-      {preparations.length > 0 && (
+      {version.error && <p className="px-4 py-2">{version.error}</p>}
+      {shown.length > 0 && (
         <ul className="divide-y border-b">
-          {preparations.map((preparation) => (
+          {shown.map((preparation) => (
             <PreparationRow
               key={preparation.id}
               team={team}
               dataset={dataset.id}
               version={number}
               preparation={preparation}
-              versionError={state === "failed" ? (version.error ?? "") : null}
+              isVersionUsable={state !== "failed"}
             />
           ))}
         </ul>
