@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useMemo, useState, type ReactNode } from "react";
+import { lazy, Suspense, useMemo, useState, type ReactNode } from "react";
 import type { Run } from "@/api/types";
 import { Button } from "@/components/Button";
 import { CopyButton } from "@/components/CopyButton";
@@ -8,6 +8,7 @@ import { layoutNote, currentAndNext, attemptSpec } from "@/features/runs/paralle
 import { ChangeLayout } from "@/features/runs/parallelism/ChangeLayout";
 import { canChangeLayout } from "@/features/runs/parallelism/layout";
 import { groupsOf, isSection, splitByDefault, type Entry, type Group } from "@/features/runs/detail/configurationGroups";
+import { quoted } from "@/features/runs/detail/quoted";
 import { runQuery, specQuery } from "@/features/runs/queries";
 import { emptyText, formatValue } from "@/features/runs/spec/valueText";
 import { sectionsOf, type Json, type JsonSchema } from "@/features/runs/spec/specFields";
@@ -20,10 +21,14 @@ interface Props {
   dataset: ReactNode;
 }
 
+/** Loaded when it is opened: it needs the YAML library. */
+const YamlDialog = lazy(async () => ({ default: (await import("@/features/runs/detail/YamlDialog")).YamlDialog }));
+
 /** A run's stored configuration: first the chosen values, then the defaults. */
 export function ConfigurationTab({ team, run, dataset }: Props) {
   const queries = useQueryClient();
   const [changing, setChanging] = useState(false);
+  const [asYaml, setAsYaml] = useState(false);
   const spec = run.spec as unknown as Record<string, Json>;
   const { data: info } = useQuery(specQuery);
   const fields = useMemo(() => (info === undefined ? null : sectionsOf(info.run_spec as JsonSchema).flatMap((section) => section.fields)), [info]);
@@ -34,6 +39,13 @@ export function ConfigurationTab({ team, run, dataset }: Props) {
   return (
     <div className="flex flex-col gap-3">
       <div className="flex flex-wrap gap-2">
+        <Button
+          onClick={() => {
+            setAsYaml(true);
+          }}
+        >
+          View as YAML
+        </Button>
         <CopyButton label="Copy as JSON" text={JSON.stringify(spec, null, 2)} />
         {canChangeLayout(run) && (
           <ForEditors>
@@ -47,6 +59,16 @@ export function ConfigurationTab({ team, run, dataset }: Props) {
           </ForEditors>
         )}
       </div>
+      {asYaml && (
+        <Suspense>
+          <YamlDialog
+            spec={spec}
+            onClose={() => {
+              setAsYaml(false);
+            }}
+          />
+        </Suspense>
+      )}
       {changing && (
         <ChangeLayout
           team={team}
@@ -106,12 +128,12 @@ function Section({ title, entries, renderValue }: { title: string; entries: read
   return (
     <section className="panel mb-3 min-w-0 break-inside-avoid">
       <h3 className="border-b px-4 py-2 font-medium">{title}</h3>
-      <dl className="px-4 py-2">
+      <dl className="grid grid-cols-[minmax(0,11rem)_minmax(0,1fr)] gap-x-4 gap-y-1 px-4 py-2">
         {entries.map((entry) => (
-          <div key={entry.path} className="flex justify-between gap-4 py-0.5">
+          <div key={entry.path} className="contents">
             <dt className="text-soft">{inSentence(fieldLabel(entry.name))}</dt>
             <dd
-              className={`min-w-0 text-right break-words whitespace-pre-line ${typeof entry.value === "string" ? "[font-variant-numeric:normal]" : ""} ${entry.value === null ? "text-soft" : ""}`}
+              className={`min-w-0 break-words whitespace-pre-wrap ${typeof entry.value === "string" ? "[font-variant-numeric:normal]" : ""} ${entry.value === null ? "text-soft" : ""}`}
             >
               {renderValue(entry)}
             </dd>
@@ -125,5 +147,5 @@ function Section({ title, entries, renderValue }: { title: string; entries: read
 /** The value of a field, or what its empty value means. */
 function valueText(spec: Run["spec"], path: string): string {
   const value = path.split(".").reduce<Json>((at, key) => (isSection(at) ? (at[key] ?? null) : null), spec as unknown as Json);
-  return value === null ? emptyText(spec, path) : formatValue(value);
+  return value === null ? emptyText(spec, path) : formatValue(quoted(value));
 }

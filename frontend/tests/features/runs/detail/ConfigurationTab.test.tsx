@@ -1,4 +1,5 @@
-import { screen } from "@testing-library/react";
+import { cleanup, screen, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
 import { expect, it } from "vitest";
 import type { Run } from "@/api/types";
 import { ConfigurationTab } from "@/features/runs/detail/ConfigurationTab";
@@ -43,4 +44,21 @@ it.each([["before the first attempt", null], ["once the attempt has the layout",
   const { value, note } = await shown({ attempt_layout });
   expect(note).toBeUndefined();
   expect(value("pipeline")).toBe("2");
+});
+
+it("puts texts in quotation marks if their spaces would not be seen", async () => {
+  const prompts = (...texts: string[]) => ({ spec: { ...SPEC, validation: { ...SPEC.validation, prompts: texts } } });
+  const first = await shown(prompts("def ", "class A"));
+  expect(first.value("prompts")).toBe('"def "\n"class A"');
+  cleanup();
+  const { value } = await shown(prompts("the dog", "a cat"));
+  expect(value("prompts")).toBe("the dog\na cat");
+});
+
+it("shows the configuration as YAML", async () => {
+  await shown({});
+  await userEvent.click(screen.getByRole("button", { name: "View as YAML" }));
+  const dialog = within(await screen.findByRole("dialog", { name: "Configuration as YAML" }));
+  expect(dialog.getByRole("region", { name: "YAML" }).textContent).toContain("name: pilot-7\nseed: 0\n");
+  expect(dialog.getByRole("button", { name: "Copy as YAML" })).toBeDefined();
 });
