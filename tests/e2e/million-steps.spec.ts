@@ -147,7 +147,7 @@ test("a run of a million steps, while it grows", async ({ page }) => {
 
   await test.step("a line is opened by number, linked and restored", async () => {
     const log = page.getByRole("region", { name: /^Log of attempt/ });
-    await page.getByRole("spinbutton", { name: "line" }).fill("500000");
+    await page.getByRole("spinbutton", { name: "Go to line" }).fill("500000");
     await page.keyboard.press("Enter");
     await expect(log.getByText("step 500000: loss")).toBeInViewport();
     await expect(page).toHaveURL(/#L500000$/);

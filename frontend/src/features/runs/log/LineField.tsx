@@ -9,24 +9,25 @@ interface Props {
   /** Number of lines in the log. */
   total: number;
   onLine: (line: number) => void;
+  className?: string;
 }
 
 /** Goes to a line by its number. */
-export function LineField({ line, total, onLine }: Props) {
+export function LineField({ line, total, onLine, className = "" }: Props) {
   const id = useId();
   const [text, setText] = useSyncedState(line === undefined ? "" : String(line));
   return (
     <form
-      className="ml-auto flex items-center gap-2 max-tablet:ml-0"
+      className={`ml-auto flex items-center gap-2 max-tablet:ml-0 ${className}`}
       onSubmit={(event) => {
         event.preventDefault();
         onLine(Number(text));
       }}
     >
-      <label htmlFor={id} className="text-soft">
-        line
+      <label htmlFor={id} className="whitespace-nowrap text-soft">
+        Go to line
       </label>
-      <div className="w-28">
+      <div className="w-28 max-tablet:w-20">
         <TextInput
           id={id}
           type="number"

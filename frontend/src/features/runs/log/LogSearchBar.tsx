@@ -1,5 +1,6 @@
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
-import { useEffect, useRef } from "react";
+import { Ellipsis } from "lucide-react";
+import { useEffect, useRef, useState } from "react";
 import type { LogLine } from "@/api/types";
 import { Button } from "@/components/Button";
 import { CopyButton } from "@/components/CopyButton";
@@ -25,6 +26,9 @@ interface Props {
 export function LogSearchBar({ place, total, line, find, onView }: Props) {
   const client = useQueryClient();
   const [text, setText] = useSyncedState(find);
+  // Phones have room for the search only.
+  const [showsAll, setShowsAll] = useState(false);
+  const phoneClass = showsAll ? "" : "max-tablet:hidden";
   const matches = useInfiniteQuery({ ...logMatchesQuery(place, find), enabled: find !== "" });
   // A result counts only if it belongs to the latest search and the user has not moved on.
   const latestSearch = useRef(0);
@@ -43,14 +47,14 @@ export function LogSearchBar({ place, total, line, find, onView }: Props) {
     <div className="flex flex-wrap items-center gap-2 px-4 py-2 text-small">
       <form
         role="search"
-        className="flex min-w-0 flex-wrap items-center gap-2"
+        className="flex min-w-0 items-center gap-2 max-tablet:flex-1"
         onSubmit={(event) => {
           event.preventDefault();
           if (text === find) void nextMatch();
           else void startSearch();
         }}
       >
-        <div className="w-56 max-tablet:w-full">
+        <div className="w-56 min-w-0 max-tablet:flex-1">
           <TextInput
             type="search"
             aria-label={`Search in ${place.file}`}
@@ -63,6 +67,7 @@ export function LogSearchBar({ place, total, line, find, onView }: Props) {
           />
         </div>
         <Button
+          className={phoneClass}
           disabled={found.length === 0}
           onClick={() => {
             goTo(found.findLast(({ number }) => number < (line ?? Infinity)) ?? found[found.length - 1]);
@@ -74,6 +79,16 @@ export function LogSearchBar({ place, total, line, find, onView }: Props) {
           {find !== "" && text === find ? "Next" : "Find"}
         </Button>
       </form>
+      <Button
+        className="tablet:hidden"
+        aria-label="More log controls"
+        aria-expanded={showsAll}
+        onClick={() => {
+          setShowsAll(!showsAll);
+        }}
+      >
+        <Ellipsis aria-hidden size={16} />
+      </Button>
       <p role="status" className="text-soft">
         {find === "" ? "" : matches.isPending ? "Searching" : statusText()}
       </p>
@@ -83,10 +98,15 @@ export function LogSearchBar({ place, total, line, find, onView }: Props) {
         </Button>
       )}
       {matches.error !== null && <ErrorNote error={matches.error} />}
-      {line !== undefined && <CopyButton key={line} label="Copy link" text={() => window.location.href} />}
+      {line !== undefined && (
+        <div className={phoneClass}>
+          <CopyButton key={line} label="Copy link" text={() => window.location.href} />
+        </div>
+      )}
       <LineField
         line={line}
         total={total}
+        className={phoneClass}
         onLine={(wanted) => {
           onView({ line: wanted, find });
         }}

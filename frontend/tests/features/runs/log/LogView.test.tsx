@@ -67,11 +67,20 @@ it("links to a line by its number and by the input field", async () => {
   await userEvent.click(await screen.findByRole("button", { name: "Link to line 2,997" }));
   expect(views).toEqual([{ line: 2_997, find: undefined }]);
   expect(screen.getByRole("button", { name: "Link to line 2,997" }).parentElement?.getAttribute("aria-current")).toBe("true");
-  const field = screen.getByRole<HTMLInputElement>("spinbutton", { name: "line" });
+  const field = screen.getByRole<HTMLInputElement>("spinbutton", { name: "Go to line" });
   expect(field.value).toBe("2997");
   await userEvent.clear(field);
   await userEvent.type(field, "2500{Enter}");
   expect(views[1]).toEqual({ line: 2_500, find: undefined });
+});
+
+it("shows only the search on phones until the other controls are opened", async () => {
+  show({ line: 2_997 });
+  const more = await screen.findByRole("button", { name: "More log controls" });
+  const hidden = () => ["Previous", "Copy link", "Go"].map((name) => screen.getByRole("button", { name }).closest(".max-tablet\\:hidden") !== null);
+  expect(hidden()).toEqual([true, true, true]);
+  await userEvent.click(more);
+  expect(hidden()).toEqual([false, false, false]);
 });
 
 it("searches on the server, counts matches so far, and moves between them", async () => {
