@@ -61,10 +61,10 @@ export function QueueTable({ team, memberRole: role }: Props) {
           <>
             <Th>place</Th>
             <Th>run</Th>
-            <Th className="max-tablet:hidden">by</Th>
+            <Th className="max-desk:hidden">by</Th>
             <Th className="max-tablet:hidden">slots</Th>
             <Th>priority</Th>
-            <Th className="max-tablet:hidden">since</Th>
+            <Th className="max-desk:hidden">since</Th>
             <Th className="max-tablet:hidden">expected start</Th>
             <Th>
               <span className="sr-only">move</span>
@@ -75,7 +75,7 @@ export function QueueTable({ team, memberRole: role }: Props) {
         {queue.map((run) => (
           <tr key={run.id} className={rowClass}>
             <Td>{run.position}</Td>
-            <Td className="whitespace-normal">
+            <Td className="whitespace-normal tablet:min-w-48">
               <Link to="/$team/runs/$runId/$tab" params={{ team, runId: run.id, tab: "overview" }} className="font-medium hover:underline">
                 {run.name}
               </Link>
@@ -86,7 +86,7 @@ export function QueueTable({ team, memberRole: role }: Props) {
                 </span>
               )}
             </Td>
-            <Td className="max-tablet:hidden">{run.mine ? "you" : run.created_by}</Td>
+            <Td className="max-desk:hidden">{run.mine ? "you" : run.created_by}</Td>
             <Td className="whitespace-nowrap max-tablet:hidden">
               {run.slots} {run.device === "cuda" ? "GPU" : "CPU"}
             </Td>
@@ -109,7 +109,7 @@ export function QueueTable({ team, memberRole: role }: Props) {
                 </Select>
               )}
             </Td>
-            <Td className="whitespace-nowrap text-soft max-tablet:hidden">
+            <Td className="whitespace-nowrap text-soft max-desk:hidden">
               <Time at={run.queued} />
             </Td>
             <Td className="whitespace-nowrap text-soft max-tablet:hidden">

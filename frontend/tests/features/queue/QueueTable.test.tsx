@@ -86,3 +86,14 @@ it("says when a run is expected to start, and whether that is rough", async () =
   expect(rows.map((row) => row.includes("about"))).toEqual([false, true, false]);
   expect(rows.map((row) => row.includes("not known"))).toEqual([false, false, true]);
 });
+
+it("leaves room for the runs in narrow windows: who submitted them and when goes first", async () => {
+  server.use(http.get("*/api/v1/teams/lab/queue", () => HttpResponse.json({ items: [waiting("a")], next_cursor: null })));
+  renderRoute(
+    <Boundary>
+      <QueueTable team="lab" memberRole="editor" />
+    </Boundary>,
+  );
+  const heads = await screen.findAllByRole("columnheader");
+  expect(heads.filter(({ className }) => className.includes("max-desk:hidden")).map(({ textContent }) => textContent)).toEqual(["by", "since"]);
+});
