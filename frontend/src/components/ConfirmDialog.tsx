@@ -4,7 +4,7 @@ import { Dialog } from "@/components/Dialog";
 import { ErrorNote } from "@/components/ErrorNote";
 
 interface Props {
-  title: string;
+  title: ReactNode;
   /** What will happen, and whether it can be undone. */
   consequence: string;
   confirmLabel: string;

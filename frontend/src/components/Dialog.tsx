@@ -1,7 +1,7 @@
 import { useEffect, useId, useRef, type ReactNode } from "react";
 
 interface Props {
-  title: string;
+  title: ReactNode;
   onClose: () => void;
   children: ReactNode;
   /** Buttons, the main one last. */

@@ -1,10 +1,10 @@
-/** The end of an id behind a name that is not unique; nothing if there is none. */
-export function ShortId({ id }: { id: string | undefined }) {
-  if (id === undefined) return null;
+import { shortId } from "@/lib/shortId";
+
+/** The end of an id beside a name that others may have too. */
+export function ShortId({ id }: { id: string }) {
   return (
-    <>
-      {" "}
-      <span className="font-mono text-small font-normal text-soft">{id}</span>
-    </>
+    <span className="font-mono text-small font-normal text-soft" title={id}>
+      {shortId(id)}
+    </span>
   );
 }

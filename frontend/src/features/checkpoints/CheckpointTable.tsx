@@ -7,6 +7,7 @@ import { Bytes } from "@/components/Bytes";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Menu } from "@/components/Menu";
 import { MenuAction } from "@/components/MenuAction";
+import { ShortId } from "@/components/ShortId";
 import { StateIcon } from "@/components/StateIcon";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
@@ -75,6 +76,7 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
                       >
                         {group.run.name}
                       </Link>
+                      {!group.run.hasUniqueName && <ShortId id={group.run.id} />}
                       <span className="text-small text-soft">{groupText(group)}</span>
                     </span>
                   </th>
@@ -110,34 +112,36 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
                 </Td>
                 <Td>
                   <span className="flex items-center justify-end gap-2 whitespace-nowrap">
-                    {(canEdit || checkpoint.pinned) && (
-                      <button
-                        type="button"
-                        aria-pressed={checkpoint.pinned}
-                        aria-label={`${checkpoint.pinned ? "Pinned" : "Pin"}: step ${count(checkpoint.step)}, ${KIND_LABELS[checkpoint.kind]}`}
-                        title={checkpoint.pinned ? "Pinned: protected from deletion" : "Pin to protect from deletion"}
-                        disabled={!canEdit || pin.isPending}
-                        className={`inline-flex h-7 items-center gap-1 rounded-box px-1.5 text-small enabled:hover:bg-raised max-tablet:h-11 max-tablet:min-w-7 max-tablet:justify-center ${checkpoint.pinned ? "text-accent" : "text-soft"}`}
-                        onClick={() => {
-                          pin.mutate(checkpoint);
-                        }}
+                    <span className="flex items-center gap-2 max-tablet:flex-col max-tablet:items-end max-tablet:gap-0">
+                      {(canEdit || checkpoint.pinned) && (
+                        <button
+                          type="button"
+                          aria-pressed={checkpoint.pinned}
+                          aria-label={`${checkpoint.pinned ? "Pinned" : "Pin"}: step ${count(checkpoint.step)}, ${KIND_LABELS[checkpoint.kind]}`}
+                          title={checkpoint.pinned ? "Pinned: protected from deletion" : "Pin to protect from deletion"}
+                          disabled={!canEdit || pin.isPending}
+                          className={`inline-flex h-7 items-center gap-1 rounded-box px-1.5 text-small enabled:hover:bg-raised max-tablet:h-11 ${checkpoint.pinned ? "text-accent" : "text-soft"}`}
+                          onClick={() => {
+                            pin.mutate(checkpoint);
+                          }}
+                        >
+                          <Pin aria-hidden size={13} fill={checkpoint.pinned ? "currentColor" : "none"} />
+                          {checkpoint.pinned ? "Pinned" : "Pin"}
+                        </button>
+                      )}
+                      <a
+                        href={archiveUrl(team, checkpoint.run, checkpoint.id)}
+                        download
+                        className="inline-flex items-center gap-1.5 text-accent hover:underline max-tablet:min-h-11"
                       >
-                        <Pin aria-hidden size={13} fill={checkpoint.pinned ? "currentColor" : "none"} />
-                        <span className="max-tablet:hidden">{checkpoint.pinned ? "pinned" : "pin"}</span>
-                      </button>
-                    )}
-                    <a
-                      href={archiveUrl(team, checkpoint.run, checkpoint.id)}
-                      download
-                      className="inline-flex items-center gap-1.5 text-accent hover:underline max-tablet:min-h-11"
-                    >
-                      <Download aria-hidden size={14} />
-                      <span className="max-tablet:sr-only">Download .tar</span>
-                      <span className="sr-only">
-                        {" "}
-                        of step {count(checkpoint.step)}, {KIND_LABELS[checkpoint.kind]}
-                      </span>
-                    </a>
+                        <Download aria-hidden size={14} />
+                        Download .tar
+                        <span className="sr-only">
+                          {" "}
+                          of step {count(checkpoint.step)}, {KIND_LABELS[checkpoint.kind]}
+                        </span>
+                      </a>
+                    </span>
                     <Menu
                       trigger={
                         <button

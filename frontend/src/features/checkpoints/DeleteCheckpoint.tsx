@@ -3,6 +3,7 @@ import type { Checkpoint } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Dialog } from "@/components/Dialog";
 import { ErrorNote } from "@/components/ErrorNote";
+import { ShortId } from "@/components/ShortId";
 import { deleteCheckpoint, freedSpaceQuery } from "@/features/checkpoints/queries";
 import { KIND_LABELS } from "@/features/checkpoints/checkpointText";
 import { bytes, count } from "@/lib/format";
@@ -24,7 +25,15 @@ export function DeleteCheckpoint({ team, checkpoint, onDeleted, onClose }: Props
   const isKept = freed.isError;
   return (
     <Dialog
-      title={isKept ? "This checkpoint cannot be deleted" : `Delete step ${count(checkpoint.step)} of ${checkpoint.run_name || "this run"}?`}
+      title={
+        isKept ? (
+          "This checkpoint cannot be deleted"
+        ) : (
+          <>
+            Delete step {count(checkpoint.step)} of {checkpoint.run_name || "this run"} <ShortId id={checkpoint.run} />?
+          </>
+        )
+      }
       onClose={onClose}
       actions={
         <>

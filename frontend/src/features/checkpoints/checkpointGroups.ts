@@ -4,7 +4,7 @@ import { bytes, plural } from "@/lib/format";
 /** Checkpoints of one run. */
 export interface CheckpointGroup {
   /** The run that a heading names; without it there is no heading. */
-  run?: { id: string; name: string };
+  run?: { id: string; name: string; hasUniqueName: boolean };
   checkpoints: readonly Checkpoint[];
   /** Whether all the run's checkpoints that match the filter are among them. */
   isComplete: boolean;
@@ -14,8 +14,9 @@ export interface CheckpointGroup {
 export function checkpointGroups(ordered: readonly Checkpoint[], hasMore: boolean): CheckpointGroup[] {
   const byRun = new Map<string, Checkpoint[]>();
   for (const checkpoint of ordered) byRun.set(checkpoint.run, [...(byRun.get(checkpoint.run) ?? []), checkpoint]);
+  const names = [...byRun.values()].map(([first]) => first?.run_name ?? "");
   return [...byRun.entries()].map(([id, checkpoints], index) => ({
-    run: { id, name: checkpoints[0]?.run_name ?? "" },
+    run: { id, name: names[index] ?? "", hasUniqueName: names.filter((name) => name === names[index]).length === 1 },
     checkpoints,
     isComplete: !hasMore || index < byRun.size - 1,
   }));

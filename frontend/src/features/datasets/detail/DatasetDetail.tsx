@@ -5,6 +5,7 @@ import { Button, buttonClass } from "@/components/Button";
 import { ConfirmDialog } from "@/components/ConfirmDialog";
 import { Copyable } from "@/components/Copyable";
 import { ForEditors } from "@/components/ForEditors";
+import { ShortId } from "@/components/ShortId";
 import { TitleRow } from "@/components/TitleRow";
 import { NewVersion } from "@/features/datasets/create/NewVersion";
 import { datasetQuery, deleteDataset } from "@/features/datasets/queries";
@@ -101,7 +102,11 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
       </div>
       {isDeleting && (
         <ConfirmDialog
-          title={`Delete ${dataset.name}?`}
+          title={
+            <>
+              Delete {dataset.name} <ShortId id={dataset.id} />?
+            </>
+          }
           consequence={consequence()}
           confirmLabel="Delete dataset"
           cancelLabel="Cancel"

@@ -1,6 +1,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import type { Dataset, DatasetVersion } from "@/api/types";
 import { ConfirmDialog } from "@/components/ConfirmDialog";
+import { ShortId } from "@/components/ShortId";
 import { datasetQuery, deleteVersion } from "@/features/datasets/queries";
 import { bytes } from "@/lib/format";
 
@@ -25,7 +26,11 @@ export function DeleteVersion({ team, dataset, version, onClose }: Props) {
   });
   return (
     <ConfirmDialog
-      title={`Delete version ${version.number} of ${dataset.name}?`}
+      title={
+        <>
+          Delete version {version.number} of {dataset.name} <ShortId id={dataset.id} />?
+        </>
+      }
       consequence={`${consequence(dataset, version)} First cancel runs that still use it and delete mixtures made from it. Ended runs keep their metrics and checkpoints.`}
       confirmLabel="Delete version"
       cancelLabel="Cancel"

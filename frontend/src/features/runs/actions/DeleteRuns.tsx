@@ -4,6 +4,7 @@ import type { Run } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Dialog } from "@/components/Dialog";
 import { ErrorNote } from "@/components/ErrorNote";
+import { RunTitle } from "@/features/runs/actions/RunTitle";
 import { freedSpaceQuery } from "@/features/runs/actions/bulkRequests";
 import { bytes, plural } from "@/lib/format";
 
@@ -30,10 +31,16 @@ export function DeleteRuns({ team, runs, busy, error, onConfirm, onClose }: Prop
   });
   const freed = deletable.reduce((sum, { bytes }) => sum + bytes, 0);
   const checkpoints = deletable.reduce((sum, { checkpoints }) => sum + checkpoints, 0);
-  const subject = deletable.length === 1 ? (deletable[0]?.run.name ?? "") : plural(isCounted ? deletable.length : runs.length, "run");
+  const only = deletable.length === 1 ? deletable[0]?.run : runs.length === 1 ? runs[0] : undefined;
   return (
     <Dialog
-      title={isCounted && deletable.length === 0 ? "None of these can be deleted" : `Delete ${subject}?`}
+      title={
+        isCounted && deletable.length === 0 ? (
+          "None of these can be deleted"
+        ) : (
+          <>Delete {only === undefined ? plural(isCounted ? deletable.length : runs.length, "run") : <RunTitle run={only} />}?</>
+        )
+      }
       onClose={onClose}
       actions={
         <>

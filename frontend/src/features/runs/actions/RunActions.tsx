@@ -10,6 +10,7 @@ import { Menu } from "@/components/Menu";
 import { MenuAction } from "@/components/MenuAction";
 import { DeleteRuns } from "@/features/runs/actions/DeleteRuns";
 import { EditRun } from "@/features/runs/actions/EditRun";
+import { RunTitle } from "@/features/runs/actions/RunTitle";
 import { cancelRun, deleteRun, runQuery } from "@/features/runs/queries";
 import { canPause, leavableNodes, moveRun, pauseRun, resumeRun } from "@/features/runs/actions/runRequests";
 import { copyText } from "@/lib/copyText";
@@ -138,7 +139,11 @@ export function RunActions({ team, run, onRefused, onDeleted }: Props) {
       </Menu>
       {dialog === "cancel" && (
         <ConfirmDialog
-          title={`Cancel ${run.name}?`}
+          title={
+            <>
+              Cancel <RunTitle run={run} />?
+            </>
+          }
           consequence={cancelConsequence(run)}
           confirmLabel="Cancel run"
           cancelLabel={run.state === "queued" ? "Keep run" : "Keep running"}

@@ -97,6 +97,22 @@ it("shows the progress of reading and tokenizing, cancels, and retries", async (
   });
 });
 
+it("says once that a version failed, and not of a preparation that could not start", async () => {
+  const error = "3 of 200 documents could not be read. Fix the files.";
+  const failed = aPreparation({ state: "failed", error });
+  show(aDataset({ versions: [aVersion({ state: "failed", error, statistics: null, preparations: [failed] })] }));
+  expect(await screen.findAllByText(error)).toHaveLength(1);
+  expect(screen.getAllByText("Failed")).toHaveLength(1);
+});
+
+it("shows one state of a version: its own, or that of its preparations", async () => {
+  show(aDataset({ versions: [aVersion({ number: 2, preparations: [] }), aVersion({ preparations: [aPreparation()] })] }));
+  const states = (version: number) => within(screen.getByRole("region", { name: `Version ${version}` })).queryAllByText(/^(Processed|Ready)$/);
+  await screen.findByRole("region", { name: "Version 2" });
+  expect(states(2).map(({ textContent }) => textContent)).toEqual(["Processed"]);
+  expect(states(1).map(({ textContent }) => textContent)).toEqual(["Ready"]);
+});
+
 it("shows documents in pages, dropped ones with the reason", async () => {
   const sample = (number: number, dropped: string | null) => ({
     number,
@@ -168,6 +184,7 @@ it("shows what deleting a version frees, and what still uses it", async () => {
   show(aDataset({ versions: [aVersion({ number: 2, files: shared === undefined ? [] : [shared, own] }), aVersion()] }));
   await userEvent.click(await screen.findByRole("button", { name: "Delete version 2" }));
   const dialog = within(screen.getByRole("dialog", { hidden: true }));
+  expect(dialog.getByRole("heading", { hidden: true }).textContent).toBe("Delete version 2 of letters ds_1?");
   expect(dialog.getByText(/frees 2 KiB of files, unless .* Files that other versions use are kept/)).toBeDefined();
   await userEvent.click(dialog.getByText("Delete version"));
   expect(await dialog.findByText(detail)).toBeDefined();

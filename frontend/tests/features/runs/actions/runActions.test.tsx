@@ -109,6 +109,19 @@ describe("a stopping run", () => {
   });
 });
 
+describe("the question before a run is cancelled or deleted", () => {
+  it.each([
+    ["Cancel run", aRun(), "Cancel pilot-7 run_1?"],
+    ["Delete run", aRun({ state: "failed" }), "Delete pilot-7 run_1?"],
+  ])("says which run it is about: %s", async (action, run, question) => {
+    server.use(http.delete(RUN, () => HttpResponse.json({ dry_run: true, bytes: 0, checkpoints: 0 })));
+    renderRoute(<RunActions team="lab" run={run} onRefused={() => undefined} onDeleted={() => undefined} />);
+    await userEvent.click(await screen.findByRole("button", { name: "More actions" }));
+    await userEvent.click(await screen.findByRole("menuitem", { name: action }));
+    expect(await screen.findByRole("dialog", { name: question })).toBeDefined();
+  });
+});
+
 describe("a run on two nodes", () => {
   it("can be moved off each of them, unless it is about to leave them", async () => {
     const asked: unknown[] = [];
