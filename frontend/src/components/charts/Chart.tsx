@@ -28,6 +28,8 @@ interface Props {
   legend?: boolean;
   /** Whether the caption names the lines. */
   isLabelled?: boolean;
+  /** Higher values are cut off, unless the scale is logarithmic. */
+  ceiling?: number | undefined;
   /** Controls next to the title. */
   controls?: ReactNode;
   /** Explanation below the chart. */
@@ -63,6 +65,7 @@ export const Chart = memo(function Chart({
   height = 196,
   legend = true,
   isLabelled = lines.length > 1,
+  ceiling,
   controls,
   children,
 }: Props) {
@@ -75,16 +78,16 @@ export const Chart = memo(function Chart({
     () => [x as number[], ...lines.flatMap((line) => (isFaintDrawn(line) ? [measuredValues(line), line.values] : [line.values]))],
     [x, lines],
   );
-  const latest = useRef({ data, markers, zoom, xText, axisText });
+  const latest = useRef({ data, markers, zoom, ceiling, xText, axisText });
   // New values are passed to setData; only other lines require a new plot.
   const scaleKey = JSON.stringify(scale);
   const stylesKey = JSON.stringify(lines.map((line) => ({ label: line.label, color: line.color, dash: line.dash ?? false, faint: isFaintDrawn(line) })));
   const styles = useMemo(() => JSON.parse(stylesKey) as LineStyle[], [stylesKey]);
 
   useEffect(() => {
-    latest.current = { data, markers, zoom, xText, axisText };
+    latest.current = { data, markers, zoom, ceiling, xText, axisText };
     plot.current?.setData(data);
-  }, [data, markers, zoom, xText, axisText]);
+  }, [data, markers, zoom, ceiling, xText, axisText]);
 
   useEffect(() => {
     const element = box.current;
@@ -100,6 +103,7 @@ export const Chart = memo(function Chart({
       axisText: (value, step) => latest.current.axisText(value, step),
       markers: () => latest.current.markers,
       zoom: () => latest.current.zoom,
+      ceiling: () => latest.current.ceiling,
       onCursor: (index) => {
         hoverRef.current(index);
       },

@@ -70,6 +70,8 @@ interface ChartOptionsInput {
   markers: () => readonly ChartMarker[];
   /** Undefined if the chart cannot be zoomed. */
   zoom: () => ChartZoom | undefined;
+  /** Higher values are cut off. */
+  ceiling?: () => number | undefined;
   onCursor: (index: number | null) => void;
 }
 
@@ -92,7 +94,7 @@ const MIN_DRAG_PX = 6;
 /**
  * The common style of all charts: horizontal gridlines, few ticks, one crosshair per group, markers on the x axis.
  */
-export function chartOptions({ element, group, lines, scheme, scale, height, xText, axisText, markers, zoom, onCursor }: ChartOptionsInput): uPlot.Options {
+export function chartOptions({ element, group, lines, scheme, scale, height, xText, axisText, markers, zoom, ceiling = () => undefined, onCursor }: ChartOptionsInput): uPlot.Options {
   const color = (name: string) => resolveColor(element, scheme, name);
   const [soft, line, warn, bad] = [color("soft"), color("line"), color("warn"), color("bad")];
   return {
@@ -115,7 +117,7 @@ export function chartOptions({ element, group, lines, scheme, scale, height, xTe
     },
     scales: {
       x: { time: false, range: (_plot, low, high) => [...(zoom()?.range ?? [low, high])] as uPlot.Range.MinMax },
-      y: scale === "log" ? { distr: 3 } : { range: (_plot, low, high) => yRange(scale, low, high) },
+      y: scale === "log" ? { distr: 3 } : { range: (_plot, low, high) => yRange(scale, low, high, ceiling()) },
     },
     axes: [
       {
@@ -265,9 +267,10 @@ function isEmpty({ data }: uPlot): boolean {
 }
 
 /** uPlot passes null for both ends while there is no data. */
-function yRange(scale: ChartScale, low: number | null, high: number | null): uPlot.Range.MinMax {
+function yRange(scale: ChartScale, low: number | null, highest: number | null, ceiling = Infinity): uPlot.Range.MinMax {
   if (typeof scale === "object") return [scale.low, scale.high];
-  if (low === null || high === null) return [0, 1];
+  if (low === null || highest === null) return [0, 1];
+  const high = Math.min(highest, ceiling);
   if (scale === "zero" || scale === "bytes") return [0, high > 0 ? high * 1.1 : 1];
   const margin = (high - low || Math.abs(high) || 1) * 0.06;
   return [low - margin, high + margin];

@@ -28,3 +28,13 @@ it("leaves room for the texts of the x axis", () => {
   expect(padding(plot(0, 9))).toBe(20);
   expect(padding(plot(337_443_000, 337_444_000))).toBe(33);
 });
+
+it("ends the y axis at a ceiling, and where the values end if that is lower", () => {
+  const given = { group: "run", lines: [], scheme: "light", height: 100, xText: String, axisText: String, markers: () => [], zoom: () => undefined, onCursor: () => undefined } as const;
+  const top = (high: number | null) => {
+    const { scales } = chartOptions({ ...given, element: document.createElement("div"), scale: "zero", ceiling: () => 20 });
+    const range = scales?.["y"]?.range as unknown as (plot: null, low: number | null, high: number | null) => [number, number];
+    return range(null, high === null ? null : 1, high)[1];
+  };
+  expect([1_500, 10, null].map(top)).toEqual([22, 11, 1]);
+});

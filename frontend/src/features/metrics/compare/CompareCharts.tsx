@@ -8,6 +8,7 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { Skeleton } from "@/components/Skeleton";
 import { ZoomBar } from "@/components/charts/ZoomBar";
 import { ChartControls } from "@/features/metrics/charts/ChartControls";
+import { ceilingOf } from "@/features/metrics/compare/ceiling";
 import { combineResults, comparedQuery, liveQuery, type StepRange } from "@/features/metrics/compare/compareQueries";
 import { lineStyle, type ChangeView, type CompareView } from "@/features/metrics/compare/compareView";
 import { SeriesMenu } from "@/features/metrics/compare/SeriesMenu";
@@ -149,6 +150,8 @@ interface ChartProps {
 }
 
 const LOSS_SERIES: ReadonlySet<string> = new Set(["loss", "validation_loss"]);
+/** Series that explode when a run diverges. */
+const DIVERGING_SERIES: ReadonlySet<string> = new Set([...LOSS_SERIES, "grad_norm"]);
 
 function ComparedChart({ name, runs, compared, axis, zoom, isPlaceholder, weight, log }: ChartProps) {
   const style = useSeriesStyle()(name);
@@ -169,6 +172,11 @@ function ComparedChart({ name, runs, compared, axis, zoom, isPlaceholder, weight
     });
     return { x: common.x, lines };
   }, [name, runs, compared, weight]);
+  const isLog = log && LOSS_SERIES.has(name);
+  const ceiling = useMemo(
+    () => (DIVERGING_SERIES.has(name) && !isLog ? ceilingOf(lines, x, zoom.range) : undefined),
+    [name, isLog, lines, x, zoom.range],
+  );
   if (lines.length === 0) {
     return (
       <section className="panel flex min-w-0 flex-col p-3">
@@ -177,7 +185,7 @@ function ComparedChart({ name, runs, compared, axis, zoom, isPlaceholder, weight
       </section>
     );
   }
-  const scale: ChartScale = log && LOSS_SERIES.has(name) ? "log" : style.scale;
+  const scale: ChartScale = isLog ? "log" : style.scale;
   return (
     <Chart
       title={style.title}
@@ -194,7 +202,14 @@ function ComparedChart({ name, runs, compared, axis, zoom, isPlaceholder, weight
       isPlaceholder={isPlaceholder}
       legend={false}
       isLabelled={compared > 1}
-    />
+      ceiling={ceiling}
+    >
+      {ceiling !== undefined && (
+        <p className="text-small text-soft">
+          Values above {style.text(ceiling)} are cut off.{LOSS_SERIES.has(name) && " A logarithmic axis shows them."}
+        </p>
+      )}
+    </Chart>
   );
 }
 
