@@ -19,7 +19,9 @@ export function TitleRow({ title, tabTitle, parent, children, actions }: Props) 
     <header className="mb-4 flex min-h-8 flex-wrap items-start gap-x-3 gap-y-2">
       <PageTitle>{tabTitle ?? (team === undefined ? title : `${title} · ${team}`)}</PageTitle>
       <div className="flex min-h-8 min-w-72 flex-1 flex-wrap items-center gap-x-3 gap-y-1 max-tablet:contents">
-        <div className="flex min-w-0 text-title font-semibold max-tablet:min-w-40 max-tablet:flex-1 max-tablet:flex-wrap">
+        <div
+          className={`flex min-w-0 text-title font-semibold max-tablet:min-w-40 max-tablet:flex-1 max-tablet:flex-wrap ${actions === undefined ? "" : "max-tablet:min-h-11 max-tablet:content-center"}`}
+        >
           {parent !== undefined && (
             <nav aria-label="Breadcrumb" className="whitespace-pre text-soft">
               {parent} /{" "}

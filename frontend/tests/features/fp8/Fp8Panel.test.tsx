@@ -189,7 +189,7 @@ it("names both peaks next to MFU", async () => {
   };
   renderRoute(<SummaryTiles run={fp8Run({ summary })} columns={{}} />);
   await waitFor(() => {
-    expect(screen.getByText("of FP8 peak, 82.0 % of BF16 peak")).toBeDefined();
+    expect(screen.getByText("of FP8 peak, 82.0 % of BF16")).toBeDefined();
   });
   expect(screen.getByTitle("of FP8 peak 1,979 TFLOP/s of NVIDIA H200; of BF16 peak 989 TFLOP/s of NVIDIA H200")).toBeDefined();
 });

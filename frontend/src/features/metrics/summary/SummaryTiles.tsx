@@ -58,10 +58,10 @@ function peaksOf({ summary: { peak_name: peak, bf16_peak_name: bf16Peak } }: Run
   return peak && bf16Peak && peak.replace(/^FP8/, "BF16") === bf16Peak ? [bf16Peak] : [peak, bf16Peak];
 }
 
-/** `of FP8 peak, 30.2 % of BF16 peak`: the data types; the tooltip has the rates and the device. */
+/** `of FP8 peak, 30.2 % of BF16`: the data types; the tooltip has the rates and the device. */
 function mfuNote(peak: string | null | undefined, bf16: number | undefined): string {
   if (!peak) return "";
-  return `of ${kindOf(peak)}${bf16 === undefined ? "" : `, ${percent(bf16)} % of BF16 peak`}`;
+  return `of ${kindOf(peak)}${bf16 === undefined ? "" : `, ${percent(bf16)} % of BF16`}`;
 }
 
 /** `BF16 peak` of `BF16 peak 989 TFLOP/s of NVIDIA H200`. */

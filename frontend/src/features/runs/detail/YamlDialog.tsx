@@ -19,7 +19,7 @@ export function YamlDialog({ spec, onClose }: { spec: Record<string, Json>; onCl
         </>
       }
     >
-      <pre role="region" aria-label="YAML" tabIndex={0} className="overflow-x-auto rounded-box bg-raised p-3 font-mono text-mono text-text">
+      <pre role="region" aria-label="YAML" tabIndex={0} className="max-h-[60vh] overflow-auto rounded-box bg-raised p-3 font-mono text-mono text-text">
         {text}
       </pre>
     </Dialog>
