@@ -172,7 +172,7 @@ export function plural(value: number, one: string, many = `${one}s`): string {
 }
 
 /** `Saved step 50` from `saved step 50`. */
-export function capitalized(text: string): string {
+export function capitalize(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
@@ -183,9 +183,4 @@ function joinUnits(large: number, largeUnit: string, small: number, smallUnit: s
 function trimZeros(value: number): string {
   if (value >= 100) return count(value);
   return value.toFixed(value >= 10 ? 1 : 2).replace(/\.?0+$/, "");
-}
-
-/** The words as a sentence begins. */
-export function capitalize(words: string): string {
-  return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -4,9 +4,9 @@ import { CircleCheck, CircleX, Gauge, Pause, ServerOff, Square, type LucideIcon 
 import { Button } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { ErrorNote } from "@/components/ErrorNote";
+import { ShortId } from "@/components/ShortId";
 import { Time } from "@/components/Time";
 import { markRead, noticesQuery, type NoticeKind } from "@/features/notices/noticeQueries";
-import { shortId } from "@/lib/shortId";
 
 const ICONS: Record<NoticeKind, { Icon: LucideIcon; color: string }> = {
   "run.ended": { Icon: CircleCheck, color: "text-good" },
@@ -88,7 +88,14 @@ const RUN_PAGE = /\/runs\/(run_[^/]+)/;
 /** The short id of the run that a notice is about, because runs may share a name. */
 function RunId({ path }: { path: string }) {
   const run = RUN_PAGE.exec(path)?.[1];
-  return run !== undefined && <span className="ml-1.5 font-mono text-small text-soft">{shortId(run)}</span>;
+  return (
+    run !== undefined && (
+      <>
+        {" "}
+        <ShortId id={run} />
+      </>
+    )
+  );
 }
 
 /** A cancelled run ends too, but is no success. */

@@ -13,7 +13,7 @@ import { RunLines } from "@/features/runs/list/RunLines";
 import { runsQuery } from "@/features/runs/queries";
 import { plural } from "@/lib/format";
 import { useNow } from "@/lib/hooks/useNow";
-import { shortIdsOf } from "@/lib/runs/shortIds";
+import { idsOfSharedNames } from "@/lib/sharedNames";
 
 /** Maximum number of runs per section; the runs table shows the rest. */
 const MAX_CARDS = 6;
@@ -30,7 +30,7 @@ export function HomeRuns() {
   const [active, waiting, paused, failed, succeeded] = useSuspenseQueries({
     queries: [ACTIVE_STATES, WAITING_STATES, PAUSED_STATES, FAILED_STATES, SUCCEEDED_STATES].map((state) => homeRunsQuery(team, state)),
   }).map(({ data }) => data);
-  const shortIds = shortIdsOf([active, waiting, paused, failed, succeeded].flatMap((page) => page?.items ?? []));
+  const sharedNames = idsOfSharedNames([active, waiting, paused, failed, succeeded].flatMap((page) => page?.items ?? []));
   const hasRuns = (allRuns.pages[0]?.items.length ?? 0) > 0;
   const newFailures = newlyFailed(failed?.items ?? [], lastSeenAt);
   // The latest failures come first, so if all of them are new there may be more.
@@ -39,7 +39,7 @@ export function HomeRuns() {
   const renderLines = (label: string, runs: readonly Run[], max: number, state: readonly RunState[], more: boolean) =>
     runs.length > 0 && (
       <>
-        <RunLines team={team} label={label} runs={runs.slice(0, max)} now={now} shortIds={shortIds} actions={actions} />
+        <RunLines team={team} label={label} runs={runs.slice(0, max)} now={now} sharedNames={sharedNames} actions={actions} />
         <MoreRuns team={team} left={runs.length - max} state={state} hasMoreRuns={more} />
       </>
     );
@@ -73,7 +73,7 @@ export function HomeRuns() {
               {list(active)
                 .slice(0, MAX_CARDS)
                 .map((run) => (
-                  <RunCard key={run.id} team={team} run={run} now={now} shortId={shortIds.get(run.id)} />
+                  <RunCard key={run.id} team={team} run={run} now={now} hasUniqueName={!sharedNames.has(run.id)} />
                 ))}
             </ul>
           )}

@@ -7,7 +7,7 @@ import { StateIcon } from "@/components/StateIcon";
 import { filterEvents, isFiltered, type EventFilter } from "@/features/runs/detail/eventFilter";
 import { groupEvents, groupText, type EventGroup } from "@/features/runs/detail/eventGroups";
 import { eventsQuery } from "@/features/runs/queries";
-import { capitalized, clockTime, count, fullTime, moment, plural } from "@/lib/format";
+import { capitalize, clockTime, count, fullTime, moment, plural } from "@/lib/format";
 import { stateStyle } from "@/lib/runs/stateStyle";
 
 interface Props {
@@ -56,7 +56,7 @@ function GroupItem({ group, after }: { group: EventGroup; after: RunEvent | unde
       <li className={ITEM_CLASS}>
         <EventTime time={events[0].time} />
         <span className="min-w-0 break-words">
-          {capitalized(groupText(group))}{" "}
+          {capitalize(groupText(group))}{" "}
           <button
             type="button"
             aria-expanded={isOpen}
@@ -114,7 +114,7 @@ function eventText({ state, message }: RunEvent): string {
     return message.replace(/^Paused by /, "to pause, asked by ").replace(/^Cancelled by /, "to cancel, asked by ");
   }
   const label = state === null || state === undefined ? "" : `${stateStyle[state].label} `;
-  return label !== "" && message.startsWith(`${label}by `) ? message.slice(label.length) : capitalized(message);
+  return label !== "" && message.startsWith(`${label}by `) ? message.slice(label.length) : capitalize(message);
 }
 
 function eventTime(time: string): string {

@@ -11,12 +11,12 @@ interface Props {
   team: string;
   run: Run;
   now: number;
-  /** The end of its id, if another run on the page has its name. */
-  shortId: string | undefined;
+  /** Whether no other run on the page has its name. */
+  hasUniqueName: boolean;
 }
 
 /** A run on a node: its curve so far, its progress and speed. */
-export function RunCard({ team, run, now, shortId }: Props) {
+export function RunCard({ team, run, now, hasUniqueName }: Props) {
   const { summary, spec } = run;
   const { loss, mfu, tokens_per_second: speed } = summary.values;
   const facts = [mfu === undefined ? "" : `${percent(mfu)} % MFU`, speed === undefined ? "" : `${rate(speed)} tokens/s`].filter(Boolean);
@@ -29,8 +29,7 @@ export function RunCard({ team, run, now, shortId }: Props) {
           className="min-w-0 flex-1 truncate font-semibold after:absolute after:inset-0"
           title={run.name}
         >
-          {run.name}
-          <ShortId id={shortId} />
+          {run.name} {!hasUniqueName && <ShortId id={run.id} />}
         </Link>
         <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
       </div>

@@ -13,14 +13,14 @@ interface Props {
   label: string;
   runs: readonly Run[];
   now: number;
-  /** The ends of the ids of runs whose names are not unique on the page. */
-  shortIds: ReadonlyMap<string, string>;
+  /** The ids of runs whose name another run on the page has too. */
+  sharedNames: ReadonlySet<string>;
   /** What can be done about a run. */
   actions?: (run: Run) => ReactNode;
 }
 
 /** Runs that do not train: each with the sentence that says why, and what can be done. */
-export function RunLines({ team, label, runs, now, shortIds, actions }: Props) {
+export function RunLines({ team, label, runs, now, sharedNames, actions }: Props) {
   return (
     <ul aria-label={label} className="panel divide-y">
       {runs.map((run) => (
@@ -30,8 +30,7 @@ export function RunLines({ team, label, runs, now, shortIds, actions }: Props) {
           </span>
           <div className="flex min-w-0 flex-col max-tablet:col-start-1 max-tablet:row-start-1">
             <Link to="/$team/runs/$runId/$tab" params={{ team, runId: run.id, tab: "overview" }} className="truncate font-medium hover:text-accent" title={run.name}>
-              {run.name}
-              <ShortId id={shortIds.get(run.id)} />
+              {run.name} {sharedNames.has(run.id) && <ShortId id={run.id} />}
             </Link>
           </div>
           <span className="text-right text-small whitespace-nowrap text-soft">{timeOf(run, now)}</span>

@@ -18,8 +18,8 @@ interface Props {
   run: Run;
   columns: readonly RunColumn[];
   now: number;
-  /** The end of its id, if other listed runs have its name. */
-  shortId?: string | undefined;
+  /** Whether no other listed run has its name. */
+  hasUniqueName?: boolean;
   /** Its position in the full list, from 1, if only a part is rendered. */
   index?: number;
   /** The selection checkbox. */
@@ -31,7 +31,7 @@ interface Props {
 }
 
 /** One run. Phones show its state, its name over its progress or sentence, and its loss over its time. */
-export function RunRow({ team, run, columns, now, shortId, index, select, isSelecting = false, isSelected = false, onTag }: Props) {
+export function RunRow({ team, run, columns, now, hasUniqueName = true, index, select, isSelecting = false, isSelected = false, onTag }: Props) {
   const metricColumns = columns.filter((column) => COLUMN_STYLES[column].isMetric);
   const showsSentence = metricColumns.length > 0 && !showsMetrics(run);
   return (
@@ -51,8 +51,7 @@ export function RunRow({ team, run, columns, now, shortId, index, select, isSele
           className="block truncate font-medium after:absolute after:inset-0"
           title={run.name}
         >
-          {run.name}
-          <ShortId id={shortId} />
+          {run.name} {!hasUniqueName && <ShortId id={run.id} />}
         </Link>
         <PhoneText text={showsMetrics(run) ? progressText(run) : capitalize(run.sentence)} />
       </Td>

@@ -18,7 +18,7 @@ import { EMPTY_SELECTION, toggleSelection, toggleAll } from "@/features/runs/lis
 import { useHotkeys } from "@/lib/hooks/useHotkeys";
 import { useNow } from "@/lib/hooks/useNow";
 import { useVirtualRows } from "@/lib/hooks/useVirtualRows";
-import { shortIdsOf } from "@/lib/runs/shortIds";
+import { idsOfSharedNames } from "@/lib/sharedNames";
 
 interface Props {
   team: string;
@@ -97,7 +97,7 @@ export function RunTable({ team, filter, within, columns, pages, onPages, onFilt
   const selectedRuns = runs.filter(({ id }) => selection.selected.has(id));
   const isSelecting = selectionStarted || selectedRuns.length > 0;
   const shown = visibleColumns(columns, runs);
-  const shortIds = shortIdsOf(runs);
+  const sharedNames = idsOfSharedNames(runs);
   const sorting = (by: RunSort) => ({
     order: sortOrder(filter, by),
     onSort: () => {
@@ -142,7 +142,7 @@ export function RunTable({ team, filter, within, columns, pages, onPages, onFilt
               run={run}
               columns={shown}
               now={now}
-              shortId={shortIds.get(run.id)}
+              hasUniqueName={!sharedNames.has(run.id)}
               index={start + index + 1}
               isSelected={selection.selected.has(run.id)}
               select={renderCheckbox(run)}

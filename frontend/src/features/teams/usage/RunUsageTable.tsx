@@ -7,7 +7,7 @@ import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
 import { DEVICE_LABELS } from "@/features/teams/usage/usageView";
 import { hoursText } from "@/lib/format";
-import { shortIdsOf } from "@/lib/runs/shortIds";
+import { idsOfSharedNames } from "@/lib/sharedNames";
 
 interface Props {
   team: string;
@@ -16,7 +16,7 @@ interface Props {
 
 /** The runs with the highest usage; a deleted run keeps its usage but loses its name. */
 export function RunUsageTable({ team, runs }: Props) {
-  const shortIds = shortIdsOf(runs.filter(({ name }) => name !== "").map(({ run, name }) => ({ id: run, name })));
+  const sharedNames = idsOfSharedNames(runs.filter(({ name }) => name !== "").map(({ run, name }) => ({ id: run, name })));
   return (
     <Table
       label="Top runs by usage"
@@ -46,8 +46,7 @@ export function RunUsageTable({ team, runs }: Props) {
                   className="font-medium after:absolute after:inset-0"
                   title={name}
                 >
-                  {name}
-                  <ShortId id={shortIds.get(run)} />
+                  {name} {sharedNames.has(run) && <ShortId id={run} />}
                 </Link>
               )}
             </Td>
