@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from trainwright.commands.spec_files import read_object
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -18,7 +19,6 @@ from trainwright.commands.terminal import (
     print_json,
     print_table,
     printable,
-    read_json,
     table_of,
 )
 from trainwright.contracts.curation import CurationSpec
@@ -30,7 +30,10 @@ SHOWN_CHARACTERS = 80
 """Characters of a document in a table."""
 
 Curation = Annotated[
-    Path, typer.Argument(metavar="CURATION.json", help="The curation, as `datasets show --json` prints it.")
+    Path,
+    typer.Argument(
+        metavar="CURATION.json", help="The curation, as `datasets show --json` prints it; YAML works too."
+    ),
 ]
 
 
@@ -45,7 +48,7 @@ def mix(
 ) -> None:
     """Create a mixture of other datasets, which the curation names."""
     with open_team(server, key, team) as api:
-        made = api.mix(name, CurationSpec.model_validate(read_json(curation)))
+        made = api.mix(name, CurationSpec.model_validate(read_object(curation)))
         if print_json(made, as_json):
             return
         typer.echo(made.id)
@@ -62,7 +65,7 @@ def curate(
 ) -> None:
     """Create a version with the files of the newest one and another curation."""
     with open_team(server, key, team) as api:
-        made = api.change_curation(dataset, CurationSpec.model_validate(read_json(curation)))
+        made = api.change_curation(dataset, CurationSpec.model_validate(read_object(curation)))
         if print_json(made, as_json):
             return
         typer.echo(f"{made.id} version {made.versions[0].number}")
@@ -79,7 +82,7 @@ def count(
 ) -> None:
     """Count what a curation would keep of a version's documents, or what a mixture would contain, as JSON."""
     with open_team(server, key, team) as api:
-        print_json(api.count(CurationSpec.model_validate(read_json(curation)), dataset, version))
+        print_json(api.count(CurationSpec.model_validate(read_object(curation)), dataset, version))
 
 
 @app.command("documents")
@@ -109,14 +112,14 @@ def prepare(
     server: Server = LOCAL_SERVER,
     version: Annotated[int | None, typer.Option(help="Default: the newest one.")] = None,
     tokenizer: Annotated[
-        Path | None, typer.Option(help="JSON file, as `data.tokenizer` of a run's spec.")
+        Path | None, typer.Option(help="JSON or YAML file, as `data.tokenizer` of a run's spec.")
     ] = None,
     validation_fraction: Annotated[float, typer.Option(min=0, max=0.5)] = 0.01,
     as_json: AsJson = False,
 ) -> None:
     """Tokenize a version, so that runs need not wait for it."""
-    chosen = None if tokenizer is None else TokenizerSpec.model_validate(read_json(tokenizer))
     with open_team(server, key, team) as api:
+        chosen = None if tokenizer is None else TokenizerSpec.model_validate(read_object(tokenizer))
         made = api.prepare(dataset, version, chosen, validation_fraction)
         if print_json(made, as_json):
             return

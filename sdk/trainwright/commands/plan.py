@@ -84,10 +84,10 @@ def what_if(
     as_json: AsJson = False,
 ) -> None:
     """Plan a run for any known GPU, joined or not: whether it fits, and about how long it takes."""
-    whole = read_spec(spec, sets)
-    own = whole["resources"] if isinstance(whole.get("resources"), dict) else {}
-    whole["resources"] = own | {"device": "cuda", "nodes": nodes, "slots_per_node": count}
     with open_team(server, key, team) as api:
+        whole = read_spec(spec, sets)
+        own = whole["resources"] if isinstance(whole.get("resources"), dict) else {}
+        whole["resources"] = own | {"device": "cuda", "nodes": nodes, "slots_per_node": count}
         found = api.what_if(whole, _gpu_named(api.gpus(), gpu))
         if print_json(found, as_json):
             return

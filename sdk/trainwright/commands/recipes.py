@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from trainwright.commands.spec_files import read_object
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -20,7 +21,6 @@ from trainwright.commands.terminal import (
     print_error,
     print_json,
     print_table,
-    read_json,
     table_of,
 )
 
@@ -54,7 +54,7 @@ def save(
 ) -> None:
     """Save a spec as a recipe, without its name and dataset. A recipe of the same name is replaced."""
     with open_team(server, key, team) as api:
-        kept = read_json(spec)
+        kept = read_object(spec)
         for change in sets or []:
             apply_set(kept, change)
         saved = api.save_recipe(name, without_name_and_dataset(kept))

@@ -88,7 +88,7 @@ def submit(
     ] = Priority.NORMAL,
     as_json: AsJson = False,
 ) -> None:
-    """Start a run from a JSON spec; with --wait, wait until it ends."""
+    """Start a run from a spec in JSON or YAML; with --wait, wait until it ends."""
     with open_team(server, key, team) as api:
         whole = read_spec(spec, sets)
         run = api.submit(whole, priority)

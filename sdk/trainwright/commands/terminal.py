@@ -19,6 +19,7 @@ from rich.table import Column, Table
 
 from trainwright.client import Client, TeamClient
 from trainwright.commands import stored_keys
+from trainwright.commands.spec_files import read_object
 from trainwright.contracts.api.actions import FreedSpace
 from trainwright.contracts.api.checkpoints import Checkpoint
 from trainwright.contracts.base import Problem, problems, problems_in
@@ -128,7 +129,7 @@ def _hint(error: httpx.TransportError) -> str:
 
 def read_spec(path: Path, sets: list[str] | None) -> dict[str, Any]:
     """The spec file with the changes of ``--set``, validated as far as possible without the server."""
-    spec: dict[str, Any] = upgrade_spec(read_json(path))
+    spec: dict[str, Any] = upgrade_spec(read_object(path))
     for change in sets or []:
         apply_set(spec, change)
     try:
@@ -136,19 +137,6 @@ def read_spec(path: Path, sets: list[str] | None) -> dict[str, Any]:
     except ValidationError as error:
         exit_with_problems(problems(error, RunSpec))
     return spec
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file."""
-    try:
-        found = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        print_error(f"{path} is not valid JSON: {error}.")
-        raise typer.Exit(2) from error
-    if not isinstance(found, dict):
-        print_error(f"{path} is not a JSON object: write {{...}} with keys and values.")
-        raise typer.Exit(2)
-    return found
 
 
 def apply_set(spec: dict[str, Any], change: str, models: Mapping[str, type[BaseModel]] | None = None) -> None:
