@@ -116,11 +116,21 @@ def list_logs(session: Read, run: Run) -> list[LogFile]:
     ]
 
 
+def no_such_log(session: Read, run: Run, attempt: int, file: str) -> NotFound:
+    """The refusal of a log that does not exist, with the names of those that do."""
+    names = sorted(
+        stored_bytes(session, run.id, attempt).keys() - {EVENTS_NAME}, key=lambda name: (len(name), name)
+    )
+    shown = f"{', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
+    others = f"It has {shown}." if names else "It has none yet." if attempt == run.attempt else "It has none."
+    return NotFound(f"Attempt {attempt} of this run has no log named {file[:80]!r}. {others}")
+
+
 def read_log(session: Read, run: Run, attempt: int, file: str, offset: int, limit: int) -> LogText:
     """At most ``limit`` bytes of a log from ``offset``, as text that never ends within a character."""
     row = session.get(AttemptFile, (run.id, attempt, file))
     if row is None or file == EVENTS_NAME:
-        raise NotFound(f"Attempt {attempt} of this run has no log named {file[:80]!r}.")
+        raise no_such_log(session, run, attempt, file)
     content = _content(session, run.id, attempt, file, offset, min(limit, max(row.bytes - offset, 0)))
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(content)

@@ -22,6 +22,7 @@ from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.runs.joined_nodes import check_engine
 from trainwright_backend.runs.service import locked_run
+from trainwright_backend.runs.state_words import run_is_final
 from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.transitions import add_event
@@ -41,7 +42,7 @@ def change_layout(session: Write, team_id: UUID, run_id: str, layout: RunLayout,
     """
     run = locked_run(session, team_id, run_id)
     if run.state in FINAL:
-        raise Conflict("run_is_final", f"This run has already ended: it is {run.state}.")
+        raise run_is_final(run)
     if run.verdict in (Verdict.FAIL, Verdict.CANCEL):
         raise Conflict("run_is_stopping", "This run is stopping for good: it has no next attempt.")
     if run.state is RunState.COMPLETING:

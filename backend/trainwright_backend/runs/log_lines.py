@@ -14,7 +14,8 @@ from sqlalchemy import ColumnElement, select
 from trainwright.contracts.api.logs import LogLine, LogLines, LogMatches
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright_backend.core.db import Read
-from trainwright_backend.core.errors import Invalid, NotFound
+from trainwright_backend.core.errors import Invalid
+from trainwright_backend.runs.attempt_files import no_such_log
 from trainwright_backend.runs.tables import AttemptFile, LogChunk, Run
 
 LONGEST_LINE = 10_000
@@ -59,7 +60,7 @@ def find_log(session: Read, run: Run, attempt: int, file: str) -> AttemptFile:
     """
     row = session.get(AttemptFile, (run.id, attempt, file))
     if row is None or file == EVENTS_NAME:
-        raise NotFound(f"Attempt {attempt} of this run has no log named {file[:80]!r}.")
+        raise no_such_log(session, run, attempt, file)
     return row
 
 

@@ -14,6 +14,7 @@ from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import AppError, Conflict
 from trainwright_backend.runs.limit_usage import check_hours
 from trainwright_backend.runs.service import locked_run
+from trainwright_backend.runs.state_words import run_is_final, state_in_words
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.transitions import move, stop
 from trainwright_backend.teams.slot_quota import why_never_fits
@@ -27,7 +28,7 @@ def pause_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
     """
     run = locked_run(session, team_id, run_id)
     if run.state in FINAL:
-        raise Conflict("run_is_final", f"This run has already ended: it is {run.state}.")
+        raise run_is_final(run)
     if run.state is RunState.PAUSED or run.verdict is Verdict.PAUSE:
         return run
     if run.verdict is not None and run.verdict.strength > Verdict.PAUSE.strength:
@@ -54,7 +55,9 @@ def resume_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
         )
         raise Conflict("run_not_paused", detail)
     if run.state is not RunState.PAUSED:
-        raise Conflict("run_not_paused", f"This run is {run.state}: only a paused run can be resumed.")
+        raise Conflict(
+            "run_not_paused", f"This run {state_in_words(run.state)}: only a paused run can be resumed."
+        )
     why = why_never_fits(session, team_id, run.device, run.slots)
     if why is not None:
         raise AppError("quota_exceeded", 403, why)

@@ -22,6 +22,7 @@ from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.datasets.preparations import PREPARATION_USERS
 from trainwright_backend.runs.attempts import newest_layouts, nodes_by_fence
 from trainwright_backend.runs.state_text import state_text
+from trainwright_backend.runs.state_words import run_is_final, state_in_words
 from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Placement, Run, RunEvent, RunSummary, RunTag
 from trainwright_backend.runs.transitions import lock_run, move, stop
@@ -77,7 +78,7 @@ def cancel_run(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
     if run.state is RunState.CANCELLED:
         return run
     if run.state in FINAL:
-        raise Conflict("run_is_final", f"This run has already ended: it is {run.state}.")
+        raise run_is_final(run)
     message = f"Cancelled by {by}"
     if run.state in WITHOUT_TRAINER:
         return move(session, run, RunState.CANCELLED, message, reason=EndCode.CANCELLED)
@@ -101,7 +102,9 @@ def check_final(run: Run) -> None:
         detail = "This run is still stopping: its node has not released it yet. Wait until it has ended, then delete it."
         raise Conflict("run_not_final", detail)
     if run.state not in FINAL:
-        raise Conflict("run_not_final", f"This run is {run.state}: cancel it first, then delete it.")
+        raise Conflict(
+            "run_not_final", f"This run {state_in_words(run.state)}: cancel it first, then delete it."
+        )
 
 
 def run_folder(run: Run) -> str:

@@ -21,6 +21,7 @@ from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.service import locked_run
+from trainwright_backend.runs.state_words import run_is_final, state_in_words
 from trainwright_backend.runs.tables import Placement, Run
 from trainwright_backend.runs.transitions import lock_run, stop
 from trainwright_backend.scheduling.node_capacity import NodeCapacity, read_capacities, within_reach
@@ -38,7 +39,7 @@ def move_run(session: Write, team_id: UUID, run_id: str, node: str, by: str, tim
     """
     run = locked_run(session, team_id, run_id)
     if run.state in FINAL:
-        raise Conflict("run_is_final", f"This run has already ended: it is {run.state}.")
+        raise run_is_final(run)
     if node in run.avoided_nodes:
         return run
     if run.state is RunState.STOPPING and run.verdict not in (Verdict.RETRY, Verdict.MOVE):
@@ -47,7 +48,7 @@ def move_run(session: Write, team_id: UUID, run_id: str, node: str, by: str, tim
         )
     on = nodes_of(session, run)
     if node not in on:
-        where = f"It is on {', '.join(on)}." if on else f"It is {run.state}, on no node."
+        where = f"It is on {', '.join(on)}." if on else f"It {state_in_words(run.state)}, on no node."
         raise Conflict("not_on_node", f"This run is not on node {node!r}. {where}")
     avoided = [*run.avoided_nodes, node]
     _check_others(session, run, avoided, timers)

@@ -28,9 +28,9 @@ def ended(scene: Scene) -> str:
 @pytest.mark.parametrize(
     ("verb", "state", "refusal"),
     [
-        ("pause", "paused", "already ended"),
-        ("cancel", "cancelled", "already ended"),
-        ("resume", "queued", "only a paused run can be resumed"),
+        ("pause", "paused", "This run has already succeeded."),
+        ("cancel", "cancelled", "This run has already succeeded."),
+        ("resume", "queued", "This run has already succeeded: only a paused run can be resumed."),
     ],
 )
 def test_a_refusal_does_not_stop_the_other_runs_and_each_has_a_line(

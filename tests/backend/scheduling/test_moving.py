@@ -132,7 +132,7 @@ def test_a_run_that_cannot_be_moved_is_refused_with_the_reason(scene: Scene, cas
         "alone": ("no_other_node", "no node other than node-a can run it. Add a node, or pause the run."),
         "elsewhere": ("not_on_node", "It is on node-a."),
         "queued": ("not_on_node", "It is queued, on no node."),
-        "final": ("run_is_final", "This run has already ended"),
+        "final": ("run_is_final", "This run has already "),
         "cancelled": ("run_is_stopping", "to cancel"),
     }
     if case != "alone":
