@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from trainwright.commands.key_lifetime import KeyDays, NeverExpires, key_days
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -49,15 +50,13 @@ def create(
             help="read: what viewers may do; submit: what editors may do; manage: everything you may do."
         ),
     ] = KeyScope.MANAGE,
-    days: Annotated[
-        int | None,
-        typer.Option(min=1, max=3_650, help="Days until it expires. Default: never.", show_default=False),
-    ] = None,
+    days: KeyDays = None,
+    never_expires: NeverExpires = False,
     as_json: AsJson = False,
 ) -> None:
     """Create an API key and print it. It is not shown again."""
     with open_client(server, key) as client:
-        found = client.create_key(name, scope, days)
+        found = client.create_key(name, scope, key_days(days, never_expires))
         if print_json(found, as_json):
             return
         typer.echo(found.secret)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from trainwright.client import TeamClient
+from trainwright.commands.key_lifetime import KeyDays, NeverExpires, key_days
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -23,7 +24,7 @@ from trainwright.contracts.api.people import KeyScope, Role, RunsOfRemoved
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Service accounts: members of the team that are programs and no people. For owners.",
+    help="Service accounts: members of the team that are programs, not people. For owners.",
 )
 
 Account = Annotated[str, typer.Argument(help="Id or name of the service account.")]
@@ -95,15 +96,13 @@ def create_key(
             help="read: what viewers may do; submit: what editors may do; manage: all that its role allows."
         ),
     ] = KeyScope.SUBMIT,
-    days: Annotated[
-        int | None,
-        typer.Option(min=1, max=3_650, help="Days until it expires. Default: never.", show_default=False),
-    ] = None,
+    days: KeyDays = None,
+    never_expires: NeverExpires = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a key of a service account and print it. It is not shown again."""
     with open_team(server, key, team) as api:
-        found = api.create_service_key(account_id(api, account), name, scope, days)
+        found = api.create_service_key(account_id(api, account), name, scope, key_days(days, never_expires))
         if print_json(found, as_json):
             return
         typer.echo(found.secret)

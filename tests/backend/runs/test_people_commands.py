@@ -112,3 +112,20 @@ def test_a_person_changes_their_name_and_password_by_command(scene: Scene, serve
     assert done.exit_code == 0 and new not in done.output, done.output
     me = {"email": "ada@acme.example", "password": new}
     assert browser.post("/api/v1/auth/sign-in", json=me).status_code == 200
+
+
+def test_keys_expire_after_90_days_unless_asked_otherwise(scene: Scene, served: Served) -> None:
+    key = key_of(scene.site.admin)
+    served.command(key, "service-accounts create nightly --role editor")
+    for command in ("keys create", "service-accounts create-key nightly"):
+        served.received.clear()
+        for options in ("", " --days 7", " --never-expires"):
+            assert served.command(key, f"{command} a{options}").exit_code == 0
+        made = [
+            item.body.get("lifetime_days")
+            for item in served.received
+            if item.target.endswith("/keys") and item.body
+        ]
+        assert made == [90, 7, None]
+        both = served.command(key, f"{command} a --days 7 --never-expires")
+        assert both.exit_code == 2 and "Choose one of them" in both.stderr
