@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from trainwright.commands.terminal import apply_set, format_bytes, format_flops, printable
+from trainwright.commands.terminal import (
+    apply_set,
+    format_bytes,
+    format_duration,
+    format_flops,
+    format_or_dash,
+    format_percent,
+    printable,
+)
 
 
 @pytest.mark.parametrize(
@@ -61,3 +69,29 @@ def test_flops_are_written_as_on_the_pages(flops: float, text: str) -> None:
 
 def test_text_from_a_model_cannot_control_the_terminal() -> None:
     assert printable("grün\tand\n中\x1b[2J\x07\r\x9b1m") == "grün\tand\n中\ufffd[2J\ufffd\ufffd\ufffd1m"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1e-9, "less than 1 ms"),
+        (0.0043, "4.3 ms"),
+        (3.21, "3.2 s"),
+        (9.96, "10 s"),
+        (59.6, "1 min"),
+        (130, "2 min 10 s"),
+        (3_599, "59 min"),
+        (5_400, "1 h 30 min"),
+        (90_000, "1 d 1 h"),
+    ],
+)
+def test_durations_are_written_as_on_the_pages(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+def test_a_percent_sign_has_a_space_before_it() -> None:
+    assert (format_percent(0.4), format_or_dash(0.0861, ".1%"), format_or_dash(2.5, ".2f")) == (
+        "40 %",
+        "8.6 %",
+        "2.50",
+    )

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from trainwright.commands.curation_counts import statistics_lines
 from trainwright.commands.spec_files import read_object
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
@@ -15,6 +16,7 @@ from trainwright.commands.terminal import (
     Server,
     TeamSlug,
     format_bytes,
+    format_percent,
     open_team,
     print_json,
     print_table,
@@ -79,10 +81,19 @@ def count(
     server: Server = LOCAL_SERVER,
     dataset: Annotated[str | None, typer.Option(help="Whose documents; none for a mixture.")] = None,
     version: Annotated[int | None, typer.Option(help="Default: the newest one.")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Count what a curation would keep of a version's documents, or what a mixture would contain, as JSON."""
+    """Count what a curation would keep of a version's documents, or what a mixture would contain."""
     with open_team(server, key, team) as api:
-        print_json(api.count(CurationSpec.model_validate(read_object(curation)), dataset, version))
+        found = api.count(CurationSpec.model_validate(read_object(curation)), dataset, version)
+        if print_json(found, as_json):
+            return
+        for line in statistics_lines(found):
+            typer.echo(line)
+        for share in found.mix:
+            typer.echo(f"  {format_percent(share.share)} from {share.dataset} version {share.version}")
+        if found.counted_fraction < 1:
+            typer.echo(f"Estimated from {format_percent(found.counted_fraction, digits=1)} of the documents.")
 
 
 @app.command("documents")

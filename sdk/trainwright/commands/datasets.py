@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from trainwright.client import TeamClient
 from trainwright.commands import dataset_versions
+from trainwright.commands.curation_counts import statistics_lines
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -28,16 +29,30 @@ from trainwright.commands.terminal import (
     print_error,
     print_json,
     print_table,
+    printable,
     show_bytes,
     table_of,
 )
 from trainwright.contracts.api.datasets import Dataset, DatasetVersion, SameFiles
 from trainwright.contracts.api.uploads import PreviewFile
 from trainwright.contracts.base import problems
-from trainwright.contracts.curation import CurationSpec, TextDocuments
+from trainwright.contracts.curation import Compression, CurationSpec, FileFormat, TextDocuments
 from trainwright.transport.local_files import find_files
 
 app = typer.Typer(no_args_is_help=True, help="Upload and manage datasets.")
+_EXCERPT_CHARACTERS = 200
+_FORMATS = {
+    FileFormat.TEXT: "text",
+    FileFormat.JSON_LINES: "JSON Lines",
+    FileFormat.PARQUET: "Parquet",
+    FileFormat.CSV: "CSV",
+}
+_COMPRESSIONS = {
+    Compression.NONE: "uncompressed",
+    Compression.GZIP: "gzip",
+    Compression.ZSTANDARD: "Zstandard",
+}
+
 app.registered_commands += dataset_versions.app.registered_commands
 
 Text = Annotated[
@@ -129,24 +144,25 @@ def preview(
     text_documents: Text = None,
     field: Field = None,
     sets: CurationSets = None,
+    documents: Annotated[int, typer.Option(min=1, max=20, help="Documents to show of each file.")] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Show the first documents of files. This uploads the files, so `upload` has little left to send."""
+    """Show the first documents of files. This uploads the files, which the server keeps for a day."""
     curation = curation_of(text_documents, field, None, sets)
     with open_team(server, key, team) as api:
         _print_skipped(paths)
+        err.print("Uploading the files for the preview. The server keeps them for a day.", soft_wrap=True)
         found = api.preview(paths, curation, show_bytes)
         err.print()
         if print_json(found, as_json):
             return
         for file in found.files:
-            _show_file(file)
+            _show_file(file, documents)
         if not any(file.documents for file in found.files):
             print_error("Nothing here can be read as documents.")
             raise typer.Exit(1)
         err.print(
-            "No dataset was created. The server keeps the files for a day, so `trainwright datasets upload` need not"
-            " send them again.",
+            "No dataset was created. For a day, `trainwright datasets upload` need not send these files again.",
             soft_wrap=True,
         )
 
@@ -277,18 +293,27 @@ def _print_skipped(paths: list[Path]) -> None:
         err.print(f"Skipped {len(skipped)} hidden or empty files: {shown}.", markup=False, soft_wrap=True)
 
 
-def _show_file(file: PreviewFile) -> None:
-    kind = file.format or "unknown"
-    out.print(f"[bold]{escape(file.name)}[/bold]  {kind}, compression {file.compression}")
+def _show_file(file: PreviewFile, most: int) -> None:
+    kind = "unknown format" if file.format is None else _FORMATS[file.format]
+    out.print(f"[bold]{escape(file.name)}[/bold]  {kind}, {_COMPRESSIONS[file.compression]}")
     if file.problem is not None:
         out.print(f"  {file.problem}", markup=False, soft_wrap=True)
     if file.columns:
         usable = ", ".join(f"{column.name} ({column.type})" for column in file.columns if column.usable)
         out.print(f"  field {file.field or 'none'}; usable: {usable or 'none'}", markup=False, soft_wrap=True)
-    for document in file.documents:
-        out.print(f"  | {document[:200]}", markup=False, soft_wrap=True)
+    for number, document in enumerate(file.documents[:most], 1):
+        out.print(_excerpt(number, document), markup=False, highlight=False, soft_wrap=True)
     for line in file.rejected:
         out.print(f"  line {line.line}: {line.reason}", markup=False, soft_wrap=True)
+
+
+def _excerpt(number: int, document: str) -> str:
+    """The beginning of a document, with a number before its first line and the same indentation in all lines."""
+    cut = document.strip("\n")
+    if len(cut) > _EXCERPT_CHARACTERS:
+        cut = f"{cut[:_EXCERPT_CHARACTERS]}…"
+    first, *others = printable(cut).split("\n")
+    return "\n".join([f"{number:>4} | {first}", *(f"     | {line}" for line in others)])
 
 
 def _show_dataset(api: TeamClient, dataset: Dataset) -> None:
@@ -309,17 +334,13 @@ def _show_version(version: DatasetVersion, out: Console = out) -> None:
         out.print(f"  {text}", markup=False, soft_wrap=True)
     counted = version.statistics
     if counted is not None:
-        out.print(
-            f"  {counted.kept:,} of {counted.documents:,} documents kept, {counted.characters:,} characters, "
-            f"{counted.duplicates:,} duplicates, {counted.rejected:,} rejected"
-        )
-        for part, count in counted.dropped.items():
-            out.print(f"    {count:,} left out by {part}", markup=False)
+        for line in statistics_lines(counted):
+            out.print(f"  {line}", markup=False, soft_wrap=True)
     for preparation in version.preparations:
         tokens = (
             ""
             if preparation.train_tokens is None
-            else f", {preparation.train_tokens:,} + {preparation.validation_tokens:,} tokens"
+            else f", {preparation.train_tokens:,} training and {preparation.validation_tokens:,} validation tokens"
         )
         out.print(f"  {preparation.id}  {preparation.state}{tokens}", markup=False)
         if preparation.error:

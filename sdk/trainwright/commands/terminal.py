@@ -61,7 +61,14 @@ Key = Annotated[
     ),
 ]
 TeamSlug = Annotated[
-    str, typer.Option("--team", envvar="TRAINWRIGHT_TEAM", help="Your team.", show_default=False)
+    str,
+    typer.Option(
+        "--team",
+        envvar="TRAINWRIGHT_TEAM",
+        default_factory=str,
+        help="Your team. Not needed if you are in one team only.",
+        show_default=False,
+    ),
 ]
 Sets = Annotated[
     list[str] | None,
@@ -79,8 +86,22 @@ Value = TypeVar("Value")
 
 @contextmanager
 def open_team(server: str, key: str, team: str) -> Iterator[TeamClient]:
+    """Calls of a team; without a name, of the only one in which the key's owner is."""
     with open_client(server, key) as client:
-        yield client.team(team)
+        yield client.team(team or _only_team(client))
+
+
+def _only_team(client: Client) -> str:
+    teams = [membership.slug for membership in client.me().teams]
+    if len(teams) == 1:
+        return teams[0]
+    if not teams:
+        print_error("You are in no team. Ask an owner of one to invite you.")
+        raise typer.Exit(1)
+    print_error(
+        f"You are in several teams: {', '.join(teams)}. Choose one with --team, or set TRAINWRIGHT_TEAM."
+    )
+    raise typer.Exit(2)
 
 
 @contextmanager
@@ -91,7 +112,7 @@ def open_client(server: str, key: str) -> Iterator[Client]:
         print_error(
             f"There is no key for {server}. Run `trainwright login --server {server}`, or set TRAINWRIGHT_KEY."
         )
-        raise typer.Exit(2)
+        raise typer.Exit(1)
     with reported_errors(server), Client(server, found) as client:
         yield client
 
@@ -104,6 +125,8 @@ def reported_errors(server: str) -> Iterator[None]:
     except ApiError as error:
         print_error(str(error))
         raise typer.Exit(1) from error
+    except BrokenPipeError:
+        raise  # by the program as a whole
     except OSError as error:
         named = error.filename is not None and error.strerror
         print_error(f"{error.filename}: {error.strerror}." if named else str(error))
@@ -248,6 +271,29 @@ def format_bytes(size_bytes: int) -> str:
     return f"{size:,.0f} {units[0]}" if size >= 100 or size.is_integer() else f"{size:,.1f} {units[0]}"
 
 
+def format_duration(seconds: float) -> str:
+    """4 ms, 3.2 s, 45 s, 2 min 10 s, 45 min, 1 h 30 min, 5 d 2 h."""
+    if seconds < 1:
+        return "less than 1 ms" if seconds < 0.001 else f"{seconds * 1_000:.3g} ms"
+    if seconds < 9.95:
+        return f"{seconds:.2g} s"
+    total = round(seconds)
+    if total < 60:
+        return f"{total} s"
+    minutes, hours, days = total // 60, total // 3_600, total // 86_400
+    if minutes < 5:
+        return _two_units(minutes, "min", total % 60, "s")
+    if not hours:
+        return f"{minutes} min"
+    if not days:
+        return _two_units(hours, "h", minutes % 60, "min")
+    return _two_units(days, "d", hours % 24, "h")
+
+
+def _two_units(whole: int, unit: str, rest: int, smaller: str) -> str:
+    return f"{whole:,} {unit} {rest} {smaller}" if rest else f"{whole:,} {unit}"
+
+
 def format_flops(flops: float) -> str:
     """370 TFLOP, or 0.5 petaFLOP/s-days from 0.01 of them on, as the pages write it."""
     days = flops / _PETAFLOP_DAY
@@ -274,4 +320,10 @@ def describe_freed(freed: FreedSpace) -> str:
 
 
 def format_or_dash(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
+    """``value`` in a format of Python's, in which a percent sign gets a space: 8.6 %."""
+    return "–" if value is None else format(value, form).replace("%", " %")
+
+
+def format_percent(fraction: float, digits: int = 0) -> str:
+    """40 %, as the pages write it."""
+    return format_or_dash(fraction, f".{digits}%")

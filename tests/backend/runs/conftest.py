@@ -24,7 +24,7 @@ class ReceivedRequest(NamedTuple):
 
     query: dict[str, list[str]]
     body: Any
-    """JSON; None without one."""
+    """JSON; None without it."""
 
 
 class Served(NamedTuple):
@@ -51,7 +51,8 @@ def served(scene: Scene) -> Iterator[Served]:
             body, more = body + message.get("body", b""), message.get("more_body", False)
         target = f"{scope['method']} {scope['path']}"
         query = parse_qs(scope["query_string"].decode())
-        received.append(ReceivedRequest(target, query, json.loads(body) if body else None))
+        is_json = dict(scope["headers"]).get(b"content-type", b"").startswith(b"application/json")
+        received.append(ReceivedRequest(target, query, json.loads(body) if body and is_json else None))
         replayed = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def again() -> Any:

@@ -1,0 +1,64 @@
+"""What the commands about datasets print for people."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.backend.conftest import upload_letters
+from tests.backend.runs.conftest import Served, key_of
+from tests.backend.scripted_agent import Scene
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    return sqlite_url
+
+
+@pytest.fixture
+def key(scene: Scene) -> str:
+    return key_of(scene.site.admin)
+
+
+def test_a_preview_shows_few_documents_with_all_their_lines_indented(
+    served: Served, key: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "songs.jsonl"
+    file.write_text("".join(json.dumps({"text": f"Song {n}\n\nLa \x1b[2Jla" * 30}) + "\n" for n in range(9)))
+    for option, count in (("", 5), (" --documents 2", 2)):
+        shown = served.command(key, f"datasets preview {file}{option}")
+        assert shown.exit_code == 0, shown.output
+        title, field, *lines = shown.stdout.splitlines()
+        assert title == "songs.jsonl  JSON Lines, uncompressed" and field.startswith("  field text;")
+        assert [line[:9] for line in lines if " | Song 0" in line] == ["   1 | So"]
+        assert sum(line[:4].strip().isdecimal() for line in lines) == count
+        assert all(line[4:7] == " | " or line[4:6] == " |" for line in lines)
+        assert "\x1b" not in shown.stdout and sum(line.endswith("…") for line in lines) == count
+        before, after = (
+            shown.stderr.index(words) for words in ("keeps them for a day", "No dataset was created")
+        )
+        assert before < after
+    preview = json.loads(served.command(key, f"datasets preview {file} --json").stdout)
+    assert len(preview["files"][0]["documents"]) == 9
+
+
+def test_counts_are_for_people_unless_json_is_asked_for(
+    scene: Scene, served: Served, key: str, tmp_path: Path
+) -> None:
+    lines = b"".join(b'{"text": "letter %d"}\n' % (n % 150) for n in range(200))
+    curation = {"drop_duplicates": True, "rules": {"min_characters": 9}}
+    made = upload_letters(scene.site, "again", curation=curation, **{"letters.jsonl": lines})
+    expected = [
+        "140 of 200 documents kept, 1,310 characters, 50 duplicates, 0 rejected",
+        "  50 left out as duplicates",
+        "  10 left out as too short",
+    ]
+    file = tmp_path / "curation.yaml"
+    file.write_text("drop_duplicates: true\nrules:\n  min_characters: 9\n")
+    counted = served.command(key, f"datasets count {file} --dataset {made['id']}")
+    assert counted.stdout.splitlines() == expected, counted.output
+    as_json = served.command(key, f"datasets count {file} --dataset {made['id']} --json")
+    assert json.loads(as_json.stdout)["dropped"] == {"duplicate": 50, "min_characters": 10}
+    shown = served.command(key, f"datasets show {made['id']}").stdout
+    assert "\n".join(f"  {line}" for line in expected) in shown
+    assert " training and " in shown and " validation tokens" in shown
