@@ -244,6 +244,7 @@ class AsyncTeamClient(
 
     def __init__(self, client: AsyncClient, slug: str) -> None:
         self._client = client
+        self.slug = slug
         self._path = f"/teams/{quote(slug, safe='')}"
 
     async def show(self) -> Team:

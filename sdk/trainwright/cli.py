@@ -1,7 +1,7 @@
 """The command line: a thin layer over the client, with a command for every action of the web pages.
 
 ``trainwright login`` stores a server and a key; ``TRAINWRIGHT_SERVER`` and ``TRAINWRIGHT_KEY`` name others, and
-``TRAINWRIGHT_TEAM`` the team. Specs are JSON or YAML files; ``--set section.key=value`` changes one value, and ``--set section.key=`` makes it null.
+``TRAINWRIGHT_TEAM`` the team, which people in several teams need. Specs are JSON or YAML files; ``--set section.key=value`` changes one value, and ``--set section.key=`` makes it null.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from trainwright.commands import (
     usage,
     webhooks,
 )
+from trainwright.commands.program import EXIT_CODES, Program
 from trainwright.commands.terminal import AsJson, out
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.reference import run_spec
 from trainwright.version import Version
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, cls=Program, epilog=EXIT_CODES)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(tokenizers.app, name="tokenizers")
 app.add_typer(runs.app, name="runs")

@@ -239,6 +239,7 @@ class TeamClient(
 
     def __init__(self, client: Client, slug: str) -> None:
         self._client = client
+        self.slug = slug
         self._path = f"/teams/{quote(slug, safe='')}"
 
     def show(self) -> Team:

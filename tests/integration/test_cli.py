@@ -49,9 +49,7 @@ def spec(live: Live, dataset: str, tmp_path_factory: pytest.TempPathFactory) -> 
 def parent(live: Live, spec: str) -> Run:
     """A run of 12 steps that the command line submitted and waited for."""
     submitted = run_cli(live, "runs", "submit", spec, "--set", f"schedule.steps={STEPS}", "--wait")
-    run_id, sentence = output(submitted).splitlines()
-    assert sentence
-    run = live.team.run(run_id)
+    run = live.team.run(output(submitted))
     assert run.state is RunState.SUCCEEDED, run.sentence
     return run
 

@@ -64,10 +64,15 @@ class AsyncCheckpointCalls(AsyncTeamCalls):
             The folder.
 
         Raises:
+            NotADirectoryError: ``folder`` is a file.
             FileExistsError: the folder has files of another model, and ``overwrite`` is false. Nothing was written.
             LookupError: the run has no export yet.
             DigestMismatchError: a file arrived damaged. An existing file of its name is not changed.
         """
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(
+                f"{folder} is a file, not a folder. Name a folder for the files of the model."
+            )
         chosen = checkpoint_id or await self._newest_export(run_id)
         files = await self._files(run_id, chosen)
         for file in files:
@@ -142,7 +147,7 @@ class AsyncCheckpointCalls(AsyncTeamCalls):
             run = await self._client.get(f"{self._path}/runs/{run_id}", Run)
             if run.state in FINAL:
                 raise LookupError(
-                    f"run {run_id} is {run.state.value} and has no export: only runs that succeed have one. Choose one of its "
+                    f"run {run_id} ended ({run.state.value}) without an export: only runs that succeed have one. Choose one of its "
                     "checkpoints instead"
                 )
             raise LookupError(f"run {run_id} has no export yet: it is created when the run succeeds")

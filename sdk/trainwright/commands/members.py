@@ -54,7 +54,7 @@ def set_role(
         changed = api.change_role(member_id(api, member), role)
         if print_json(changed, as_json):
             return
-        typer.echo(f"{changed.name} is now {changed.role} of {team}.")
+        typer.echo(f"{changed.name} is now {changed.role} of {api.slug}.")
 
 
 @app.command("remove")
@@ -70,7 +70,7 @@ def remove(
     """Remove a person from the team. Their keys stop working for it; what they created stays. For owners."""
     with open_team(server, key, team) as api:
         api.remove_member(member_id(api, member), runs)
-        typer.echo(f"{member} is no longer in {team}.")
+        typer.echo(f"{member} is no longer in {api.slug}.")
 
 
 @app.command("leave")
@@ -78,7 +78,7 @@ def leave(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Leave the team. Your keys stop working for it; your runs continue and stay. The last owner cannot leave."""
     with open_team(server, key, team) as api:
         api.leave()
-        typer.echo(f"You are no longer in {team}.")
+        typer.echo(f"You are no longer in {api.slug}.")
 
 
 def member_id(api: TeamClient, member: str) -> str:

@@ -15,6 +15,7 @@ from trainwright.commands.terminal import (
     Server,
     err,
     format_bytes,
+    format_percent,
     open_client,
     print_error,
     print_json,
@@ -48,8 +49,12 @@ def _use(node: Node) -> str:
         return "–"
     found = node.hardware
     memory = f"{format_bytes(found.memory_bytes)} of {format_bytes(found.memory_total_bytes)}"
-    gpus = (f"GPU {gpu.index} {gpu.utilization:.0%}" for gpu in found.gpus if gpu.utilization is not None)
-    return ", ".join((f"CPU {found.cpu_utilization:.0%}", memory, *gpus))
+    gpus = (
+        f"GPU {gpu.index} {format_percent(gpu.utilization)}"
+        for gpu in found.gpus
+        if gpu.utilization is not None
+    )
+    return ", ".join((f"CPU {format_percent(found.cpu_utilization)}", memory, *gpus))
 
 
 @app.command("join-token")

@@ -21,7 +21,9 @@ from trainwright.commands.terminal import (
     apply_set,
     exit_with_problems,
     format_bytes,
+    format_duration,
     format_flops,
+    format_percent,
     open_team,
     out,
     print_error,
@@ -118,7 +120,7 @@ def show_what_if(found: WhatIf) -> None:
         typer.echo("time    unknown: the vendor states no peak for this precision")
         return
     typer.echo(
-        f"time    about {found.seconds / 3600:,.3g} h, estimated at {found.assumed_mfu:.0%} of the peak"
+        f"time    about {format_duration(found.seconds)}, estimated at {format_percent(found.assumed_mfu)} of the peak"
     )
 
 
@@ -170,7 +172,7 @@ def show_estimate(found: RunEstimate) -> None:
     """Print an estimate, one figure per line."""
     storage = found.storage
     typer.echo(f"parameters   {found.parameters:,}")
-    typer.echo(f"arithmetic   {format_flops(found.flops)}")
+    typer.echo(f"compute      {format_flops(found.flops)}")
     typer.echo(f"memory       {format_bytes(found.memory_bytes)} on the rank that needs most")
     if found.host_bytes:
         typer.echo(f"host memory  {format_bytes(found.host_bytes)} on each node, by offload")
@@ -186,7 +188,7 @@ def show_estimate(found: RunEstimate) -> None:
         return
     measured = found.measured
     typer.echo(
-        f"time         {found.seconds / 3600:,.3g} h, {found.slot_hours:,.3g} slot-hours: {measured.name} reached "
+        f"time         {format_duration(found.seconds)}, {found.slot_hours:,.3g} slot-hours: {measured.name} reached "
         f"{measured.tokens_per_second:,.0f} tokens/s on {measured.node}"
     )
 
@@ -221,7 +223,7 @@ def show(plan: RunPlan) -> None:
         )
     if plan.pipeline > 1:
         typer.echo(
-            f"{plan.schedule}, {plan.micro_batches} micro batches per step: ranks are idle {plan.bubble_fraction:.1%} of the time."
+            f"{plan.schedule}, {plan.micro_batches} micro batches per step: ranks are idle {format_percent(plan.bubble_fraction, digits=1)} of the time."
         )
 
 

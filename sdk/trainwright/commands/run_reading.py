@@ -13,12 +13,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from trainwright.client import TeamClient
+from trainwright.commands.run_states import shown_state
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
     Key,
     Server,
     TeamSlug,
+    err,
     format_or_dash,
     open_team,
     out,
@@ -50,7 +52,7 @@ def show(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_j
             return
         out.print(found.name, style="bold", end="  ", markup=False)
         out.print(found.id)
-        out.print(f"{found.state}: {printable(found.sentence)}", markup=False, soft_wrap=True)
+        out.print(f"{shown_state(found.state)}: {printable(found.sentence)}", markup=False, soft_wrap=True)
         out.print(_facts(found, api.checkpoints(run)))
 
 
@@ -68,7 +70,9 @@ def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> Table:
     facts = {
         "step": f"{run.summary.step:,} of {spec.schedule.steps:,}",
         "values": ", ".join(
-            f"{name} {values[name]:{form}}" for name, form in COMPARED.items() if name in values
+            f"{name} {format_or_dash(values[name], form)}"
+            for name, form in COMPARED.items()
+            if name in values
         ),
         "data": f"{spec.data.dataset}{version}",
         "model": f"{spec.model.layers:,} layers × {spec.model.width:,}",
@@ -114,6 +118,9 @@ def logs(
     """Print the log of one rank."""
     with open_team(server, key, team) as api:
         number, offset = attempt or api.run(run).attempt, 0
+        if attempt is None and number > 1:
+            hint = f"This is the log of attempt {number}, the newest. See an earlier one with --attempt {number - 1}."
+            err.print(hint, soft_wrap=True)
         while True:
             now = api.run_patiently(run) if follow else None  # before the log, so that its end is complete
             offset = _print_log(api, run, number, rank, offset, is_followed=follow)
@@ -172,7 +179,7 @@ def _comparison(runs: Sequence[Run]) -> Table:
     """A row for each value and each field that differs, and a column for each run."""
     table = Table("", *(run.name for run in runs), box=None)
     table.add_row("id", *(run.id for run in runs))
-    table.add_row("state", *(run.state for run in runs))
+    table.add_row("state", *(shown_state(run.state) for run in runs))
     table.add_row("step", *(f"{run.summary.step:,}" for run in runs))
     for name, form in COMPARED.items():
         table.add_row(name, *(format_or_dash(run.summary.values.get(name), form) for run in runs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Any
@@ -14,6 +14,8 @@ import typer
 
 from trainwright.client import TeamClient
 from trainwright.commands import run_actions, run_reading
+from trainwright.commands.program import Program
+from trainwright.commands.run_states import States, shown_state
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -40,15 +42,12 @@ from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.api.runs import Run, RunGrouping, RunView
 from trainwright.contracts.run_state import FINAL, RunState
 
-app = typer.Typer(no_args_is_help=True, help="Start, monitor and stop runs.")
+app = typer.Typer(no_args_is_help=True, cls=Program, help="Start, monitor and stop runs.")
 app.registered_commands += run_actions.app.registered_commands
 app.command("show")(run_reading.show)
 app.command("logs")(run_reading.logs)
 app.command("compare")(run_reading.compare)
 
-States = Annotated[
-    list[RunState] | None, typer.Option("--state", help="Only runs in this state; can be repeated.")
-]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only runs with this tag; can be repeated.")]
 Search = Annotated[str, typer.Option(help="Only runs with these words in their names.")]
 Mine = Annotated[bool, typer.Option("--mine", help="Only your own runs.")]
@@ -82,13 +81,13 @@ def submit(
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
     sets: Sets = None,
-    wait: bool = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it ends, and show its progress.")] = False,
     priority: Annotated[
         Priority, typer.Option(help="Those of a higher priority start first; high is for owners.")
     ] = Priority.NORMAL,
     as_json: AsJson = False,
 ) -> None:
-    """Start a run from a spec in JSON or YAML; with --wait, wait until it ends."""
+    """Start a run from a spec in JSON or YAML; with --wait, wait until it ends. The output is the run's id only."""
     with open_team(server, key, team) as api:
         whole = read_spec(spec, sets)
         run = api.submit(whole, priority)
@@ -96,7 +95,9 @@ def submit(
             typer.echo(run.id)
         _print_warnings(api.plan_run(whole).warnings)
         if wait:
-            _finish(api.wait(run.id, _RunLine()))
+            ended = _wait(api, run.id)
+            err.print(_result(ended), markup=False, soft_wrap=True)
+            _finish(ended)
 
 
 def _print_warnings(warnings: Iterable[str]) -> None:
@@ -147,7 +148,7 @@ def list_runs(
             loss, rate = values.get("loss"), values.get("tokens_per_second")
             table.add_row(
                 run.id,
-                run.state,
+                shown_state(run.state),
                 run.name,
                 format_or_dash(loss, ".3f"),
                 format_or_dash(rate, ",.0f"),
@@ -205,7 +206,9 @@ def save_view(
     as_json: AsJson = False,
 ) -> None:
     """Save a view of the team's runs for yourself. Your view of the same name is replaced."""
-    view = RunView(state=tuple(state or ()), tag=tuple(tag or ()), q=search, mine=mine, group=group)
+    view = RunView(
+        state=tuple(map(RunState, state or ())), tag=tuple(tag or ()), q=search, mine=mine, group=group
+    )
     with open_team(server, key, team) as api:
         saved = api.save_view(name, view)
         if print_json(saved, as_json):
@@ -220,7 +223,7 @@ def delete_view(view: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERV
         api.delete_view(view)
 
 
-def _query(state: list[RunState] | None, tag: list[str] | None, search: str, mine: bool) -> dict[str, Any]:
+def _query(state: Sequence[str] | None, tag: list[str] | None, search: str, mine: bool) -> dict[str, Any]:
     """Filters of a list of runs, as the server names them."""
     asked = {"state": state, "tag": tag, "q": search, "by": "me" if mine else None}
     return {name: value for name, value in asked.items() if value}
@@ -242,7 +245,9 @@ def _view_named(api: TeamClient, name: str) -> RunView:
 def watch(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Wait until a run ends, and show its progress. Stopping this command does not affect the run."""
     with open_team(server, key, team) as api:
-        _finish(api.wait(run, _RunLine()))
+        ended = _wait(api, run)
+        typer.echo(_result(ended))
+        _finish(ended)
 
 
 @app.command("events")
@@ -342,8 +347,23 @@ def download(
         typer.echo(str(folder))
 
 
+def _wait(api: TeamClient, run: str) -> Run:
+    """Wait until a run ends. Ctrl-C ends the waiting only, and says so."""
+    try:
+        return api.wait(run, _RunLine())
+    except KeyboardInterrupt:
+        if err.is_terminal:
+            err.print()  # its line has the run's progress
+        err.print(f"The run continues. Cancel it with: trainwright runs cancel {run}", soft_wrap=True)
+        raise
+
+
+def _result(run: Run) -> str:
+    return f"{shown_state(run.state)}: {run.sentence}"
+
+
 def _finish(run: Run) -> None:
-    typer.echo(f"{run.state}: {run.sentence}")
+    """Fail if the run did not succeed; otherwise print the next command to stderr."""
     if run.state is not RunState.SUCCEEDED:
         raise typer.Exit(1)
     err.print(f"Download its weights: trainwright runs download {run.id} FOLDER", soft_wrap=True)
@@ -361,7 +381,7 @@ class _RunLine:
 
     def __call__(self, run: Run) -> None:
         loss = run.summary.values.get("loss")
-        line = f"{run.state}: {run.sentence}" + ("" if loss is None else f", loss {loss:.3f}")
+        line = _result(run) + ("" if loss is None else f", loss {loss:.3f}")
         if sys.stderr.isatty():
             sys.stderr.write("\r\033[K")
             if run.state not in FINAL:  # its last line is the command's result

@@ -73,4 +73,4 @@ def delete(
     """Delete the team with its runs, checkpoints, datasets and usage. For owners, once all its runs have ended."""
     with open_team(server, key, team) as api:
         api.delete_team(confirm)
-        typer.echo(f"{team} is deleted.")
+        typer.echo(f"{api.slug} is deleted.")

@@ -1,11 +1,21 @@
-"""What all commands share: the files that they read."""
+"""What all commands share: the files that they read, the team, exit codes, and what happens if the reader goes away."""
 
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from tests.backend.runs.conftest import Served, key_of
 from tests.backend.scripted_agent import Scene
+from trainwright import cli
+
+PROGRAM = Path(sys.executable).with_name("trainwright")
 
 
 @pytest.fixture
@@ -36,3 +46,152 @@ def test_the_yaml_of_the_page_is_checked_and_submitted(served: Served, key: str,
     spec.write_text("name: pilot\nname: again\n")
     refused = served.command(key, f"runs check {spec}")
     assert refused.stderr.startswith(f"{spec}: line 2: the key 'name' appears twice")
+
+
+def started(served: Served, key: str, words: str, **streams: int) -> subprocess.Popen[str]:
+    """A command in a process of its own."""
+    names = {"SERVER": served.url, "KEY": key, "TEAM": "acme"}
+    environment = os.environ | {f"TRAINWRIGHT_{name}": value for name, value in names.items()}
+    return subprocess.Popen([PROGRAM, *words.split()], env=environment, text=True, **streams)
+
+
+@pytest.mark.parametrize(
+    "words", ["--help", "schema", "presets", "runs show {run}", "runs events {run}", "runs logs {run}"]
+)
+def test_a_reader_that_goes_away_is_no_error(scene: Scene, served: Served, key: str, words: str) -> None:
+    work = scene.running()
+    work.log(b"a line\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = started(served, key, words.format(run=work.run_id), stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    printed = process.communicate(timeout=60)[1]
+    assert (process.returncode, printed) == (0, "")
+    scene.cancel(work.run_id)
+
+
+def without_team(served: Served, key: str, *words: str) -> Result:
+    names = {"SERVER": served.url, "KEY": key, "TEAM": ""}
+    environment = {f"TRAINWRIGHT_{name}": value for name, value in names.items()}
+    return CliRunner().invoke(cli.app, words, env=environment)
+
+
+def test_the_only_team_of_a_person_is_the_default(scene: Scene, served: Served, key: str) -> None:
+    run = scene.submit()
+    assert run in without_team(served, key, "runs", "list").stdout
+    left = without_team(served, key_of(scene.site.member("viewer")), "members", "leave")
+    assert left.stdout == "You are no longer in acme.\n", left.output
+    scene.site.other_team("initech")
+    several = without_team(served, key_of(scene.site.admin), "runs", "list")
+    assert several.exit_code == 2 and "acme, initech. Choose one with --team" in several.stderr
+    assert run in without_team(served, key, "runs", "list", "--team", "acme").stdout
+    nobody = without_team(served, "", "runs", "list")
+    assert nobody.exit_code == 1 and "trainwright login" in nobody.stderr, "a team does not come first"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("runs check {spec}", 0),
+        ("runs check {spec} --set schedule.steps=none", 1),
+        ("runs check {folder}/missing.json", 1),
+        ("runs check {folder}/damaged.json", 1),
+        ("runs show run_none", 1),
+        ("runs check {spec} --set steps", 2),
+        ("runs check {spec} --nothing", 2),
+        ("runs check", 2),
+        ("runs nothing", 2),
+        ("runs list --state nothing", 2),
+    ],
+)
+def test_only_a_wrong_command_line_gives_exit_code_2(
+    served: Served, key: str, spec: Path, words: str, code: int
+) -> None:
+    (spec.parent / "damaged.json").write_text("{")
+    done = served.command(key, words.format(spec=spec, folder=spec.parent))
+    assert done.exit_code == code, done.output
+
+
+def test_states_are_those_of_the_pages(scene: Scene, served: Served, key: str) -> None:
+    work = scene.running()
+    assert work.ended("crash") == "retry_wait"
+    waiting = scene.submit()
+    for state in ("recovering", "retry_wait", "Recovering"):
+        listed = served.command(key, f"runs list --state {state}").stdout
+        assert work.run_id in listed and waiting not in listed and " recovering " in listed
+    served.command(key, "runs save-view early --state starting")
+    assert set(served.received[-1].body["view"]["state"]) == {"leased", "starting"}
+    refused = served.command(key, "runs list --state finshing")
+    shown = " ".join(refused.stderr.replace("│", " ").split())
+    assert "There is no state 'finshing'. Did you mean 'finishing'?" in shown
+    assert "recovering" in shown and "leased" not in shown and "retry_wait" not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "command"), [("whoami", "account show"), ("runs stop run_1", "cancel"), ("stop", "runs cancel")]
+)
+def test_words_of_other_tools_lead_to_the_command(served: Served, key: str, words: str, command: str) -> None:
+    done = served.command(key, words)
+    assert done.exit_code == 2 and f"Did you mean '{command}'?" in done.stderr
+
+
+@pytest.mark.parametrize("words", ["runs watch {run}", "runs submit {spec} --wait"])
+def test_ctrl_c_ends_the_waiting_and_names_the_command_that_cancels(
+    scene: Scene, served: Served, key: str, spec: Path, words: str
+) -> None:
+    run = scene.submit() if "watch" in words else ""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = started(served, key, words.format(run=run, spec=spec), **streams)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("queued: ")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    run = run or out.strip()
+    assert process.returncode == 130
+    assert err.endswith(f"The run continues. Cancel it with: trainwright runs cancel {run}\n"), err
+    assert scene.state(run) == "queued"
+
+
+def test_submit_and_wait_prints_the_id_only(scene: Scene, served: Served, key: str, spec: Path) -> None:
+    def cancel() -> None:
+        while not (runs := scene.site.admin.get(scene.runs).json()["items"]):
+            time.sleep(0.1)
+        scene.cancel(runs[0]["id"])
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    done = served.command(key, f"runs submit {spec} --wait")
+    canceller.join()
+    [run] = done.stdout.splitlines()
+    assert run.startswith("run_") and done.exit_code == 1, "it was cancelled"
+    assert "cancelled: " in done.stderr.splitlines()[-1]
+
+
+def test_logs_say_which_attempt_they_are_of_and_which_ranks_there_are(
+    scene: Scene, served: Served, key: str
+) -> None:
+    work = scene.running()
+    work.log(b"first\n")
+    only = served.command(key, f"runs logs {work.run_id}")
+    assert (only.stdout, only.stderr) == ("first\n", "")
+    missing = served.command(key, f"runs logs {work.run_id} --rank 9")
+    assert missing.exit_code == 1
+    assert "no log named 'rank-9.log'. It has rank-0.log." in missing.stderr
+    assert work.ended("crash") == "retry_wait"
+    scene.end_backoff(work.run_id)
+    scene.again(work.run_id).log(b"second\n")
+    newest = served.command(key, f"runs logs {work.run_id}")
+    assert newest.stdout == "second\n"
+    assert "attempt 2, the newest. See an earlier one with --attempt 1." in newest.stderr
+    assert served.command(key, f"runs logs {work.run_id} --attempt 1").stderr == ""
+    scene.cancel(work.run_id)
+
+
+def test_a_model_is_not_downloaded_onto_a_file(
+    scene: Scene, served: Served, key: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "letters.jsonl"
+    file.write_text("{}")
+    done = served.command(key, f"runs download {scene.submit()} {file}")
+    assert done.exit_code == 1 and f"{file} is a file, not a folder." in done.stderr
+    assert file.read_text() == "{}"
