@@ -81,7 +81,9 @@ def submit(
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
     sets: Sets = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it ends, and show its progress.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until it ends, and show its progress.")
+    ] = False,
     priority: Annotated[
         Priority, typer.Option(help="Those of a higher priority start first; high is for owners.")
     ] = Priority.NORMAL,

@@ -1,6 +1,7 @@
 """What all commands share: the files that they read, the team, exit codes, and what happens if the reader goes away."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -46,6 +47,16 @@ def test_the_yaml_of_the_page_is_checked_and_submitted(served: Served, key: str,
     spec.write_text("name: pilot\nname: again\n")
     refused = served.command(key, f"runs check {spec}")
     assert refused.stderr.startswith(f"{spec}: line 2: the key 'name' appears twice")
+
+
+def test_plans_use_the_words_and_units_of_the_pages(served: Served, key: str, spec: Path) -> None:
+    estimated = served.command(key, f"estimate {spec}").stdout
+    assert "\ncompute      " in estimated and "arithmetic" not in estimated
+    planned = served.command(key, f"what-if {spec} --gpu h100").stdout
+    last = planned.splitlines()[-1]
+    assert re.fullmatch(
+        r"time    about (less than )?[\d.]+ (ms|s|min), estimated at \d+ % of the peak", last
+    ), planned
 
 
 def started(served: Served, key: str, words: str, **streams: int) -> subprocess.Popen[str]:
