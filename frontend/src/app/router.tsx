@@ -66,7 +66,12 @@ const device = createRoute({
 const team = createRoute({
   getParentRoute: () => root,
   path: "/$team",
-  beforeLoad: async ({ location }) => ({ me: await requireUser(location.href) }),
+  beforeLoad: async ({ location, params }) => {
+    const me = await requireUser(location.href);
+    // The person may have been added to the team a moment ago.
+    const isMember = me.teams.some(({ slug }) => slug === params.team);
+    return { me: isMember ? me : await queryClient.query({ ...meQuery, staleTime: 0 }) };
+  },
   component: TeamFrame,
   notFoundComponent: NotFound,
   errorComponent: FrameError,

@@ -44,3 +44,25 @@ it("names each page in the title, and offers a way out of missing pages", async 
   expect(screen.queryByRole("alert")).toBeNull();
   expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
 });
+
+it("says that there is no such team, beside the person's own, and shows a team that they have just been added to", async () => {
+  const teams = [...ME.teams];
+  server.use(
+    http.get("*/api/v1/me", () => HttpResponse.json({ ...ME, teams })),
+    http.get("*/api/v1/teams/*/runs", () => HttpResponse.json({ items: [], next_cursor: null })),
+    http.get("*/api/v1/teams/*", () => HttpResponse.json(MISSING, { status: 404 })),
+  );
+  await openApp("/other/runs");
+  expect(await screen.findByText(/There is no team “other”, or you are not in it/)).toBeDefined();
+  expect(screen.queryByRole("search")).toBeNull();
+  expect(screen.getByRole("link", { name: "Datasets" }).getAttribute("href")).toBe("/lab/datasets");
+
+  teams.push({ slug: "other", name: "Other", role: "viewer" });
+  act(() => {
+    router.history.push("/other/queue");
+  });
+  act(() => {
+    router.history.push("/other/runs");
+  });
+  expect(await screen.findByRole("search", { name: "Runs" })).toBeDefined();
+});

@@ -74,7 +74,7 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
   },
   grad_norm: { label: "grad norm", widthPx: 96, alignRight: true, isMetric: true, text: lastMetric("grad_norm", decimal) },
   time: { label: "time", widthPx: 144, alignRight: true },
-  by: { label: "by", widthPx: 80, growPx: 64, text: ({ created_by }) => created_by ?? "–" },
+  by: { label: "by", widthPx: 100, growPx: 64, text: ({ created_by }) => created_by ?? "–" },
   created: { label: "created", widthPx: 116, sort: "created" },
   nodes: { label: "nodes", widthPx: 120, text: ({ nodes }) => nodes.join(", ") || "–" },
   learning_rate: {

@@ -103,5 +103,5 @@ it("lists failures since the last visit, latest first", () => {
 
 it("gives columns of names a part of the room that all columns leave", () => {
   expect(columnWidth("loss", ["loss", "by"])).toBe("72px");
-  expect(columnWidth("by", ["loss", "by"])).toBe("calc(80px + clamp(0px, (100cqw - 464px) / 8, 64px))");
+  expect(columnWidth("by", ["loss", "by"])).toBe("calc(100px + clamp(0px, (100cqw - 484px) / 8, 64px))");
 });
