@@ -12,7 +12,7 @@ interface Props {
   actions?: ReactNode;
 }
 
-/** The top of a page: where you are, its status, and at most one primary button. A long title is cut; hover shows all of it. */
+/** The top of a page: where you are, its status, and at most one primary button. A title has at most two lines; hover shows all of a longer one. */
 export function TitleRow({ title, tabTitle, parent, children, actions }: Props) {
   const { team } = useParams({ strict: false });
   return (
@@ -27,7 +27,7 @@ export function TitleRow({ title, tabTitle, parent, children, actions }: Props) 
               {parent} /{" "}
             </nav>
           )}
-          <h1 className="min-w-0 truncate max-tablet:line-clamp-2 max-tablet:break-words max-tablet:whitespace-normal" title={title}>
+          <h1 className="line-clamp-2 min-w-0 break-words" title={title}>
             {title}
           </h1>
         </div>

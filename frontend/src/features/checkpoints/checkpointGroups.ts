@@ -1,5 +1,6 @@
 import type { Checkpoint } from "@/api/types";
 import { bytes, plural } from "@/lib/format";
+import { idsOfSharedNames } from "@/lib/sharedNames";
 
 /** Checkpoints of one run. */
 export interface CheckpointGroup {
@@ -14,10 +15,11 @@ export interface CheckpointGroup {
 export function checkpointGroups(ordered: readonly Checkpoint[], hasMore: boolean): CheckpointGroup[] {
   const byRun = new Map<string, Checkpoint[]>();
   for (const checkpoint of ordered) byRun.set(checkpoint.run, [...(byRun.get(checkpoint.run) ?? []), checkpoint]);
-  const names = [...byRun.values()].map(([first]) => first?.run_name ?? "");
-  return [...byRun.entries()].map(([id, checkpoints], index) => ({
-    run: { id, name: names[index] ?? "", hasUniqueName: names.filter((name) => name === names[index]).length === 1 },
-    checkpoints,
+  const runs = [...byRun].map(([id, [first]]) => ({ id, name: first?.run_name ?? "" }));
+  const sharedNames = idsOfSharedNames(runs);
+  return runs.map(({ id, name }, index) => ({
+    run: { id, name, hasUniqueName: !sharedNames.has(id) },
+    checkpoints: byRun.get(id) ?? [],
     isComplete: !hasMore || index < byRun.size - 1,
   }));
 }

@@ -69,7 +69,9 @@ export function NoticeList({ teams }: Props) {
                 variant="quiet"
                 aria-label={`Mark as read: ${sentence}`}
                 disabled={read.isPending}
-                onClick={() => {
+                onClick={(event) => {
+                  // The button goes away, so the focus stays in its row.
+                  event.currentTarget.closest("li")?.querySelector("a")?.focus();
                   read.mutate([id]);
                 }}
               >

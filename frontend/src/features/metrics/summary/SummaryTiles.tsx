@@ -27,9 +27,9 @@ export function SummaryTiles({ run, columns }: { run: Run; columns: Columns }) {
         name="MFU"
         value={text(mfu, percent)}
         unit={mfu === undefined ? "" : "%"}
-        note={mfuUnknown ? "peak not known" : mfuNote(peak, bf16Peak ? bf16 : undefined)}
-        more={mfu === undefined ? undefined : meanNote(run, "mfu")}
-        title={mfuUnknown ?? mfuTitle(peak, bf16Peak, hfu === mfu ? undefined : hfu)}
+        note={mfuUnknown ? "peak not known" : mfuNote(peak)}
+        more={mfu === undefined ? undefined : moreOnMfu(bf16Peak ? bf16 : undefined, hfu === mfu ? undefined : hfu, meanNote(run, "mfu"))}
+        title={mfuUnknown ?? mfuTitle(peak, bf16Peak)}
       />
       <Tile
         name="throughput"
@@ -58,21 +58,19 @@ function peaksOf({ summary: { peak_name: peak, bf16_peak_name: bf16Peak } }: Run
   return peak && bf16Peak && peak.replace(/^FP8/, "BF16") === bf16Peak ? [bf16Peak] : [peak, bf16Peak];
 }
 
-/** `of FP8 peak, 30.2 % of BF16`: the data types; the tooltip has the rates and the device. */
-function mfuNote(peak: string | null | undefined, bf16: number | undefined): string {
-  if (!peak) return "";
-  return `of ${kindOf(peak)}${bf16 === undefined ? "" : `, ${percent(bf16)} % of BF16`}`;
+/** `of BF16 peak 989 TFLOP/s`; the tooltip has the device, and whether the peak was measured. */
+function mfuNote(peak: string | null | undefined): string {
+  return peak ? `of ${peak.replace(/ of .*/, "").replace(" measured", "")}` : "";
 }
 
-/** `BF16 peak` of `BF16 peak 989 TFLOP/s of NVIDIA H200`. */
-function kindOf(peak: string): string {
-  return peak.split(/ (?=\d)/)[0] ?? peak;
+function moreOnMfu(bf16: number | undefined, hfu: number | undefined, mean: string | undefined): string | undefined {
+  const parts = [bf16 === undefined ? "" : `${percent(bf16)} % of BF16 peak`, hfu === undefined ? "" : `HFU ${percent(hfu)} %`, mean ?? ""].filter(Boolean);
+  return parts.length === 0 ? undefined : parts.join(", ");
 }
 
-function mfuTitle(peak: string | null | undefined, bf16Peak: string | null | undefined, hfu: number | undefined): string | undefined {
-  if (!peak) return undefined;
+function mfuTitle(peak: string | null | undefined, bf16Peak: string | null | undefined): string | undefined {
   const peaks = [peak, bf16Peak].filter(Boolean).map((name) => `of ${name}`);
-  return [...peaks, ...(hfu === undefined ? [] : [`HFU ${percent(hfu)} %, which counts recomputed activations too`])].join("; ");
+  return peaks.length === 0 ? undefined : peaks.join("; ");
 }
 
 /** The number of steps that the server's speeds are a mean of, with less weight on the older ones. */

@@ -8,7 +8,7 @@ import { layoutNote, currentAndNext, attemptSpec } from "@/features/runs/paralle
 import { ChangeLayout } from "@/features/runs/parallelism/ChangeLayout";
 import { canChangeLayout } from "@/features/runs/parallelism/layout";
 import { groupsOf, isSection, splitByDefault, type Entry, type Group } from "@/features/runs/detail/configurationGroups";
-import { quoted } from "@/features/runs/detail/quoted";
+import { withQuotes } from "@/features/runs/detail/visibleSpaces";
 import { runQuery, specQuery } from "@/features/runs/queries";
 import { emptyText, formatValue } from "@/features/runs/spec/valueText";
 import { sectionsOf, type Json, type JsonSchema } from "@/features/runs/spec/specFields";
@@ -147,5 +147,5 @@ function Section({ title, entries, renderValue }: { title: string; entries: read
 /** The value of a field, or what its empty value means. */
 function valueText(spec: Run["spec"], path: string): string {
   const value = path.split(".").reduce<Json>((at, key) => (isSection(at) ? (at[key] ?? null) : null), spec as unknown as Json);
-  return value === null ? emptyText(spec, path) : formatValue(quoted(value));
+  return value === null ? emptyText(spec, path) : formatValue(withQuotes(value));
 }

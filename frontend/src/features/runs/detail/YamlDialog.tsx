@@ -4,7 +4,7 @@ import { Dialog } from "@/components/Dialog";
 import type { Json } from "@/features/runs/spec/specFields";
 import { writeYaml } from "@/features/runs/spec/specYaml";
 
-/** A run's configuration as the form, the client and the command line read it. */
+/** A run's configuration as the form and the command line read it. */
 export function YamlDialog({ spec, onClose }: { spec: Record<string, Json>; onClose: () => void }) {
   const text = writeYaml(spec);
   return (

@@ -18,7 +18,7 @@ export function YamlEditor({ text, errorLines, onChange }: Props) {
     <Field
       id={YAML_ID}
       label="Configuration as YAML"
-      help="The same fields as in the form, the client and the command line. JSON works too. Fields you leave out keep their defaults."
+      help="The same fields as in the form and the command line. JSON works too. Fields you leave out keep their defaults."
     >
       {(control) => (
         <div className="control flex overflow-hidden font-mono text-mono focus-within:border-accent">

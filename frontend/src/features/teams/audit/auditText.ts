@@ -42,10 +42,27 @@ const NAME_PREPOSITIONS: Record<string, string> = {
   use_link: "as",
 };
 
-const IRREGULAR_PAST: Record<string, string> = { cancel: "cancelled", leave: "left", plan: "planned", submit: "submitted" };
+/** Entries of requests that only asked what a change would free, which older versions recorded too. */
+const PREVIEW_LABELS: Record<string, string> = {
+  delete_checkpoint: "Checked the deletion of checkpoint",
+  delete_run: "Checked the deletion of run",
+  retain_checkpoints: "Checked a clean-up of checkpoints",
+};
+
+const IRREGULAR_PAST: Record<string, string> = {
+  cancel: "cancelled",
+  commit: "committed",
+  leave: "left",
+  override: "overrode",
+  plan: "planned",
+  put: "put",
+  send: "sent",
+  submit: "submitted",
+};
 
 /** `Cancelled run` of `cancel_run` */
 export function actionLabel(action: string, details: string): string {
+  if (isPreview(action, details)) return PREVIEW_LABELS[action] ?? action;
   if (action === "decide_device_login") return labelByFlag(details, "approve", "Approved a sign-in code", "Refused a sign-in code") ?? "Answered a sign-in code";
   if (action === "edit_checkpoint") return labelByFlag(details, "pinned", "Pinned checkpoint", "Unpinned checkpoint") ?? "Edited checkpoint";
   if (action in ACTION_LABELS) return ACTION_LABELS[action] ?? action;
@@ -54,8 +71,13 @@ export function actionLabel(action: string, details: string): string {
 }
 
 function labelByFlag(details: string, flag: string, yes: string, no: string): string | undefined {
-  const value = parseObject(details)?.[flag];
+  const value = bodyOf(details)?.[flag];
   return typeof value === "boolean" ? (value ? yes : no) : undefined;
+}
+
+function isPreview(action: string, details: string): boolean {
+  if (!(action in PREVIEW_LABELS)) return false;
+  return action === "retain_checkpoints" ? bodyOf(details)?.["dry_run"] !== false : /^\?(\S*&)?dry_run=true\b/.test(details);
 }
 
 function pastTense(verb: string): string {
@@ -91,13 +113,12 @@ function objectParts(label: string, objects: readonly AuditObject[]): SentencePa
 }
 
 const BULK_ACTION = /"(?:action|verb)": "([a-z]+)"/;
-const BULK_LABELS: Record<string, string> = { tag: "Tagged", untag: "Untagged" };
 
-/** Details of very many runs are cut off, so that their number is unknown. */
+/** What was asked for: some of the runs may have refused it. Details of very many runs are cut off, so that their number is unknown. */
 function bulkSentence(details: string): SentencePart[] {
   const action = BULK_ACTION.exec(details)?.[1] ?? "change";
-  const label = BULK_LABELS[action] ?? capitalize(pastTense(action));
-  const runs: unknown = parseObject(details)?.["runs"];
+  const label = `Asked to ${action}`;
+  const runs: unknown = bodyOf(details)?.["runs"];
   if (!Array.isArray(runs)) return [{ text: `${label} several runs` }];
   const [id] = runs as unknown[];
   if (runs.length > 1 || typeof id !== "string") return [{ text: `${label} ${plural(runs.length, "run")}` }];
@@ -109,8 +130,8 @@ const NAME_OF_LONG_SPEC = /^\{(?:"schema_version": \d+, )?"name": "([^"\\]*)"/;
 
 /** The name or email address that the request gave; undefined if it gave none. */
 export function givenName(details: string): string | undefined {
-  const given = parseObject(details);
-  if (given === null) return NAME_OF_LONG_SPEC.exec(details)?.[1];
+  const given = bodyOf(details);
+  if (given === null) return NAME_OF_LONG_SPEC.exec(details.replace(QUERY, ""))?.[1];
   return [given["name"], given["email"]].find((value) => typeof value === "string");
 }
 
@@ -121,6 +142,13 @@ export function detailsText(details: string): string {
   return Object.entries(given)
     .map(([key, value]) => `${key.replaceAll("_", " ")}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
     .join(", ");
+}
+
+const QUERY = /^\?\S* /;
+
+/** The request's body; details begin with the query of its address, if it had one. */
+function bodyOf(details: string): Record<string, unknown> | null {
+  return parseObject(details.replace(QUERY, ""));
 }
 
 function parseObject(text: string): Record<string, unknown> | null {

@@ -7,7 +7,7 @@ import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
 import { LimitFieldset } from "@/features/teams/limits/LimitFieldset";
 import { limitsQuery } from "@/features/teams/limits/limitQueries";
-import { changeTeamLimits, currentValues, guaranteeProblems, isSame, limitGroups, PRIORITY_FIELDS, type ChosenLimits, type CurrentLimits } from "@/features/teams/limits/teamLimits";
+import { changeTeamLimits, currentValues, guaranteeProblems, isSame, limitGroups, PRIORITY_FIELDS, type ChosenLimits } from "@/features/teams/limits/teamLimits";
 import { useTypedLimits } from "@/features/teams/limits/useTypedLimits";
 import { teamQuery } from "@/features/teams/queries";
 
@@ -16,49 +16,44 @@ const PRIORITIES = ["low", "normal", "high"] as const;
 /** Changes all limits of the team; for site admins. */
 export function TeamLimitsForm({ team }: { team: string }) {
   const { quota, storage } = useSuspenseQuery(teamQuery(team)).data;
-  const { limits } = useSuspenseQuery(limitsQuery(team)).data;
-  const current = { quota, filesBytes: storage.limit_bytes, limits };
-  const client = useQueryClient();
-  const change = useMutation({
-    mutationFn: (chosen: ChosenLimits) => changeTeamLimits(team, current, chosen),
-    onSettled: () => client.invalidateQueries({ queryKey: ["team", team] }),
-  });
-  return (
-    <div className="panel flex flex-col gap-3 p-4">
-      <Form key={JSON.stringify([currentValues(current), limits])} current={current} isSaving={change.isPending} onSave={change.mutate} />
-      {change.data?.map((warning) => (
-        <p key={warning} role="status" className="text-small text-warn">
-          {warning}
-        </p>
-      ))}
-      {change.error !== null && <ErrorNote error={change.error} />}
-    </div>
-  );
-}
-
-interface FormProps {
-  current: CurrentLimits;
-  isSaving: boolean;
-  onSave: (chosen: ChosenLimits) => void;
-}
-
-function Form({ current, isSaving, onSave }: FormProps) {
-  const groups = limitGroups(current.quota);
-  const { typed, onType, isValid, limits } = useTypedLimits(
+  const { limits: otherLimits } = useSuspenseQuery(limitsQuery(team)).data;
+  const current = { quota, filesBytes: storage.limit_bytes, limits: otherLimits };
+  const groups = limitGroups(quota);
+  const { typed, onType, reset, isValid, limits } = useTypedLimits(
     groups.flatMap(({ fields }) => fields),
     currentValues(current),
   );
-  const { editor_priority, owner_priority } = current.limits;
-  const [priorities, setPriorities] = useState({ editor_priority, owner_priority });
-  const problems = guaranteeProblems(current.quota, limits);
+  const [chosenPriorities, setPriorities] = useState<Partial<ChosenLimits["priorities"]>>({});
+  const { editor_priority, owner_priority } = otherLimits;
+  const priorities = { editor_priority, owner_priority, ...chosenPriorities };
+  const [warnings, setWarnings] = useState<readonly string[]>([]);
+  const client = useQueryClient();
+  const refresh = () => client.invalidateQueries({ queryKey: ["team", team] });
+  const change = useMutation({
+    mutationFn: (chosen: ChosenLimits) =>
+      changeTeamLimits(team, current, chosen, (warning) => {
+        setWarnings((before) => [...before, warning]);
+      }),
+    onMutate: () => {
+      setWarnings([]);
+    },
+    onSuccess: async () => {
+      await refresh();
+      reset();
+      setPriorities({});
+    },
+    // What was saved before the refusal is current now; the rest stays typed.
+    onError: refresh,
+  });
+  const problems = guaranteeProblems(quota, limits);
   const chosen = { values: limits, priorities };
-  const canSave = isValid && Object.keys(problems).length === 0 && !isSaving && !isSame(current, chosen);
+  const canSave = isValid && Object.keys(problems).length === 0 && !change.isPending && !isSame(current, chosen);
   return (
     <form
-      className="flex flex-col gap-6"
+      className="panel flex flex-col gap-6 p-4"
       onSubmit={(event) => {
         event.preventDefault();
-        if (canSave) onSave(chosen);
+        if (canSave) change.mutate(chosen);
       }}
     >
       {groups.map(({ title, fields }) => (
@@ -79,7 +74,7 @@ function Form({ current, isSaving, onSave }: FormProps) {
                   {...control}
                   value={priorities[name]}
                   onChange={(event) => {
-                    setPriorities({ ...priorities, [name]: event.target.value as TeamLimits["editor_priority"] });
+                    setPriorities({ ...chosenPriorities, [name]: event.target.value as TeamLimits["editor_priority"] });
                   }}
                 >
                   {PRIORITIES.map((priority) => (
@@ -96,6 +91,12 @@ function Form({ current, isSaving, onSave }: FormProps) {
           Save limits
         </Button>
       </div>
+      {warnings.map((warning) => (
+        <p key={warning} role="status" className="text-small text-warn">
+          {warning}
+        </p>
+      ))}
+      {change.error !== null && <ErrorNote error={change.error} />}
     </form>
   );
 }

@@ -1,5 +1,6 @@
 /** The fields of the limit forms: their labels, and how their values are typed. */
 import type { MemberLimits, Quota, TeamLimits } from "@/api/types";
+import { DEVICE_LABELS } from "@/features/teams/usage/usageView";
 
 type NumberField<Limits> = Extract<{ [Name in keyof Limits]-?: NonNullable<Limits[Name]> extends number ? Name : never }[keyof Limits], string>;
 
@@ -21,11 +22,9 @@ const MOST_HOURS = 1_000_000_000;
 const MOST_COUNT = 1_000_000;
 const MOST_GIB = 2 ** 30;
 
-const DEVICE_NAMES: Record<string, string> = { cuda: "GPUs", cpu: "CPU slots" };
-
 /** The fields of a team's quota of one kind of device: its limit and its guaranteed share. */
 export function quotaFields({ device }: Quota) {
-  const slots = DEVICE_NAMES[device] ?? device;
+  const slots = DEVICE_LABELS[device]?.slots ?? device;
   return {
     limit: { name: `${device}_limit`, label: `${slots} at once`, isCount: true, isRequired: true, most: MOST_COUNT },
     share: { name: `${device}_share`, label: `Guaranteed ${slots}`, isCount: true, isRequired: true, most: MOST_COUNT },

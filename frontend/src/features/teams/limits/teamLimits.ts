@@ -54,23 +54,26 @@ export function isSame(current: CurrentLimits, { values, priorities }: ChosenLim
   return Object.keys(before).every((name) => values[name] === before[name]) && hasPriorities(current.limits, priorities);
 }
 
-/** Saves what differs, and returns the warnings of the API. */
-export async function changeTeamLimits(team: string, current: CurrentLimits, { values, priorities }: ChosenLimits): Promise<string[]> {
+/** Saves what differs, one resource after another. */
+export async function changeTeamLimits(
+  team: string,
+  current: CurrentLimits,
+  { values, priorities }: ChosenLimits,
+  onWarning: (warning: string) => void,
+): Promise<void> {
   const before = currentValues(current);
   const differs = (name: string) => values[name] !== before[name];
-  const warnings: string[] = [];
   for (const one of current.quota) {
     const { limit, share } = quotaFields(one);
     if (!differs(limit.name) && !differs(share.name)) continue;
     const { warning } = await setQuota(team, one.device, values[limit.name] ?? 0, values[share.name] ?? 0);
-    if (warning != null) warnings.push(warning);
+    if (warning != null) onWarning(warning);
   }
   if (differs(FILES_FIELD.name)) await setFileLimit(team, values[FILES_FIELD.name] ?? 0);
   if (TEAM_FIELDS.some(({ name }) => differs(name)) || !hasPriorities(current.limits, priorities)) {
     const numbers = Object.fromEntries(TEAM_FIELDS.map(({ name }) => [name, values[name]]));
     await setTeamLimits(team, { ...current.limits, ...numbers, ...priorities });
   }
-  return warnings;
 }
 
 function hasPriorities(limits: TeamLimits, { editor_priority, owner_priority }: ChosenLimits["priorities"]): boolean {

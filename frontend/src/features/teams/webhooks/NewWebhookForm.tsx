@@ -22,7 +22,8 @@ export function NewWebhookForm({ team }: { team: string }) {
       await client.invalidateQueries({ queryKey: ["team", team, "webhooks"] });
     },
   });
-  const refusal = error instanceof ApiError ? error.problems.find(({ field }) => field === "url")?.message : undefined;
+  const problems = error instanceof ApiError ? error.problems : [];
+  const refusal = problems.find(({ field }) => field === "url")?.message;
   return (
     <form
       className="flex flex-col gap-3"
@@ -70,7 +71,7 @@ export function NewWebhookForm({ team }: { team: string }) {
           </label>
         ))}
       </fieldset>
-      {error !== null && refusal === undefined && <ErrorNote error={error} />}
+      {error !== null && (refusal === undefined || problems.length > 1) && <ErrorNote error={error} />}
       {data !== undefined && (
         <div role="status" className="panel px-4 py-3">
           <p className="mb-1">This is the secret with which the receiver checks signatures. Copy it now; it will not be shown again.</p>

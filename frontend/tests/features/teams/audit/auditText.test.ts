@@ -7,15 +7,19 @@ const TEAM = "/api/v1/teams/lab";
 
 it.each([
   ["delete_run", `${TEAM}/runs/run_aavm77m`, "", "Deleted run vm77m"],
+  ["delete_run", `${TEAM}/runs/run_aavm77m`, "?dry_run=true", "Checked the deletion of run vm77m"],
+  ["retain_checkpoints", `${TEAM}/checkpoints/retention`, '{"keep_last": 1}', "Checked a clean-up of checkpoints"],
+  ["retain_checkpoints", `${TEAM}/checkpoints/retention`, '{"keep_last": 1, "dry_run": false}', "Cleaned up checkpoints"],
   ["submit_run", `${TEAM}/runs`, '{"name": "pilot"}', "Submitted run pilot"],
+  ["submit_run", `${TEAM}/runs`, '?priority=high {"name": "pilot"}', "Submitted run pilot"],
   ["edit_run", `${TEAM}/runs/run_aavm77m`, '{"name": "pilot"}', "Edited run pilot"],
   ["edit_run", `${TEAM}/runs/run_aavm77m`, '{"name": null, "notes": "x"}', "Edited run vm77m"],
   ["clone_run", `${TEAM}/runs/run_aavm77m/clone`, '{"name": "pilot-2"}', "Cloned run vm77m as pilot-2"],
   ["delete_checkpoint", `${TEAM}/runs/run_aavm77m/checkpoints/ckpt_bb4kq2p`, "", "Deleted checkpoint 4kq2p of run vm77m"],
   ["edit_checkpoint", `${TEAM}/runs/run_aavm77m/checkpoints/ckpt_bb4kq2p`, '{"pinned": false}', "Unpinned checkpoint 4kq2p of run vm77m"],
-  ["act_on_runs", `${TEAM}/runs/bulk`, '{"action": "tag", "runs": ["run_a", "run_b"], "tags": ["x"]}', "Tagged 2 runs"],
-  ["act_on_runs", `${TEAM}/runs/bulk`, '{"action": "delete", "runs": ["run_aavm77m"]}', "Deleted run vm77m"],
-  ["act_on_runs", `${TEAM}/runs/bulk`, '{"action": "cancel", "runs": ["run_a", "run_…', "Cancelled several runs"],
+  ["act_on_runs", `${TEAM}/runs/bulk`, '{"action": "tag", "runs": ["run_a", "run_b"], "tags": ["x"]}', "Asked to tag 2 runs"],
+  ["act_on_runs", `${TEAM}/runs/bulk`, '{"action": "delete", "runs": ["run_aavm77m"]}', "Asked to delete run vm77m"],
+  ["act_on_runs", `${TEAM}/runs/bulk`, '{"action": "cancel", "runs": ["run_a", "run_…', "Asked to cancel several runs"],
   ["delete_dataset_version", `${TEAM}/datasets/ds_bbbbbb/versions/2`, "", "Deleted version 2 of dataset bbbbb"],
   ["change_role", `${TEAM}/members/user_ccccc`, '{"role": "viewer"}', "Changed role of member ccccc"],
   ["create_service_key", `${TEAM}/service-accounts/user_ccccc/keys`, '{"name": "ci"}', "Created key ci of service account ccccc"],
@@ -38,15 +42,20 @@ function changingOperations(): string[] {
   return [...schema.matchAll(/^ +(?:post|put|patch|delete): operations\["([a-z_]+)"\]/gm)].map(([, operation = ""]) => operation);
 }
 
-const PAST_TENSE = /^(?:[A-Z][a-z]*(?:ed|t)|Left|Put|Set|Made|Sent) ?/;
+/** How sentences of the log begin. */
+const PAST_TENSES = new Set(
+  (
+    "Added Answered Asked Cancelled Changed Checked Claimed Cleaned Cloned Committed Confirmed Counted Created Deleted Edited Ended Estimated Failed Finished Forked Invited Joined Left Mailed Marked " +
+    "Moved Overrode Paused Planned Prepared Previewed Put Released Removed Renamed Renewed Reordered Reported Requested Resumed Revoked Saved Sent Signed Started Stored Submitted Tested Unlinked Used Validated"
+  ).split(" "),
+);
 
 it("tells every change of the API in the past tense and without the API’s names", () => {
   const operations = changingOperations();
   expect(operations.length).toBeGreaterThan(60);
-  for (const operation of [...operations, "failed_sign_in"]) {
-    expect(actionLabel(operation, "")).toMatch(PAST_TENSE);
-    expect(actionLabel(operation, "")).not.toContain("_");
-  }
+  const beginnings = [...operations, "failed_sign_in"].map((operation) => actionLabel(operation, "").split(" ")[0] ?? "");
+  expect(beginnings.filter((word) => !PAST_TENSES.has(word))).toEqual([]);
+  expect(operations.filter((operation) => actionLabel(operation, "").includes("_"))).toEqual([]);
 });
 
 it.each([

@@ -51,7 +51,7 @@ it("shows the month's hours with a forecast above the limit, what storage consis
 });
 
 /** A team whose limits a site admin edits; `sent` collects what reaches the API, as the path below the team and the body. */
-function serveTeam({ limits = {}, quota = [], filesBytes = GIB, warning }: { limits?: Partial<TeamLimits>; quota?: Quota[]; filesBytes?: number; warning?: string }) {
+function serveTeam({ limits = {}, quota = [], filesBytes = GIB, warning, refuses }: { limits?: Partial<TeamLimits>; quota?: Quota[]; filesBytes?: number; warning?: string; refuses?: string }) {
   const sent: [string, unknown][] = [];
   const team = { slug: "lab", name: "lab", quota, storage: { used_bytes: 0, limit_bytes: filesBytes } };
   const shown = answer(limits);
@@ -61,6 +61,7 @@ function serveTeam({ limits = {}, quota = [], filesBytes = GIB, warning }: { lim
     http.put("*/api/v1/teams/lab/:resource/:device?", async ({ request, params }) => {
       const body = await request.json();
       sent.push([new URL(request.url).pathname.replace("/api/v1/teams/lab/", ""), body]);
+      if (params.resource === refuses) return HttpResponse.json({ title: "Conflict", status: 409, code: "refused", detail: "Not now." }, { status: 409 });
       if (params.resource === "limits") Object.assign(shown.limits, body);
       if (params.resource === "storage") team.storage = { ...team.storage, ...(body as { limit_bytes: number }) };
       if (params.resource === "quota") team.quota = team.quota.map((one) => (one.device === params.device ? { ...one, ...(body as Partial<Quota>) } : one));
@@ -138,6 +139,24 @@ it("guarantees a team at most its limit, and shows the warning of the API", asyn
   expect((await screen.findByRole("status")).textContent).toContain("The shares of all teams are 9 CPU slots");
   expect(sent).toEqual([["quota/cpu", { limit: 4, guaranteed_slots: 3 }]]);
   expect(await screen.findByText("3 guaranteed")).toBeDefined();
+});
+
+it("keeps what was typed and not saved when one of the limits is refused, and the warning about another", async () => {
+  const sent = serveTeam({ quota: [CPU], warning: "The nodes have 8.", refuses: "storage" });
+  await retype("CPU slots at once", "6");
+  await retype("Uploaded files, GiB", "2");
+  await retype("Queued runs", "3");
+  const save = screen.getByRole("button", { name: "Save limits" });
+  await userEvent.click(save);
+  expect((await screen.findByRole("alert")).textContent).toContain("Not now.");
+  expect(screen.getByRole("status").textContent).toBe("The nodes have 8.");
+  expect(screen.getByLabelText<HTMLInputElement>("Uploaded files, GiB").value).toBe("2");
+  expect(screen.getByLabelText<HTMLInputElement>("Queued runs").value).toBe("3");
+  await retype("Uploaded files, GiB", "1");
+  await userEvent.click(save);
+  await waitFor(() => {
+    expect(sent.map(([path]) => path)).toEqual(["quota/cpu", "storage", "limits"]);
+  });
 });
 
 it("names the largest limits, which are those of the API", () => {

@@ -1,7 +1,7 @@
 import type { Json } from "@/features/runs/spec/specFields";
 
 /** A text in quotation marks if spaces or line breaks of it would not be seen; of a list of texts, all or none. */
-export function quoted(value: Json): Json {
+export function withQuotes(value: Json): Json {
   if (typeof value === "string") return hasHiddenSpaces(value) ? JSON.stringify(value) : value;
   if (!Array.isArray(value) || !value.some((item) => typeof item === "string" && hasHiddenSpaces(item))) return value;
   return value.map((item) => JSON.stringify(item));
