@@ -133,13 +133,14 @@ Flag = Annotated[bool, BeforeValidator(_true_or_false)]
 """A parameter that is ``true`` or ``false``."""
 
 
-async def asked_dry_run(
+async def get_dry_run(
     request: Request, dry_run: Annotated[Flag, Query(description="Only report what would be freed.")] = False
 ) -> bool:
+    """Whether the request is a dry run, which the audit log then leaves out."""
     if dry_run:
         audit.mark_as_preview(request)
     return dry_run
 
 
-DryRun = Annotated[bool, Depends(asked_dry_run)]
+DryRun = Annotated[bool, Depends(get_dry_run)]
 """Whether a route only reports what it would free. The audit log then has no entry."""

@@ -1,8 +1,16 @@
-"""How the program as a whole behaves: a closed output, and words of other tools for its commands."""
+"""How the program as a whole behaves: a closed output, and words of other tools for its commands.
+
+Whoever reads stdout or stderr may go away, as `head` does. Without stderr, a command does the same and ends with the same exit
+code. Without stdout, it ends at once and with 0, except where its exit code says more (`continues_without_reader`).
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
 
 from typer.core import TyperGroup
 
@@ -21,14 +29,16 @@ _OTHER_WORDS = {
 
 
 class Program(TyperGroup):
-    """A group of commands whose reader may go away, as `head` does: that is no error, and nothing is said about it."""
+    """A group of commands whose reader may go away: that is no error, and nothing is said about it."""
 
     def main(self, *args: Any, **named: Any) -> Any:
         try:
-            return super().main(*args, **named)
+            with _stderr_without_reader():
+                return super().main(*args, **named)
         except SystemExit as end:
-            # typer and rich end with 1 while they handle this error.
-            if isinstance(end.__context__, BrokenPipeError):
+            # typer and rich end with 1 while they handle this error, which is stdout's: stderr raises none.
+            closed = end.__context__
+            if isinstance(closed, BrokenPipeError) and closed.__context__ is None:
                 raise SystemExit(0) from None
             raise
 
@@ -41,3 +51,55 @@ class Program(TyperGroup):
         if meant:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {meant[0]!r}?")
         return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def continues_without_reader() -> Iterator[None]:
+    """For output with `typer.echo` before work or a check that decides the exit code."""
+    try:
+        yield
+    except BrokenPipeError:
+        _discard(sys.stdout)
+
+
+@contextmanager
+def _stderr_without_reader() -> Iterator[None]:
+    original = sys.stderr
+    if original is not None:  # closed by the shell
+        sys.stderr = cast(TextIO, _Stderr(original))
+    try:
+        yield
+    finally:
+        sys.stderr = original
+
+
+class _Stderr:
+    """Discards what is written once nobody reads it. Without this, an error that cannot be printed would replace the exit code;
+    rich would also discard stdout.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            _discard(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            _discard(self._stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _discard(stream: TextIO) -> None:
+    """Lead to nowhere what is written, and what is buffered, which Python writes when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

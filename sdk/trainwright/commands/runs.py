@@ -14,7 +14,7 @@ import typer
 
 from trainwright.client import TeamClient
 from trainwright.commands import run_actions, run_reading
-from trainwright.commands.program import Program
+from trainwright.commands.program import Program, continues_without_reader
 from trainwright.commands.run_states import States, shown_state
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
@@ -66,7 +66,9 @@ def check(
     with open_team(server, key, team) as api:
         whole = read_spec(spec, sets)
         verdict = api.validate(whole)
-        if print_json(verdict, as_json):
+        if as_json:
+            with continues_without_reader():
+                print_json(verdict)
             raise typer.Exit(1 if verdict.problems else 0)
         exit_with_problems(verdict.problems)
         typer.echo(f"Valid: {verdict.parameters:,} parameters.")
@@ -93,8 +95,9 @@ def submit(
     with open_team(server, key, team) as api:
         whole = read_spec(spec, sets)
         run = api.submit(whole, priority)
-        if not print_json(run, as_json):
-            typer.echo(run.id)
+        with continues_without_reader():
+            if not print_json(run, as_json):
+                typer.echo(run.id)
         _print_warnings(api.plan_run(whole).warnings)
         if wait:
             ended = _wait(api, run.id)

@@ -81,6 +81,56 @@ def test_a_reader_that_goes_away_is_no_error(scene: Scene, served: Served, key: 
     scene.cancel(work.run_id)
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("presets", 0),
+        ("runs submit {spec}", 0),
+        ("runs show run_none", 1),
+        ("runs list --server http://127.0.0.1:9", 1),
+        ("runs list --server http://127.0.0.1:9 --key=", 1),
+        ("runs check {spec} --set schedule.steps=none", 1),
+        ("runs nothing", 2),
+        ("runs list --state nothing", 2),
+    ],
+)
+def test_exit_codes_stay_if_nobody_reads_stderr(
+    served: Served, key: str, spec: Path, words: str, code: int
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = started(served, key, words.format(spec=spec), stdout=subprocess.PIPE, stderr=writer)
+    os.close(writer)
+    printed = process.communicate(timeout=60)[0]
+    assert process.returncode == code
+    assert bool(printed) == (code == 0), "stdout is still read"
+
+
+@pytest.mark.parametrize("is_id_read", [True, False])
+def test_a_run_is_waited_for_even_if_nobody_reads_the_output(
+    scene: Scene, served: Served, key: str, spec: Path, is_id_read: bool
+) -> None:
+    reader, writer = os.pipe()
+    if not is_id_read:
+        os.close(reader)
+    process = started(served, key, f"runs submit {spec} --wait", stdout=writer, stderr=writer)
+    os.close(writer)
+    if is_id_read:
+        assert os.read(reader, 4).startswith(b"run_")
+        os.close(reader)
+    cancel_the_run(scene)
+    assert process.wait(timeout=60) == 1, "it was cancelled"
+
+
+def cancel_the_run(scene: Scene) -> None:
+    """Cancel the only run once it is submitted."""
+    deadline = time.monotonic() + 60
+    while not (runs := scene.site.admin.get(scene.runs).json()["items"]):
+        assert time.monotonic() < deadline, "nothing was submitted"
+        time.sleep(0.1)
+    scene.cancel(runs[0]["id"])
+
+
 def without_team(served: Served, key: str, *words: str) -> Result:
     names = {"SERVER": served.url, "KEY": key, "TEAM": ""}
     environment = {f"TRAINWRIGHT_{name}": value for name, value in names.items()}
@@ -164,12 +214,7 @@ def test_ctrl_c_ends_the_waiting_and_names_the_command_that_cancels(
 
 
 def test_submit_and_wait_prints_the_id_only(scene: Scene, served: Served, key: str, spec: Path) -> None:
-    def cancel() -> None:
-        while not (runs := scene.site.admin.get(scene.runs).json()["items"]):
-            time.sleep(0.1)
-        scene.cancel(runs[0]["id"])
-
-    canceller = threading.Thread(target=cancel)
+    canceller = threading.Thread(target=cancel_the_run, args=(scene,), daemon=True)
     canceller.start()
     done = served.command(key, f"runs submit {spec} --wait")
     canceller.join()
