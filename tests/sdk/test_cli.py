@@ -76,6 +76,8 @@ def test_text_from_a_model_cannot_control_the_terminal() -> None:
     [
         (1e-9, "less than 1 ms"),
         (0.0043, "4.3 ms"),
+        (0.9994, "999 ms"),
+        (0.9996, "1 s"),
         (3.21, "3.2 s"),
         (9.96, "10 s"),
         (59.6, "1 min"),

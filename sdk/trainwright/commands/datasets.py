@@ -14,6 +14,7 @@ from rich.markup import escape
 from trainwright.client import TeamClient
 from trainwright.commands import dataset_versions
 from trainwright.commands.curation_counts import statistics_lines
+from trainwright.commands.program import continues_without_reader
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -98,8 +99,9 @@ def upload(
         _print_skipped(paths)
         dataset = api.upload(name, paths, curation, show_bytes)
         err.print()
-        if not print_json(dataset, as_json):
-            typer.echo(dataset.id)
+        with continues_without_reader():
+            if not print_json(dataset, as_json):
+                typer.echo(dataset.id)
         _print_same_files(dataset)
         if wait:
             _finish(api, dataset)
@@ -129,8 +131,9 @@ def add(
         _print_skipped(paths)
         made = api.upload_version(dataset, paths, curation, show_bytes, keep_files=keep_files)
         err.print()
-        if not print_json(made, as_json):
-            typer.echo(f"{made.id} version {made.versions[0].number}")
+        with continues_without_reader():
+            if not print_json(made, as_json):
+                typer.echo(f"{made.id} version {made.versions[0].number}")
         if wait:
             _finish(api, made)
 

@@ -11,6 +11,7 @@ from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
     Key,
+    NamedTeam,
     Server,
     TeamSlug,
     open_team,
@@ -74,7 +75,7 @@ def remove(
 
 
 @app.command("leave")
-def leave(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def leave(key: Key, team: NamedTeam, server: Server = LOCAL_SERVER) -> None:
     """Leave the team. Your keys stop working for it; your runs continue and stay. The last owner cannot leave."""
     with open_team(server, key, team) as api:
         api.leave()

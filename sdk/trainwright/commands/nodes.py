@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from trainwright.client import Client
+from trainwright.commands.run_states import shown_state
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -193,7 +194,7 @@ def _condition(node: Node) -> str:
 
 
 def _runs(node: Node) -> str:
-    return ", ".join(f"{seat.team}/{seat.name} ({seat.state})" for seat in node.runs)
+    return ", ".join(f"{seat.team}/{seat.name} ({shown_state(seat.state)})" for seat in node.runs)
 
 
 def _on_it(node: Node) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from trainwright.client import TeamClient
+from trainwright.commands.program import continues_without_reader
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -185,7 +186,8 @@ def _act(api: TeamClient, action: RunAction, runs: list[str], as_json: bool) -> 
                 shown = {run.id: run.sentence for run in api.runs(ids=done)}
                 _print_results(results, partial(_sentence, shown), as_json)
     finally:
-        print_json(collected, as_json)
+        with continues_without_reader():
+            print_json(collected, as_json)
     if failed:
         raise typer.Exit(1)
 
@@ -222,7 +224,8 @@ def _print_results(results: list[BulkResult], describe: Callable[[BulkResult], s
     """Print a line for each run, and return whether the action failed for one."""
     for result in () if print_json(results, as_json) else results:
         if result.done:
-            typer.echo(f"{result.run}  {describe(result)}")
+            with continues_without_reader():  # further batches follow
+                typer.echo(f"{result.run}  {describe(result)}")
         else:
             print_error(f"{result.run}  {result.detail}")
     return not all(result.done for result in results)

@@ -140,8 +140,10 @@ def list_runs(
             groups = table_of("name", "runs", "not ended", "best loss")
             for item in found:
                 best = format_or_dash(item.best_loss, ".3f")
-                name = item.name or "without a tag"
-                groups.add_row(item.key or "–", name, f"{item.runs:,}", f"{item.live:,}", best)
+                key, name = item.key or "–", item.name or "without a tag"
+                if grouping is RunGrouping.STATE:
+                    key = name = shown_state(RunState(item.key))
+                groups.add_row(key, name, f"{item.runs:,}", f"{item.live:,}", best)
             out.print(groups)
             return
         runs = api.runs(sort=saved.sort.value, order=saved.order.value, **query)

@@ -29,8 +29,6 @@ _PLAIN_VALUES: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
 )
 """What a value without quotation marks means (YAML 1.2.2, section 10.3.2). Anything else is text."""
 
-_UNTAGGED = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str"))
-
 
 def read_object(path: Path) -> dict[str, Any]:
     """The fields in a JSON or YAML file.
@@ -46,6 +44,8 @@ def read_object(path: Path) -> dict[str, Any]:
             raise ValueError("there are no fields. Write `name: value` in YAML, or {...} in JSON.")
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+    except RecursionError:
+        raise ValueError(f"{path}: its sections are nested too deeply to be read.") from None
     return found
 
 
@@ -81,6 +81,11 @@ def _parse_yaml(text: str) -> Any:
         ) from None
 
     try:
+        for event in yaml.parse(text, Loader=yaml.BaseLoader):
+            # Nodes no longer show these: an alias is the same node again, and !!str is the tag of untagged text.
+            if isinstance(event, yaml.AliasEvent):
+                raise ValueError(f"{_line(event)}aliases (*name) are not accepted. Write the value again.")
+            _refuse_tag(event)
         # This loader, unlike the others, gives all untagged values the same tag.
         root = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
@@ -91,24 +96,27 @@ def _parse_yaml(text: str) -> Any:
         ) from error
     except yaml.YAMLError as error:
         raise ValueError(f"this is not valid YAML: {error}.") from error
-    return {} if root is None else _value(root, set())
+    return {} if root is None else _value(root)
 
 
-def _value(node: yaml.Node, seen: set[int]) -> Any:
-    """The value of a node. ``seen`` has the ids of the nodes before it, since an alias is the same node again."""
-    if id(node) in seen:
-        raise ValueError(f"{_line(node)}aliases (*name) are not accepted. Write the value again.")
-    seen.add(id(node))
-    if node.tag not in _UNTAGGED:
-        raise ValueError(f"{_line(node)}tags are not accepted. Remove {node.tag}.")
+def _refuse_tag(event: yaml.Event) -> None:
+    tag = getattr(event, "tag", None)
+    if tag is not None:
+        written = tag.replace("tag:yaml.org,2002:", "!!")
+        raise ValueError(
+            f"{_line(event)}tags are not accepted. Remove {written}, and write text in quotation marks."
+        )
+
+
+def _value(node: yaml.Node) -> Any:
     if node.id == "sequence":
-        return [_value(item, seen) for item in node.value]
+        return [_value(item) for item in node.value]
     if node.id == "mapping":
-        return _fields(node, seen)
+        return _fields(node)
     return _plain_value(node.value) if node.style is None else node.value
 
 
-def _fields(node: yaml.MappingNode, seen: set[int]) -> dict[str, Any]:
+def _fields(node: yaml.MappingNode) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in node.value:
         if key.id != "scalar":
@@ -117,7 +125,7 @@ def _fields(node: yaml.MappingNode, seen: set[int]) -> dict[str, Any]:
             raise ValueError(
                 f"{_line(key)}the key '{key.value}' appears twice in its section. Remove one of them."
             )
-        found[key.value] = _value(value, seen)
+        found[key.value] = _value(value)
     return found
 
 
@@ -125,7 +133,7 @@ def _plain_value(text: str) -> Any:
     return next((make(text) for pattern, make in _PLAIN_VALUES if pattern.fullmatch(text)), text)
 
 
-def _line(node: yaml.Node) -> str:
+def _line(node: yaml.Node | yaml.Event) -> str:
     return f"line {node.start_mark.line + 1}: "
 
 

@@ -43,6 +43,14 @@ def _server_of_login(context: typer.Context, server: str) -> str:
     return stored_keys.default_server() or server
 
 
+def _team_given(context: typer.Context, team: str) -> str:
+    """Refuse an empty team, such as that of an unset variable in a script: it does not mean the only team."""
+    source = context.get_parameter_source("team")
+    if not team and source is not None and source.name == "COMMANDLINE":
+        raise typer.BadParameter("It is empty. Name a team.")
+    return team
+
+
 Server = Annotated[
     str,
     typer.Option(
@@ -65,9 +73,16 @@ TeamSlug = Annotated[
     typer.Option(
         "--team",
         envvar="TRAINWRIGHT_TEAM",
+        callback=_team_given,
         default_factory=str,
         help="Your team. Not needed if you are in one team only.",
         show_default=False,
+    ),
+]
+NamedTeam = Annotated[
+    str,
+    typer.Option(
+        "--team", envvar="TRAINWRIGHT_TEAM", callback=_team_given, help="Your team. Always needed here."
     ),
 ]
 Sets = Annotated[
@@ -273,8 +288,9 @@ def format_bytes(size_bytes: int) -> str:
 
 def format_duration(seconds: float) -> str:
     """4 ms, 3.2 s, 45 s, 2 min 10 s, 45 min, 1 h 30 min, 5 d 2 h."""
-    if seconds < 1:
-        return "less than 1 ms" if seconds < 0.001 else f"{seconds * 1_000:.3g} ms"
+    milliseconds = seconds * 1_000
+    if milliseconds < 999.5:
+        return "less than 1 ms" if milliseconds < 1 else f"{milliseconds:.3g} ms"
     if seconds < 9.95:
         return f"{seconds:.2g} s"
     total = round(seconds)

@@ -59,11 +59,13 @@ def test_plans_use_the_words_and_units_of_the_pages(served: Served, key: str, sp
     ), planned
 
 
-def started(served: Served, key: str, words: str, **streams: int) -> subprocess.Popen[str]:
+def started(served: Served, key: str, words: str, *, stdout: int, stderr: int) -> subprocess.Popen[str]:
     """A command in a process of its own."""
     names = {"SERVER": served.url, "KEY": key, "TEAM": "acme"}
     environment = os.environ | {f"TRAINWRIGHT_{name}": value for name, value in names.items()}
-    return subprocess.Popen([PROGRAM, *words.split()], env=environment, text=True, **streams)
+    return subprocess.Popen(
+        [str(PROGRAM), *words.split()], env=environment, text=True, stdout=stdout, stderr=stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,19 @@ def test_exit_codes_stay_if_nobody_reads_stderr(
     assert bool(printed) == (code == 0), "stdout is still read"
 
 
+@pytest.mark.parametrize("words", ["runs check {spec} --json", "runs cancel run_none --json"])
+def test_a_failed_command_fails_even_if_nobody_reads_stdout(
+    scene: Scene, served: Served, key: str, spec: Path, words: str
+) -> None:
+    spec.write_text(spec.read_text().replace(scene.dataset, "ds_none"))
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = started(served, key, words.format(spec=spec), stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    printed = process.communicate(timeout=60)[1]
+    assert (process.returncode, printed) == (1, "")
+
+
 @pytest.mark.parametrize("is_id_read", [True, False])
 def test_a_run_is_waited_for_even_if_nobody_reads_the_output(
     scene: Scene, served: Served, key: str, spec: Path, is_id_read: bool
@@ -140,14 +155,29 @@ def without_team(served: Served, key: str, *words: str) -> Result:
 def test_the_only_team_of_a_person_is_the_default(scene: Scene, served: Served, key: str) -> None:
     run = scene.submit()
     assert run in without_team(served, key, "runs", "list").stdout
-    left = without_team(served, key_of(scene.site.member("viewer")), "members", "leave")
-    assert left.stdout == "You are no longer in acme.\n", left.output
     scene.site.other_team("initech")
     several = without_team(served, key_of(scene.site.admin), "runs", "list")
     assert several.exit_code == 2 and "acme, initech. Choose one with --team" in several.stderr
     assert run in without_team(served, key, "runs", "list", "--team", "acme").stdout
     nobody = without_team(served, "", "runs", "list")
     assert nobody.exit_code == 1 and "trainwright login" in nobody.stderr, "a team does not come first"
+
+
+def test_a_team_is_named_to_leave_it_and_never_empty(scene: Scene, served: Served) -> None:
+    viewer = key_of(scene.site.member("viewer"))
+    unnamed = without_team(served, viewer, "members", "leave")
+    assert unnamed.exit_code == 2 and "Missing option '--team'" in unnamed.stderr
+    for words in (
+        ("members", "leave"),
+        ("members", "remove", "ada@acme.example"),
+        ("teams", "rename", "Mine"),
+        ("teams", "delete", "--confirm", "acme"),
+        ("runs", "list"),
+    ):
+        refused = without_team(served, viewer, *words, "--team", "")
+        assert refused.exit_code == 2 and "Invalid value for '--team'" in refused.stderr, refused.output
+    left = without_team(served, viewer, "members", "leave", "--team", "acme")
+    assert left.stdout == "You are no longer in acme.\n", left.output
 
 
 @pytest.mark.parametrize(
@@ -180,6 +210,8 @@ def test_states_are_those_of_the_pages(scene: Scene, served: Served, key: str) -
     for state in ("recovering", "retry_wait", "Recovering"):
         listed = served.command(key, f"runs list --state {state}").stdout
         assert work.run_id in listed and waiting not in listed and " recovering " in listed
+    groups = served.command(key, "runs list --group state").stdout
+    assert "recovering" in groups and "queued" in groups and "retry_wait" not in groups
     served.command(key, "runs save-view early --state starting")
     assert set(served.received[-1].body["view"]["state"]) == {"leased", "starting"}
     refused = served.command(key, "runs list --state finshing")
@@ -201,8 +233,8 @@ def test_ctrl_c_ends_the_waiting_and_names_the_command_that_cancels(
     scene: Scene, served: Served, key: str, spec: Path, words: str
 ) -> None:
     run = scene.submit() if "watch" in words else ""
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = started(served, key, words.format(run=run, spec=spec), **streams)
+    command = words.format(run=run, spec=spec)
+    process = started(served, key, command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stderr is not None
     assert process.stderr.readline().startswith("queued: ")
     process.send_signal(signal.SIGINT)
