@@ -1,10 +1,13 @@
 import { shortId } from "@/lib/shortId";
 
-/** The end of an id beside a name that others may have too. */
+/** The end of an id, after a name that others may have too and a space. */
 export function ShortId({ id }: { id: string }) {
   return (
-    <span className="font-mono text-small font-normal text-soft" title={id}>
-      {shortId(id)}
-    </span>
+    <>
+      {" "}
+      <span className="font-mono text-small font-normal text-soft" title={id}>
+        {shortId(id)}
+      </span>
+    </>
   );
 }

@@ -30,7 +30,7 @@ export function DeleteCheckpoint({ team, checkpoint, onDeleted, onClose }: Props
           "This checkpoint cannot be deleted"
         ) : (
           <>
-            Delete step {count(checkpoint.step)} of {checkpoint.run_name || "this run"} <ShortId id={checkpoint.run} />?
+            Delete step {count(checkpoint.step)} of {checkpoint.run_name || "this run"}<ShortId id={checkpoint.run} />?
           </>
         )
       }

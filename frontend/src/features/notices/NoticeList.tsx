@@ -90,14 +90,7 @@ const RUN_PAGE = /\/runs\/(run_[^/]+)/;
 /** The short id of the run that a notice is about, because runs may share a name. */
 function RunId({ path }: { path: string }) {
   const run = RUN_PAGE.exec(path)?.[1];
-  return (
-    run !== undefined && (
-      <>
-        {" "}
-        <ShortId id={run} />
-      </>
-    )
-  );
+  return run !== undefined && <ShortId id={run} />;
 }
 
 /** A cancelled run ends too, but is no success. */

@@ -67,8 +67,8 @@ it("does not call a loss the lowest of a run that may have more checkpoints", as
 it("tells runs of the same name apart by the end of their ids, and names every action", async () => {
   const twin = { ...checkpoint("longest", 5, null), run_name: "pilot 1" };
   const rows = await show([checkpoint("1", 20, null), twin, checkpoint("2", 5, null)], null);
-  expect(rows[0]).toBe("pilot 1run_11 checkpoint, 1 MiB");
-  expect(rows[2]).toBe("pilot 1ngest1 checkpoint, 1 MiB");
+  expect(rows[0]).toBe("pilot 1 run_11 checkpoint, 1 MiB");
+  expect(rows[2]).toBe("pilot 1 ngest1 checkpoint, 1 MiB");
   expect(rows[4]).toBe("pilot 21 checkpoint, 1 MiB");
   expect(screen.getAllByText("Pin")).toHaveLength(3);
 });

@@ -104,7 +104,7 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
         <ConfirmDialog
           title={
             <>
-              Delete {dataset.name} <ShortId id={dataset.id} />?
+              Delete {dataset.name}<ShortId id={dataset.id} />?
             </>
           }
           consequence={consequence()}

@@ -28,7 +28,7 @@ export function DeleteVersion({ team, dataset, version, onClose }: Props) {
     <ConfirmDialog
       title={
         <>
-          Delete version {version.number} of {dataset.name} <ShortId id={dataset.id} />?
+          Delete version {version.number} of {dataset.name}<ShortId id={dataset.id} />?
         </>
       }
       consequence={`${consequence(dataset, version)} First cancel runs that still use it and delete mixtures made from it. Ended runs keep their metrics and checkpoints.`}

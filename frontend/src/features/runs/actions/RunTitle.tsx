@@ -5,7 +5,7 @@ import { ShortId } from "@/components/ShortId";
 export function RunTitle({ run }: { run: Run }) {
   return (
     <>
-      {run.name} <ShortId id={run.id} />
+      {run.name}<ShortId id={run.id} />
     </>
   );
 }

@@ -29,7 +29,8 @@ export function RunCard({ team, run, now, hasUniqueName }: Props) {
           className="min-w-0 flex-1 truncate font-semibold after:absolute after:inset-0"
           title={run.name}
         >
-          {run.name} {!hasUniqueName && <ShortId id={run.id} />}
+          {run.name}
+          {!hasUniqueName && <ShortId id={run.id} />}
         </Link>
         <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
       </div>

@@ -30,7 +30,8 @@ export function RunLines({ team, label, runs, now, sharedNames, actions }: Props
           </span>
           <div className="flex min-w-0 flex-col max-tablet:col-start-1 max-tablet:row-start-1">
             <Link to="/$team/runs/$runId/$tab" params={{ team, runId: run.id, tab: "overview" }} className="truncate font-medium hover:text-accent" title={run.name}>
-              {run.name} {sharedNames.has(run.id) && <ShortId id={run.id} />}
+              {run.name}
+              {sharedNames.has(run.id) && <ShortId id={run.id} />}
             </Link>
           </div>
           <span className="text-right text-small whitespace-nowrap text-soft">{timeOf(run, now)}</span>

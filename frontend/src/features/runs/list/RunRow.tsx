@@ -51,7 +51,8 @@ export function RunRow({ team, run, columns, now, hasUniqueName = true, index, s
           className="block truncate font-medium after:absolute after:inset-0"
           title={run.name}
         >
-          {run.name} {!hasUniqueName && <ShortId id={run.id} />}
+          {run.name}
+          {!hasUniqueName && <ShortId id={run.id} />}
         </Link>
         <PhoneText text={showsMetrics(run) ? progressText(run) : capitalize(run.sentence)} />
       </Td>

@@ -20,7 +20,8 @@ export function InviteForm({ team }: { team: string }) {
   const { mutate, isPending, error } = useMutation({
     mutationFn: (address: string) => invite(team, address, role),
     onSuccess: (invitation, address) => {
-      setSentInvitations((before) => [invitation, ...before]);
+      // The earlier link for this address no longer works.
+      setSentInvitations((before) => [invitation, ...before.filter(({ email }) => email !== invitation.email)]);
       setEmail((now) => (now === address ? "" : now));
       void client.invalidateQueries({ queryKey: invitationsQuery(team).queryKey });
     },
@@ -68,7 +69,7 @@ export function InviteForm({ team }: { team: string }) {
         {sentInvitations.map(({ email, expires, link, warning }) => (
           <div key={link} className="panel px-4 py-3">
             <p className="mb-1">
-              Send this link to <span className="font-medium">{email}</span>. It works once, expires at <Time at={expires} />, and will not be shown again.
+              Send this link to <span className="font-medium">{email}</span>. It works once, expires on <Time at={expires} />, and will not be shown again. Earlier links for this address no longer work.
             </p>
             <Copyable text={link} />
             {warning && <p className="mt-1 text-warn">{warning}</p>}

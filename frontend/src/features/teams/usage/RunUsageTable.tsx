@@ -46,7 +46,8 @@ export function RunUsageTable({ team, runs }: Props) {
                   className="font-medium after:absolute after:inset-0"
                   title={name}
                 >
-                  {name} {sharedNames.has(run) && <ShortId id={run} />}
+                  {name}
+                  {sharedNames.has(run) && <ShortId id={run} />}
                 </Link>
               )}
             </Td>

@@ -76,3 +76,17 @@ it("keeps showing a link while another invitation fails", async () => {
   expect((await screen.findByRole("alert")).textContent).toContain("ann is in the team.");
   expect(screen.getByText(LINK)).toBeDefined();
 });
+
+it("shows only the newest link for an address, since the earlier one no longer works", async () => {
+  const links = ["https://train.example.org/link/first", "https://train.example.org/link/second"];
+  const answer = () => HttpResponse.json({ id: `invite_${links.length}`, email: "bob@example.org", role: "viewer", expires: "2026-11-28T13:00:00Z", link: links.shift() }, { status: 201 });
+  server.use(http.post("*/api/v1/teams/lab/invitations", answer));
+  renderRoute(<InviteForm team="lab" />);
+  const field = await screen.findByLabelText("Email address to invite");
+  for (const link of [...links]) {
+    await userEvent.type(field, "bob@example.org");
+    await userEvent.click(screen.getByRole("button", { name: "Invite" }));
+    expect(await screen.findByText(link)).toBeDefined();
+  }
+  expect(screen.queryByText("https://train.example.org/link/first")).toBeNull();
+});
