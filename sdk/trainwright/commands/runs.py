@@ -267,7 +267,9 @@ def events(
         if print_json(found, as_json):
             return
         for event in found:
-            typer.echo(f"{event.time.astimezone():%Y-%m-%d %H:%M:%S}  {event.message}")
+            # "Paused by Ada" is not true before the run has stopped.
+            state = "Stopping: " if event.state is RunState.STOPPING else ""
+            typer.echo(f"{event.time.astimezone():%Y-%m-%d %H:%M:%S}  {state}{event.message}")
 
 
 @app.command("samples")

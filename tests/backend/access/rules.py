@@ -23,6 +23,7 @@ SCOPE_ORDER = [KeyScope.READ, KeyScope.SUBMIT, KeyScope.MANAGE]
 
 EXPECTED = {
     "GET /{path:page}": "public",
+    "HEAD /{path:page}": "public",
     "GET /metrics": "metrics token",
     "GET /api/v1/health": "public",
     "GET /api/v1/openapi.json": "public",

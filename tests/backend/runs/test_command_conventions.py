@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,11 +61,16 @@ def test_plans_use_the_words_and_units_of_the_pages(served: Served, key: str, sp
 
 
 def started(served: Served, key: str, words: str, *, stdout: int, stderr: int) -> subprocess.Popen[str]:
-    """A command in a process of its own."""
+    """A command in a process of its own, which Ctrl-C ends even if the tests run in the background, where it is ignored."""
     names = {"SERVER": served.url, "KEY": key, "TEAM": "acme"}
     environment = os.environ | {f"TRAINWRIGHT_{name}": value for name, value in names.items()}
     return subprocess.Popen(
-        [str(PROGRAM), *words.split()], env=environment, text=True, stdout=stdout, stderr=stderr
+        [str(PROGRAM), *words.split()],
+        env=environment,
+        text=True,
+        stdout=stdout,
+        stderr=stderr,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
 
