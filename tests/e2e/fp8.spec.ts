@@ -17,13 +17,13 @@ test("a run in FP8, from its settings to its tensors", async ({ page }) => {
     await field(page, "precision.kind").selectOption("fp8");
     await page.getByLabel("Observe every steps").fill("5");
     await field(page, "precision.fp8.level").selectOption("O1");
-    await field(page, "Precision: moments").selectOption("block");
+    await field(page, "precision.fp8.moments").selectOption("block");
     await expect(page.getByRole("link", { name: "Precision: moments" })).toBeVisible();
     await expect(page.getByText(/does not work with O1/).first()).toBeVisible();
     await audit(page, "new-run-fp8-refused");
     await field(page, "precision.fp8.level").selectOption("O2");
     await expect(page.getByRole("link", { name: "Precision: moments" })).toBeHidden();
-    await field(page, "Precision: moments").selectOption("");
+    await field(page, "precision.fp8.moments").selectOption("");
   });
 
   await test.step("it is started and trains", async () => {
