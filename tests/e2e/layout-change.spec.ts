@@ -53,7 +53,7 @@ test("a run continues in another layout after a rank was killed", async ({ page 
     await dialog.getByRole("button", { name: "Change layout" }).click();
     await expect(dialog).toBeHidden();
     await page.getByRole("link", { name: "Events" }).click();
-    await expect(page.getByText(/layout changed by Ada: data 2 × tensor 2 → pipeline 2 × data 2; from the next attempt on/)).toBeVisible();
+    await expect(page.getByText(/layout changed by Ada: data 2 × tensor 2 → pipeline 2 × data 2; from the next attempt on/i)).toBeVisible();
     await audit(page, "layout-changed");
   });
 
