@@ -78,7 +78,7 @@ describe("actions on many runs", () => {
     show(many(210, { state: "failed" }));
     await userEvent.click(await screen.findByRole("button", { name: "Delete" }));
     const dialog = screen.getByRole("dialog");
-    expect(await within(dialog).findByText(/This frees 209 MiB \(209 checkpoints\)/, {}, { timeout: 10_000 })).toBeDefined();
+    expect(await within(dialog).findByText(/This frees 209 MiB \(209 checkpoints\)/, {}, { timeout: 30_000 })).toBeDefined();
     expect(within(dialog).getByText("pilot-7 cannot be deleted.").parentElement?.textContent).toContain("A fork needs it.");
     expect(most).toBeLessThanOrEqual(4);
     await userEvent.click(within(dialog).getByRole("button", { name: "Delete 209 runs" }));
