@@ -1,7 +1,8 @@
 """The command line: a thin layer over the client, with a command for every action of the web pages.
 
 ``trainwright login`` stores a server and a key; ``TRAINWRIGHT_SERVER`` and ``TRAINWRIGHT_KEY`` name others, and
-``TRAINWRIGHT_TEAM`` the team, which people in several teams need. Specs are JSON or YAML files; ``--set section.key=value`` changes one value, and ``--set section.key=`` makes it null.
+``TRAINWRIGHT_TEAM`` the team, which people in several teams need. Specs are JSON or YAML files; ``--set section.key=value`` changes
+one value, and ``--set section.key=`` makes it null.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from trainwright_backend.core.db import open_database
-from trainwright_backend.core.errors import AppError
-from trainwright_backend.local.data_folder import DataFolder
+from trainwright_backend.core.errors import Busy, Conflict
+from trainwright_backend.local.data_folder import DataFolder, PlatformError
 from trainwright_backend.local.platform import Platform, bind_socket, print_status
 from trainwright_backend.local.restarts import Restarts
 from trainwright_backend.teams import one_time_links
@@ -61,8 +61,10 @@ def _greeting(platform: Platform) -> str:
     try:
         link = database.retry_write(partial(one_time_links.first_owner_link, settings=settings))
         entrance = f"Create the first account: {link.url}"
-    except AppError:
+    except Conflict:
         entrance = f"Sign in: {platform.url}/sign-in"
+    except Busy as error:
+        raise PlatformError(error.detail) from error
     finally:
         database.dispose()
     return f"Trainwright serves at {platform.url} from {platform.folder.path}.\n{entrance}"

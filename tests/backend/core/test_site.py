@@ -191,7 +191,7 @@ def test_pages_and_files_of_the_frontend_are_served(
     app.state.static_folder = folder
     for path in ("/", "/acme/runs", "/sign-in"):
         assert "The pages" in anonymous.get(path).text
-        assert anonymous.head(path).status_code == 200, "monitors of a site ask for no more"
+        assert anonymous.head(path).status_code == 200, "uptime monitors send HEAD requests"
     script = anonymous.get("/assets/index-B4k2mX9z.js")
     assert "immutable" in script.headers["cache-control"]
     worker = anonymous.get("/service-worker.js")

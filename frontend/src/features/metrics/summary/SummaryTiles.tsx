@@ -28,7 +28,7 @@ export function SummaryTiles({ run, columns }: { run: Run; columns: Columns }) {
         value={text(mfu, percent)}
         unit={mfu === undefined ? "" : "%"}
         note={mfuUnknown ? "peak not known" : mfuNote(peak)}
-        more={mfu === undefined ? undefined : moreOnMfu(bf16Peak ? bf16 : undefined, hfu === mfu ? undefined : hfu, meanNote(run, "mfu"))}
+        more={mfu === undefined ? undefined : moreOnMfu(bf16Peak ? bf16 : undefined, hfu === mfu ? undefined : hfu, meanNote(run, "mfu", columns))}
         title={mfuUnknown ?? mfuTitle(peak, bf16Peak)}
       />
       <Tile
@@ -36,7 +36,7 @@ export function SummaryTiles({ run, columns }: { run: Run; columns: Columns }) {
         value={text(speed, rate)}
         unit={speed === undefined ? "" : "tokens/s"}
         note={seconds === undefined ? "" : `${shortTime(seconds)} per step`}
-        more={meanNote(run, "tokens_per_second")}
+        more={meanNote(run, "tokens_per_second", columns)}
       />
       <Tile name="grad norm" value={text(norm, decimal)} unit="" note={clipNote(run, columns)} />
       <Tile name="memory" value={memory} unit={memoryUnit} note={slotsNote(run)} />
@@ -76,10 +76,11 @@ function mfuTitle(peak: string | null | undefined, bf16Peak: string | null | und
 /** The number of steps that the server's speeds are a mean of, with less weight on the older ones. */
 const MEAN_STEPS = 20;
 
-/** Which steps a speed is the mean of, since its chart ends with the last step's; undefined if it is one step's. */
-function meanNote({ summary, forked_from: origin }: Run, name: string): string | undefined {
+/** Which steps a speed is the mean of; undefined if it is the last step's, as of runs that ended under older versions. */
+function meanNote({ summary, forked_from: origin }: Run, name: string, columns: Columns): string | undefined {
   const steps = summary.step - (origin?.step ?? 0);
-  if (summary.values[name] === undefined || steps < 2) return undefined;
+  const value = summary.values[name];
+  if (value === undefined || steps < 2 || value === lastValue(columns[name])) return undefined;
   return steps < MEAN_STEPS ? `mean of ${plural(steps, "step")}` : `mean of about ${MEAN_STEPS} steps`;
 }
 

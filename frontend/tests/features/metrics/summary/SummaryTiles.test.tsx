@@ -15,9 +15,10 @@ it("shows the speed of recent steps rather than that of the last one", async () 
 it.each([
   ["the steps so far, while there are few", { step: 12 }, "of BF16 peak 989 TFLOP/smean of 12 steps"],
   ["about twenty steps", { step: 1_200 }, "of BF16 peak 989 TFLOP/smean of about 20 steps"],
+  ["none, if the server kept the last step's value, as older versions did", { step: 12, values: { loss: 3, mfu: 0.3821 } }, "of BF16 peak 989 TFLOP/s"],
   ["none, while the server has no mean", { step: 12, values: { loss: 3 } }, "of BF16 peak 989 TFLOP/s"],
 ])("says that the MFU is a mean of %s", async (_, summary, note) => {
-  renderRoute(<SummaryTiles run={aRun({ summary: { ...aRun().summary, ...summary } })} columns={{ mfu: { steps: [12], values: [0.382] } }} />);
+  renderRoute(<SummaryTiles run={aRun({ summary: { ...aRun().summary, ...summary } })} columns={{ mfu: { steps: [12], values: [0.3821] } }} />);
   const tile = (await screen.findByText("MFU")).parentElement;
   expect(tile?.textContent).toBe(`MFU38.2%${note}`);
   expect(screen.getByTitle("of BF16 peak 989 TFLOP/s of NVIDIA H200")).toBeDefined();
