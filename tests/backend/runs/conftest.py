@@ -74,3 +74,9 @@ def key_of(person: Any) -> str:
     """The API key that a person's client sends."""
     secret: str = person.headers["Authorization"].removeprefix("Bearer ")
     return secret
+
+
+@pytest.fixture
+def key(scene: Scene) -> str:
+    """The site admin's API key."""
+    return key_of(scene.site.admin)

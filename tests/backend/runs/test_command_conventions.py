@@ -26,11 +26,6 @@ def database_url(sqlite_url: str) -> str:
 
 
 @pytest.fixture
-def key(scene: Scene) -> str:
-    return key_of(scene.site.admin)
-
-
-@pytest.fixture
 def spec(scene: Scene, tmp_path: Path) -> Path:
     """A spec as the page of a new run writes it."""
     path = tmp_path / "form.yaml"

@@ -6,18 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.backend.conftest import upload_letters
-from tests.backend.runs.conftest import Served, key_of
+from tests.backend.runs.conftest import Served
 from tests.backend.scripted_agent import Scene
 
 
 @pytest.fixture
 def database_url(sqlite_url: str) -> str:
     return sqlite_url
-
-
-@pytest.fixture
-def key(scene: Scene) -> str:
-    return key_of(scene.site.admin)
 
 
 def test_a_preview_shows_few_documents_with_all_their_lines_indented(

@@ -2,15 +2,8 @@
 
 import threading
 
-import pytest
-
-from tests.backend.runs.conftest import Served, key_of
+from tests.backend.runs.conftest import Served
 from tests.backend.scripted_agent import Scene
-
-
-@pytest.fixture
-def key(scene: Scene) -> str:
-    return key_of(scene.site.admin)
 
 
 def test_without_a_terminal_each_new_state_is_a_line(scene: Scene, served: Served, key: str) -> None:
