@@ -7,5 +7,5 @@ it("appends the end of an id only to duplicate names", () => {
     { id: "ds_aaaaaaaa2222", name: "poems" },
     { id: "ds_aaaaaaaa3333", name: "letters" },
   ]);
-  expect([...names.values()]).toEqual(["poems (…aa1111)", "poems (…aa2222)", "letters"]);
+  expect([...names.values()]).toEqual(["poems (a1111)", "poems (a2222)", "letters"]);
 });

@@ -7,6 +7,7 @@ import { StatePill } from "@/components/StatePill";
 import { datasetsQuery } from "@/features/datasets/queries";
 import { searchCommands } from "@/app/palette/searchCommands";
 import { useDebounced } from "@/lib/hooks/useDebounced";
+import { uniqueNames } from "@/lib/uniqueNames";
 
 interface Props {
   team: string;
@@ -41,6 +42,9 @@ export function CommandPalette({ team, commands, onOpenRun, onOpenDataset, onClo
       element?.close();
     };
   }, []);
+  const foundDatasets = (datasets.data?.pages ?? []).flatMap(({ items }) => items);
+  const runNames = uniqueNames(foundRuns);
+  const datasetNames = uniqueNames(foundDatasets);
   const runById = new Map(foundRuns.map((run) => [`run ${run.id}`, run]));
   const matches: Command[] = [
     ...searchCommands(commands, typed),
@@ -48,18 +52,18 @@ export function CommandPalette({ team, commands, onOpenRun, onOpenDataset, onClo
       (run): Command => ({
         id: `run ${run.id}`,
         group: "Runs",
-        label: run.name,
+        label: runNames.get(run.id) ?? run.name,
         run: () => {
           onOpenRun(run);
         },
       }),
     ),
     ...searchCommands(
-      (datasets.data?.pages ?? []).flatMap(({ items }) => items).map(
+      foundDatasets.map(
         ({ id, name }): Command => ({
           id: `dataset ${id}`,
           group: "Datasets",
-          label: name,
+          label: datasetNames.get(id) ?? name,
           run: () => {
             onOpenDataset(id);
           },

@@ -13,6 +13,7 @@ import { Time } from "@/components/Time";
 import { ExpectedStart } from "@/features/queue/ExpectedStart";
 import { queueQuery, reorder, setPriority } from "@/features/queue/queries";
 import { canMove, prioritiesOf, swapWith } from "@/features/queue/queueMoves";
+import { uniqueNames } from "@/lib/uniqueNames";
 
 interface Props {
   team: string;
@@ -38,6 +39,7 @@ export function QueueTable({ team, memberRole: role }: Props) {
       </EmptyState>
     );
   }
+  const names = uniqueNames(queue);
   const swapButton = (run: QueuedRun, direction: "up" | "down") => {
     const swap = swapWith(queue, run, direction, role);
     return (
@@ -77,7 +79,7 @@ export function QueueTable({ team, memberRole: role }: Props) {
             <Td>{run.position}</Td>
             <Td className="whitespace-normal tablet:min-w-48">
               <Link to="/$team/runs/$runId/$tab" params={{ team, runId: run.id, tab: "overview" }} className="font-medium hover:underline">
-                {run.name}
+                {names.get(run.id)}
               </Link>
               <span className="block text-small text-soft">{run.sentence}</span>
               {run.expected_start != null && (

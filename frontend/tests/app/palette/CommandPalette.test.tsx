@@ -26,3 +26,23 @@ it("opens the typed run, even if Enter is pressed before the search has responde
   });
   expect(opened.mock.calls[0]?.[0].name).toBe("night-2");
 });
+
+it("tells runs and datasets of one name apart by the end of their id", async () => {
+  server.use(
+    http.get("*/teams/lab/runs", () =>
+      HttpResponse.json({ items: [aRun({ id: "run_aaaaa1", name: "pilot" }), aRun({ id: "run_aaaaa2", name: "pilot" }), aRun({ id: "run_aaaaa3", name: "night" })], next_cursor: null }),
+    ),
+    http.get("*/teams/lab/datasets", () =>
+      HttpResponse.json({
+        items: [
+          { id: "ds_bbbbb1", name: "words" },
+          { id: "ds_bbbbb2", name: "words" },
+        ],
+        next_cursor: null,
+      }),
+    ),
+  );
+  renderRoute(<CommandPalette team="lab" commands={[]} onOpenRun={() => undefined} onOpenDataset={() => undefined} onClose={() => undefined} />);
+  await screen.findByRole("option", { name: /words \(bbbb2\)/ });
+  expect(screen.getAllByRole("option").map((option) => option.firstElementChild?.textContent)).toEqual(["pilot (aaaa1)", "pilot (aaaa2)", "night", "words (bbbb1)", "words (bbbb2)"]);
+});

@@ -97,3 +97,15 @@ it("leaves room for the runs in narrow windows: who submitted them and when goes
   const heads = await screen.findAllByRole("columnheader");
   expect(heads.filter(({ className }) => className.includes("max-desk:hidden")).map(({ textContent }) => textContent)).toEqual(["by", "since"]);
 });
+
+it("tells waiting runs of one name apart by the end of their id", async () => {
+  const items = [waiting("run_aaaaa1", { name: "pilot" }), waiting("run_aaaaa2", { name: "pilot", position: 2 })];
+  server.use(http.get("*/api/v1/teams/lab/queue", () => HttpResponse.json({ items, next_cursor: null })));
+  renderRoute(
+    <Boundary>
+      <QueueTable team="lab" memberRole="editor" />
+    </Boundary>,
+  );
+  expect(await screen.findByRole("link", { name: "pilot (aaaa1)" })).toBeDefined();
+  expect(screen.getByRole("link", { name: "pilot (aaaa2)" })).toBeDefined();
+});

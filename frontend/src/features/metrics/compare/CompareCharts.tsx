@@ -20,6 +20,7 @@ import { alignCurves } from "@/features/metrics/compare/alignCurves";
 import { isFinal } from "@/lib/runs/runProgress";
 import { axisScale, lastStep, smooth, type Axis, type Columns, type AxisScale } from "@/lib/charts/series";
 import { useDelayedCommit } from "@/lib/hooks/useDelayedCommit";
+import { uniqueNames } from "@/lib/uniqueNames";
 
 interface Props {
   team: string;
@@ -67,15 +68,16 @@ export function CompareCharts({ team, runs, view, onChange }: Props) {
   const windowed = useQuery({ ...comparedQuery(request, steps), enabled: steps !== null });
   const ids = view.runs.join(",");
   const zoomed = bounds !== null;
+  const names = useMemo(() => uniqueNames([...runs.values()]), [runs]);
   const compared = useMemo(
     () =>
       ids.split(",").flatMap((id, index): ComparedRun[] => {
         const known = fullRange.columns.get(id);
         if (known === undefined) return [];
         const columns = (zoomed ? windowed.data?.get(id) : undefined) ?? known;
-        return [{ id, label: runs.get(id)?.name ?? id, index, axis: axisScale(known, axisName), columns }];
+        return [{ id, label: names.get(id) ?? id, index, axis: axisScale(known, axisName), columns }];
       }),
-    [fullRange.columns, windowed.data, zoomed, axisName, ids, runs],
+    [fullRange.columns, windowed.data, zoomed, axisName, ids, names],
   );
   const newest = useMemo(
     () => Math.ceil(Math.max(0, ...[...fullRange.columns.values()].map((columns) => axisScale(columns, axisName).at(lastStep(columns))))),

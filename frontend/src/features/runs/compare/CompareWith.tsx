@@ -10,6 +10,7 @@ import { TextInput } from "@/components/TextInput";
 import { otherRunsQuery } from "@/features/runs/queries";
 import { plural } from "@/lib/format";
 import { useDebounced } from "@/lib/hooks/useDebounced";
+import { uniqueNames } from "@/lib/uniqueNames";
 
 interface Props {
   team: string;
@@ -53,6 +54,7 @@ function RunPicker({ team, run }: Props) {
   const ids = selected.map(({ id }) => id);
   // Selected runs stay visible when the search changes.
   const shown = [...selected.filter(({ id }) => found?.every((one) => one.id !== id)), ...(found ?? [])];
+  const names = uniqueNames(shown);
   return (
     <>
       <TextInput
@@ -78,8 +80,8 @@ function RunPicker({ team, run }: Props) {
                   setSelected(event.target.checked ? [...selected, one] : selected.filter(({ id }) => id !== one.id));
                 }}
               />
-              <span className="min-w-0 grow truncate" title={one.name}>
-                {one.name}
+              <span className="min-w-0 grow truncate" title={names.get(one.id)}>
+                {names.get(one.id)}
               </span>
               <span className="shrink-0 text-small">
                 <StatePill state={one.state} />

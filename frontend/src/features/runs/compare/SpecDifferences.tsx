@@ -19,6 +19,7 @@ export function SpecDifferences({ runs, datasets }: Props) {
   // Of two runs, every value shown differs.
   const hasBold = runs.length > 2;
   const datasetNames = namesOf(runs, datasets);
+  const runNames = uniqueNames(runs);
   const differences = specDifferences(runs.map(({ spec }) => spec as unknown as Record<string, Json>));
   return (
     <section className="mt-6">
@@ -34,8 +35,8 @@ export function SpecDifferences({ runs, datasets }: Props) {
                   field
                 </th>
                 {runs.map((run) => (
-                  <th key={run.id} scope="col" className="max-w-48 truncate px-3 max-tablet:max-w-28 text-small font-medium" title={run.name}>
-                    {run.name}
+                  <th key={run.id} scope="col" className="max-w-48 truncate px-3 max-tablet:max-w-28 text-small font-medium" title={runNames.get(run.id)}>
+                    {runNames.get(run.id)}
                   </th>
                 ))}
               </tr>
