@@ -16,18 +16,19 @@ interface Props {
   onPart: (part: StepPart) => void;
 }
 
-/** The heat map of ranks with links to their logs, for runs with several ranks. */
+/** The heat map of ranks with links to their logs, for runs with several ranks that have trained. */
 export function RankTimes({ team, run, live, window, metrics, part, onPart }: Props) {
   const { slots_per_node: slots } = run.spec.resources;
   const nodes = run.attempt_nodes.length || run.spec.resources.nodes;
-  if (nodes * slots === 1) return null;
+  const newest = lastStep(metrics?.columns ?? {});
+  if (nodes * slots === 1 || newest === 0) return null;
   return (
     <RankHeatMap
       team={team}
       run={run.id}
       live={live}
       window={window}
-      newest={lastStep(metrics?.columns ?? {})}
+      newest={newest}
       part={part}
       onPart={onPart}
       nodeOf={(rank) => (nodes === 1 ? undefined : run.attempt_nodes[Math.floor(rank / slots)])}
