@@ -121,7 +121,7 @@ def _append_request(session: Write, request: Request, caller: Caller, action: st
         address=(request.client.host if request.client else "")[:64],
         action=action[:80],
         path=storable(request.url.path),
-        details=storable(_details(request)),
+        details=storable(_details(session, request)),
         request_id=request_id_of(request),
     )
     append(session, request.app.state.settings.secret_key, entry)
@@ -261,14 +261,16 @@ def _chain_of(session: Read, request: Request) -> UUID:
     return session.scalar(select(Team.id).where(team)) or NO_TEAM
 
 
-def _details(request: Request) -> str:
-    """The query and the JSON body, without secrets."""
+def _details(session: Write, request: Request) -> str:
+    """The query and the JSON body, without secrets; of a deletion without a body, the name of what it deleted."""
     query = f"?{request.url.query}" if request.url.query else ""
     body: bytes = request.scope.get(BODY_KEY, b"")
     try:
         given = json.loads(body) if body else None
     except ValueError:
         given = None
+    if given is None and session.deleted_name:
+        given = {"name": session.deleted_name}
     shown = "" if given is None else json.dumps(_without_secrets(given), ensure_ascii=True)
     text = f"{query} {shown}".strip()
     return text if len(text) <= MOST_DETAILS else f"{text[: MOST_DETAILS - 1]}…"

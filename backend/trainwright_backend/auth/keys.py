@@ -85,6 +85,7 @@ def delete_key(session: Write, user_id: UUID, key: str) -> None:
     row = session.get(ApiKey, parse_id("key", key))
     if row is None or row.user_id != user_id:
         raise unknown("key", key)
+    session.deleted_name = row.name
     session.delete(row)
 
 

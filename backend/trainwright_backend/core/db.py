@@ -114,6 +114,9 @@ class Read(Session):
 class Write(Read):
     """A session of one transaction. ``session.info`` has what its after-commit hooks need, such as the enqueuer."""
 
+    deleted_name = ""
+    """The name of what the transaction deletes, for the audit log: afterwards only its id is known."""
+
     def after_commit(self, hook: Callable[[], object]) -> None:
         """Run ``hook`` after this transaction commits, or never if it does not."""
         self.info.setdefault("after_commit", []).append(hook)

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import ValidationError
-from sqlalchemy import delete, func, select
+from sqlalchemy import func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from trainwright.contracts.api.actions import NewRecipe
@@ -60,9 +60,11 @@ def delete_recipe(session: Write, team_id: UUID, recipe_id: str) -> None:
     Raises:
         NotFound: the team has no such recipe.
     """
-    mine = (Recipe.team_id == team_id, Recipe.id == parse_id("recipe", recipe_id))
-    if not session.change(delete(Recipe).where(*mine)):
+    row = session.get(Recipe, parse_id("recipe", recipe_id), with_for_update=True)
+    if row is None or row.team_id != team_id:
         raise unknown("recipe", recipe_id)
+    session.deleted_name = row.name
+    session.delete(row)
 
 
 def recipe_problems(spec: dict[str, Any]) -> list[Problem]:

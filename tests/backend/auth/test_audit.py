@@ -90,6 +90,28 @@ def test_an_entry_says_who_did_what_to_what_and_from_where(site: Site) -> None:
     assert numbers == list(range(len(numbers), 0, -1)) and broken(site) == []
 
 
+@pytest.mark.both_databases
+def test_a_deletion_names_what_is_gone(site: Site) -> None:
+    site.member("editor")
+    person = site.admin.get(f"{site.path}/members").json()[1]
+    created = {
+        f"{site.path}/service-accounts": {"name": "nightly", "role": "editor"},
+        f"{site.path}/recipes": {"name": "small", "spec": {}},
+        "/api/v1/me/keys": {"name": "laptop", "scope": "read"},
+    }
+    deleted = {f"{site.path}/members/{person['id']}": person["name"]}
+    for path, body in created.items():
+        answer = site.admin.post(path, json=body)
+        assert answer.status_code == 201, answer.text
+        deleted[f"{path}/{answer.json()['id']}"] = body["name"]
+    for path in deleted:
+        assert site.admin.delete(path).status_code == 204
+    found = [*entries(site), *site.admin.get("/api/v1/audit").json()["items"]]
+    details = {entry["path"]: entry["details"] for entry in found if entry["path"] in deleted}
+    assert details == {path: json.dumps({"name": name}) for path, name in deleted.items()}
+    assert [entry["action"] for entry in entries(site, "small")] == ["delete_recipe", "save_recipe"]
+
+
 def test_passwords_and_tokens_are_not_in_the_log(site: Site) -> None:
     browser = site.anonymous()
     me = {"email": ADA, "password": PASSWORD}

@@ -229,11 +229,14 @@ def test_only_a_deletion_and_not_its_dry_run_is_in_the_audit_log(scene: Scene, e
         retain(scene, keep_last=1, dry_run=dry_run)
         assert admin.delete(f"{scene.runs}/{ended.run_id}", params={"dry_run": dry_run}).status_code == 200
 
+    name = admin.get(f"{scene.runs}/{ended.run_id}").json()["name"]
     before = logged()
     delete(dry_run=True)
     assert logged() == before
     delete(dry_run=False)
     assert logged() == ["delete_run", "retain_checkpoints", "delete_checkpoint", *before]
+    newest, *_ = admin.get(f"{scene.site.path}/audit", params={"q": name}).json()["items"]
+    assert newest["action"] == "delete_run" and newest["details"].endswith(f'{{"name": "{name}"}}')
 
 
 def test_bytes_of_a_deleted_checkpoint_remain_while_links_to_it_are_valid(scene: Scene, ended: Work) -> None:

@@ -10,7 +10,7 @@ interface Props {
   details: string;
 }
 
-/** What an entry of the audit log did, with links to runs and datasets. */
+/** What an entry of the audit log did, with links to runs and datasets that it did not delete. */
 export function AuditSentence({ action, path, details }: Props) {
   const team = /^\/api\/v1\/teams\/([^/]+)/.exec(path)?.[1] ?? "";
   return (
@@ -18,22 +18,22 @@ export function AuditSentence({ action, path, details }: Props) {
       {sentenceOf(action, path, details).map((part, index) => (
         <Fragment key={index}>
           {index > 0 && " "}
-          <PartText team={team} {...part} />
+          <PartText team={team} isDeleted={action === `delete_${part.object?.kind}`} {...part} />
         </Fragment>
       ))}
     </span>
   );
 }
 
-function PartText({ team, text, object }: SentencePart & { team: string }) {
-  if (object?.kind === "run") {
+function PartText({ team, isDeleted, text, object }: SentencePart & { team: string; isDeleted: boolean }) {
+  if (object?.kind === "run" && !isDeleted) {
     return (
       <Link to="/$team/runs/$runId/$tab" params={{ team, runId: object.id, tab: "overview" }} className={LINK_CLASS} title={object.id}>
         {text}
       </Link>
     );
   }
-  if (object?.kind === "dataset") {
+  if (object?.kind === "dataset" && !isDeleted) {
     return (
       <Link to="/$team/datasets/$datasetId" params={{ team, datasetId: object.id }} className={LINK_CLASS} title={object.id}>
         {text}

@@ -33,16 +33,18 @@ it("shows who did what to what from where, continues with older entries, and sea
   expect(asked).toContain("q=&cursor=2");
 });
 
-it("links the run or dataset that a request changed", async () => {
+it("links the run or dataset that a request changed, but not one that it deleted", async () => {
   const requests = [
     ["cancel_run", "/api/v1/teams/lab/runs/run_a/cancel"],
-    ["delete_dataset", "/api/v1/teams/lab/datasets/ds_b"],
+    ["create_preparation", "/api/v1/teams/lab/datasets/ds_b/preparations"],
+    ["delete_run", "/api/v1/teams/lab/runs/run_c"],
     ["reorder", "/api/v1/teams/lab/queue/order"],
   ] as const;
   server.use(http.get("*/api/v1/teams/lab/audit", () => HttpResponse.json({ items: requests.map(([action, path], index) => ({ ...entry(index, "Ana"), action, path })), next_cursor: null })));
   renderRoute(<AuditLog team="lab" />);
   expect((await screen.findByRole("link", { name: "run_a" })).getAttribute("href")).toBe("/lab/runs/run_a/overview");
   expect(screen.getByRole("link", { name: "ds_b" }).getAttribute("href")).toBe("/lab/datasets/ds_b");
+  expect(screen.getByText("run_c").tagName).toBe("SPAN");
   expect(screen.getByText("Reordered queue").closest("div")?.textContent).toMatch(/^Reordered queuedetails/);
 });
 

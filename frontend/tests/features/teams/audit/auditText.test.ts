@@ -7,6 +7,9 @@ const TEAM = "/api/v1/teams/lab";
 
 it.each([
   ["delete_run", `${TEAM}/runs/run_aavm77m`, "", "Deleted run vm77m"],
+  ["delete_run", `${TEAM}/runs/run_aavm77m`, '?dry_run=false {"name": "pilot"}', "Deleted run pilot"],
+  ["delete_service_key", `${TEAM}/service-accounts/user_ccccc/keys/key_ddddd`, '{"name": "ci"}', "Deleted key ci of service account ccccc"],
+  ["remove_member", `${TEAM}/members/user_ccccc`, '?runs=cancel {"name": "Bob"}', "Removed member Bob"],
   ["delete_run", `${TEAM}/runs/run_aavm77m`, "?dry_run=true", "Checked the deletion of run vm77m"],
   ["retain_checkpoints", `${TEAM}/checkpoints/retention`, '{"keep_last": 1}', "Checked a clean-up of checkpoints"],
   ["retain_checkpoints", `${TEAM}/checkpoints/retention`, '{"keep_last": 1, "dry_run": false}', "Cleaned up checkpoints"],
