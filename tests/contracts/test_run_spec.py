@@ -142,6 +142,19 @@ def test_invalid_combinations_are_refused_at_a_field(sections: dict[str, Any], f
 
 
 @pytest.mark.parametrize(
+    ("sections", "field"),
+    [
+        ({"schedule": {"steps": True}}, "schedule.steps"),
+        ({"data": {"dataset": "ds_1", "validation_fraction": False}}, "data.validation_fraction"),
+        ({"optimizer": {"clip_norm": True}}, "optimizer.clip_norm"),
+    ],
+)
+def test_true_and_false_are_no_numbers(sections: dict[str, Any], field: str) -> None:
+    (problem,) = refusals(spec(**sections))
+    assert (problem.field, problem.message) == (field, "Write a number, not true or false.")
+
+
+@pytest.mark.parametrize(
     ("schedule", "warmup"),
     [
         ({"steps": 9}, 0),

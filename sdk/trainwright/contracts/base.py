@@ -7,10 +7,11 @@ happened, so unknown keys are ignored: an older reader must understand a newer w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from math import isfinite
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -31,8 +32,9 @@ class Strict(Documented):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_null_characters(cls, given: Any) -> Any:
+    def _check_values(cls, given: Any) -> Any:
         refuse_null_characters(given)
+        _refuse_booleans(cls, given)
         return given
 
 
@@ -65,6 +67,33 @@ def refuse_null_characters(given: Any) -> None:
             if isinstance(text, str) and "\0" in text:
                 message = "It contains a null character, which text cannot have."
                 raise PydanticCustomError("field_error", message, {"field": str(key), "value": text})
+
+
+def _refuse_booleans(model: type[BaseModel], given: Any) -> None:
+    """Pydantic reads true as 1 and false as 0, so that a mistake would become a number of steps or of checkpoints to keep.
+
+    Raises:
+        PydanticCustomError: a field for numbers, or its list, contains one.
+    """
+    for key, value in given.items() if isinstance(given, Mapping) else ():
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, bool) and key in _number_fields(model):
+                message = "Write a number, not true or false."
+                raise PydanticCustomError("field_error", message, {"field": str(key), "value": item})
+
+
+@cache
+def _number_fields(model: type[BaseModel]) -> frozenset[str]:
+    """The fields whose values, or the items of whose lists, may be numbers but not booleans."""
+    types = {name: _plain_types(field.annotation) for name, field in model.model_fields.items()}
+    return frozenset(
+        name for name, found in types.items() if found & {int, float} and not found & {bool, Any}
+    )
+
+
+def _plain_types(annotation: Any) -> set[Any]:
+    parts = () if get_origin(annotation) is Literal else get_args(annotation)
+    return {annotation}.union(*map(_plain_types, parts)) if isinstance(annotation, Hashable) else set()
 
 
 class _Percent:
