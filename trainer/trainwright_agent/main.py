@@ -110,7 +110,7 @@ def run(
     location: Location = None,
     trainer_module: TrainerModule = None,
 ) -> None:
-    """Work for the server until SIGTERM."""
+    """Run the agent until it is stopped."""
     workspace = _open_workspace(data)
     settings = _settings(
         workspace,
@@ -131,7 +131,7 @@ def run(
 
 @app.command()
 def stop(
-    data: Data,
+    data: Annotated[Path, typer.Option(help="The agent's data folder.")],
     with_runs: Annotated[bool, typer.Option(help="Stop the runs on this node too.")] = False,
 ) -> None:
     """Stop the agent that uses the folder."""

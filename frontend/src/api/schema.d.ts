@@ -3723,7 +3723,8 @@ export interface components {
             scaling: components["schemas"]["ScalingKind"];
             /**
              * Skip Limit
-             * @description Consecutive steps that may be skipped because a gradient is not finite, before the run ends as diverged.
+             * @description Consecutive steps that may be skipped because a gradient is not finite. One more ends the attempt as diverged; the run then resumes
+             *     from its newest checkpoint and skips that data.
              * @default 3
              */
             skip_limit: number;
@@ -4798,7 +4799,7 @@ export interface components {
             attn_logit_softcapping?: number | null;
             /**
              * Biases
-             * @description Linear layers of blocks that add a bias: `none` (Llama), those of queries, keys and values (Qwen2), or `all` (GPT).
+             * @description Linear layers of blocks that add a bias: `none` (Llama), `query_key_value` (Qwen2), or `all` (GPT).
              * @default none
              * @enum {string}
              */
@@ -5731,7 +5732,7 @@ export interface components {
             stages_per_rank?: number | null;
             /**
              * Tensor
-             * @description Degree of tensor parallelism, which splits each matrix. Between products the same ranks split the sequence.
+             * @description Degree of tensor parallelism, which splits each matrix. Between matmuls the same ranks split the sequence.
              * @default 1
              */
             tensor: number;
@@ -5749,7 +5750,7 @@ export interface components {
             tensor_chunks: number;
             /**
              * Zero Stage
-             * @description What is sharded over data ranks (ZeRO): 1 optimizer state, 2 gradients too, 3 weights too.
+             * @description What is sharded over data ranks (ZeRO). 0: nothing. 1: the optimizer state. 2: also gradients. 3: also weights.
              * @default 0
              * @enum {integer}
              */
@@ -5967,14 +5968,14 @@ export interface components {
          */
         PrecisionSpec: {
             /**
-             * @description Compile the model with torch.compile. `auto` does on GPUs, and on CPUs for `bf16` runs of over 10¹⁴ FLOPs per rank that last long enough for it to pay.
+             * @description Compile the model with torch.compile. `auto` compiles on GPUs; on CPUs only `bf16` runs of over 10¹⁴ FLOPs per rank that are long enough to benefit.
              * @default auto
              */
             compile: components["schemas"]["CompileKind"];
             /** @description FP8 settings, for kind `fp8` only. Empty: their defaults. */
             fp8?: components["schemas"]["FP8Spec"] | null;
             /**
-             * @description `bf16`: matrix products in bfloat16 with float32 weights. `fp32`: everything in float32. `fp8`: as set in `precision.fp8`. `auto`: `bf16` on GPUs; on CPUs the faster of `bf16` and `fp32` by the nodes' measured peaks.
+             * @description `bf16`: matmuls in bfloat16 with float32 weights. `fp32`: everything in float32. `fp8`: as set in `precision.fp8`. `auto`: `bf16` on GPUs; on CPUs the faster of `bf16` and `fp32` by the nodes' measured peaks.
              * @default auto
              */
             kind: components["schemas"]["PrecisionKind"];
@@ -6476,12 +6477,12 @@ export interface components {
             device: components["schemas"]["Device"];
             /**
              * Gpu Capability
-             * @description Least compute capability of each GPU, such as `8.0`. Empty: as the precision needs.
+             * @description Minimum compute capability of each GPU, such as `8.0`. Empty: as the precision needs.
              */
             gpu_capability?: string | null;
             /**
              * Gpu Memory Gib
-             * @description Least memory of each GPU, in GiB, as its driver reports it: a card of 80 GB has 79. Empty: as much as the run needs.
+             * @description Minimum memory of each GPU, in GiB, as its driver reports it: a card of 80 GB has 79. Empty: as much as the run needs.
              */
             gpu_memory_gib?: number | null;
             /**
@@ -6502,8 +6503,8 @@ export interface components {
             max_hours?: number | null;
             /**
              * Min Nodes
-             * @description Least number of nodes (elastic run). If too few nodes are free after an attempt, the next one goes on with fewer data ranks
-             *     and the same global batch. Empty: always `nodes`.
+             * @description Minimum number of nodes of an elastic run. If too few nodes are free after an attempt, the next one continues with fewer data
+             *     ranks and the same global batch. Empty: always `nodes`.
              */
             min_nodes?: number | null;
             /**
@@ -6623,12 +6624,12 @@ export interface components {
             attention_factor?: number | null;
             /**
              * Beta Fast
-             * @description `yarn` leaves frequencies of more rotations than this within the original length. Empty: 32.
+             * @description `yarn` does not change frequencies with more rotations than this within the original length. Empty: 32.
              */
             beta_fast?: number | null;
             /**
              * Beta Slow
-             * @description `yarn` divides frequencies of fewer rotations than this within the original length. Empty: 1.
+             * @description `yarn` divides frequencies with fewer rotations than this within the original length. Empty: 1.
              */
             beta_slow?: number | null;
             /**
@@ -6639,12 +6640,12 @@ export interface components {
             factor: number;
             /**
              * High Freq Factor
-             * @description `llama3` leaves frequencies of wavelengths below the original length ÷ this. Empty: 4.
+             * @description `llama3` does not change frequencies whose wavelength is shorter than the original length ÷ this value. Empty: 4.
              */
             high_freq_factor?: number | null;
             /**
              * Low Freq Factor
-             * @description `llama3` divides frequencies of wavelengths over the original length ÷ this. Empty: 1.
+             * @description `llama3` divides frequencies whose wavelength is longer than the original length ÷ this value. Empty: 1.
              */
             low_freq_factor?: number | null;
             /**

@@ -44,7 +44,7 @@ def rename(name: str, key: Key, server: Server = LOCAL_SERVER, as_json: AsJson =
 
 @app.command("confirm")
 def confirm(key: Key, server: Server = LOCAL_SERVER) -> None:
-    """Request a mail with a link that confirms your address. Open the link in a browser in which you are signed in."""
+    """Request an email with a link that confirms your address. Open the link in a browser in which you are signed in."""
     with open_client(server, key) as client:
         email = client.me().email
         client.mail_sign_in_link(email)

@@ -79,7 +79,9 @@ def count(
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
-    dataset: Annotated[str | None, typer.Option(help="Whose documents; none for a mixture.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Dataset whose documents are counted; leave it out for a mixture.")
+    ] = None,
     version: Annotated[int | None, typer.Option(help="Default: the newest one.")] = None,
     as_json: AsJson = False,
 ) -> None:

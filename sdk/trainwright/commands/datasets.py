@@ -57,7 +57,8 @@ _COMPRESSIONS = {
 app.registered_commands += dataset_versions.app.registered_commands
 
 Text = Annotated[
-    TextDocuments | None, typer.Option("--text-documents", help="What a document is in plain text files.")
+    TextDocuments | None,
+    typer.Option("--text-documents", help="How plain text files are split into documents."),
 ]
 Field = Annotated[str | None, typer.Option("--field", help="Key or column with the document.")]
 Wait = Annotated[
@@ -115,8 +116,12 @@ def add(
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
     keep_files: Annotated[
-        bool, typer.Option(help="Add them to the files of the newest version instead of replacing these.")
-    ] = False,
+        bool,
+        typer.Option(
+            "--keep-files/--replace-files",
+            help="Whether the new version also has the files of the newest one.",
+        ),
+    ] = True,
     text_documents: Text = None,
     field: Field = None,
     drop_duplicates: Duplicates = None,
@@ -124,7 +129,7 @@ def add(
     wait: Wait = True,
     as_json: AsJson = False,
 ) -> None:
-    """Upload files and folders as the next version of a dataset. Options change its curation."""
+    """Upload files and folders as the next version of a dataset, beside the files of its newest version. Options change its curation."""
     with open_team(server, key, team) as api:
         base = api.dataset(dataset).versions[0].curation
         curation = curation_of(text_documents, field, drop_duplicates, sets, base)
@@ -266,7 +271,10 @@ def curation_of(
 
 def _finish(api: TeamClient, dataset: Dataset) -> None:
     """Wait for the newest version and show it on stderr, so that the output is its id; fail with its error."""
-    err.print("Waiting until it is read and tokenized. Ctrl-C ends the waiting only.", soft_wrap=True)
+    err.print(
+        "Waiting until it is read and tokenized. Ctrl-C only stops the waiting; the server continues.",
+        soft_wrap=True,
+    )
     version = api.wait_for_version(dataset.id, dataset.versions[0].number)
     failed = [preparation.error for preparation in version.preparations if preparation.error is not None]
     reason = version.error or next(iter(failed), None)

@@ -51,7 +51,7 @@ def list_notices(
 @app.command("read")
 def read(
     key: Key,
-    notices: Annotated[list[str] | None, typer.Argument(help="Ids; all notices without any.")] = None,
+    notices: Annotated[list[str] | None, typer.Argument(help="Ids. Default: all.")] = None,
     server: Server = LOCAL_SERVER,
 ) -> None:
     """Mark notices as read."""

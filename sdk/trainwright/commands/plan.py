@@ -105,7 +105,9 @@ def _gpu_named(gpus: Sequence[GpuModel], words: str) -> str:
         return found[0]
     which = "several GPUs have" if found else "no GPU has"
     names = ", ".join(found or [gpu.name for gpu in gpus])
-    print_error(f"--gpu {words}: {which} this in the name. Write more of one of these names: {names}.")
+    print_error(
+        f"--gpu {words}: {which} this in the name. Write a longer part of one of these names: {names}."
+    )
     raise typer.Exit(2)
 
 

@@ -15,8 +15,8 @@ from typing import Any, TextIO, cast
 from typer.core import TyperGroup
 
 EXIT_CODES = (
-    "Exit codes: 0, it is done, also if the reader of the output went away; 1, it failed, for example because of a file, a"
-    " missing key, the server, or a run that did not succeed; 2, the command line itself is wrong; 130, Ctrl-C."
+    "Exit codes: 0, success, also if the output is closed early, as by `head`; 1, failure, for example because of a file, a"
+    " missing key, the server, or a run that did not succeed; 2, invalid command line; 130, interrupted by Ctrl-C."
 )
 
 _OTHER_WORDS = {

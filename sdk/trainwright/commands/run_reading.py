@@ -78,13 +78,13 @@ def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> Table:
         "model": f"{spec.model.layers:,} layers × {spec.model.width:,}",
         "precision": spec.precision.kind if fp8 is None else f"{spec.precision.kind} {fp8.level}",
         "layout": layout,
-        "on": f"{spec.resources.ranks} × {spec.resources.device}{across}",
+        "hardware": f"{spec.resources.ranks} × {spec.resources.device}{across}",
         "nodes": ", ".join(run.attempt_nodes),
         "checkpoints": _counted(steps[CheckpointKind.STATE]),
         "exports": _counted(steps[CheckpointKind.EXPORT]),
         "tags": ", ".join(run.tags),
         "notes": printable(run.notes),
-        "continues": ""
+        "forked from": ""
         if run.forked_from is None
         else f"{run.forked_from.name} from step {run.forked_from.step:,}",
         "created": f"{run.created.astimezone():%Y-%m-%d %H:%M:%S} by {run.created_by or 'a former member'}",

@@ -13,6 +13,7 @@ _SHOWN = {
     RunState.LEASED: "starting",
     RunState.COMPLETING: "finishing",
     RunState.RETRY_WAIT: "recovering",
+    RunState.SUCCEEDED: "done",
 }
 
 

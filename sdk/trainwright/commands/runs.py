@@ -87,11 +87,11 @@ def submit(
         bool, typer.Option("--wait/--no-wait", help="Wait until it ends, and show its progress.")
     ] = False,
     priority: Annotated[
-        Priority, typer.Option(help="Those of a higher priority start first; high is for owners.")
+        Priority, typer.Option(help="Runs with a higher priority start first; only owners may use high.")
     ] = Priority.NORMAL,
     as_json: AsJson = False,
 ) -> None:
-    """Start a run from a spec in JSON or YAML; with --wait, wait until it ends. The output is the run's id only."""
+    """Start a run from a spec in JSON or YAML; with --wait, wait until it ends. Prints only the run's id."""
     with open_team(server, key, team) as api:
         whole = read_spec(spec, sets)
         run = api.submit(whole, priority)
@@ -357,7 +357,7 @@ def download(
 
 
 def _wait(api: TeamClient, run: str) -> Run:
-    """Wait until a run ends. Ctrl-C ends the waiting only, and says so."""
+    """Wait until a run ends. Ctrl-C only stops the waiting, and says so."""
     try:
         return api.wait(run, _RunLine())
     except KeyboardInterrupt:

@@ -93,7 +93,7 @@ Sets = Annotated[
         " may be null, for example optimizer.clip_norm= for no clipping.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the server's answer as JSON instead.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the server's response as JSON.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be freed.")]
 LOCAL_SERVER = "http://127.0.0.1:8000"
 Value = TypeVar("Value")

@@ -162,7 +162,7 @@ _RULES: dict[EndCode, tuple[EndClass, str]] = {
     ),
     EndCode.PREEMPTED: (
         EndClass.PLANNED,
-        "It saved, gave its slots to a run that goes before it, and returned to its place in the queue.",
+        "It saved, gave up its slots to a run with precedence, and returned to its place in the queue.",
     ),
     EndCode.CANCELLED: (EndClass.PLANNED, "Cancelled."),
     EndCode.UNKNOWN: (

@@ -57,7 +57,7 @@ class ModelSpec(Strict):
     (Gemma 2)."""
 
     biases: Literal["none", "query_key_value", "all"] = "none"
-    """Linear layers of blocks that add a bias: `none` (Llama), those of queries, keys and values (Qwen2), or `all` (GPT)."""
+    """Linear layers of blocks that add a bias: `none` (Llama), `query_key_value` (Qwen2), or `all` (GPT)."""
 
     positions: Literal["rotary", "learned", "none"] = "rotary"
     """How tokens know their positions: `rotary` rotates queries and keys (Llama), `learned` adds a learned vector for each

@@ -62,10 +62,10 @@ class ParallelismSpec(Strict):
     """Number of data ranks over which `zero_stage` shards one copy. Empty: all data ranks."""
 
     zero_stage: Literal[0, 1, 2, 3] = 0
-    """What is sharded over data ranks (ZeRO): 1 optimizer state, 2 gradients too, 3 weights too."""
+    """What is sharded over data ranks (ZeRO). 0: nothing. 1: the optimizer state. 2: also gradients. 3: also weights."""
 
     tensor: int = Field(default=1, ge=1, le=1_024)
-    """Degree of tensor parallelism, which splits each matrix. Between products the same ranks split the sequence."""
+    """Degree of tensor parallelism, which splits each matrix. Between matmuls the same ranks split the sequence."""
 
     tensor_across_nodes: bool = False
     """Let a tensor group span nodes. Its collectives are then as slow as the network."""
@@ -150,8 +150,8 @@ class ResourcesSpec(Strict):
     """Number of nodes. The run starts when all of them have free slots, and ends on all of them together."""
 
     min_nodes: int | None = Field(default=None, ge=1, le=4_096)
-    """Least number of nodes (elastic run). If too few nodes are free after an attempt, the next one goes on with fewer data ranks
-    and the same global batch. Empty: always `nodes`."""
+    """Minimum number of nodes of an elastic run. If too few nodes are free after an attempt, the next one continues with fewer data
+    ranks and the same global batch. Empty: always `nodes`."""
 
     slots_per_node: int = Field(default=1, ge=1, le=1_024)
     """GPUs, or shares of a CPU node's cores, on each node."""
@@ -160,10 +160,10 @@ class ResourcesSpec(Strict):
     """Part of the name of the GPUs, such as `H100`; upper and lower case are the same. Empty: any."""
 
     gpu_memory_gib: float | None = Field(default=None, gt=0, le=10_000)
-    """Least memory of each GPU, in GiB, as its driver reports it: a card of 80 GB has 79. Empty: as much as the run needs."""
+    """Minimum memory of each GPU, in GiB, as its driver reports it: a card of 80 GB has 79. Empty: as much as the run needs."""
 
     gpu_capability: str | None = Field(default=None, pattern=CAPABILITY_PATTERN)
-    """Least compute capability of each GPU, such as `8.0`. Empty: as the precision needs."""
+    """Minimum compute capability of each GPU, such as `8.0`. Empty: as the precision needs."""
 
     max_attempts: int | None = Field(default=None, ge=1)
     """Fail the run after this many attempts, not counting those that ended with a pause. Empty: no limit."""

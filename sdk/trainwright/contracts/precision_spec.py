@@ -97,7 +97,8 @@ class FP8Spec(Strict):
     """Update each weight during the backward pass as soon as its gradient is ready, and store no gradients."""
 
     skip_limit: int = Field(default=3, ge=0, le=1_000)
-    """Consecutive steps that may be skipped because a gradient is not finite, before the run ends as diverged."""
+    """Consecutive steps that may be skipped because a gradient is not finite. One more ends the attempt as diverged; the run then resumes
+    from its newest checkpoint and skips that data."""
 
     observe_every_steps: int = Field(default=10, ge=1)
     """Steps between measurements of scales, saturation, underflow, and updates lost to rounding."""
@@ -137,13 +138,13 @@ class PrecisionSpec(Strict):
     """Number formats of the training arithmetic."""
 
     kind: PrecisionKind = PrecisionKind.AUTO
-    """`bf16`: matrix products in bfloat16 with float32 weights. `fp32`: everything in float32. `fp8`: as set in `precision.fp8`. `auto`: `bf16` on GPUs; on CPUs the faster of `bf16` and `fp32` by the nodes' measured peaks."""
+    """`bf16`: matmuls in bfloat16 with float32 weights. `fp32`: everything in float32. `fp8`: as set in `precision.fp8`. `auto`: `bf16` on GPUs; on CPUs the faster of `bf16` and `fp32` by the nodes' measured peaks."""
 
     fp8: FP8Spec | None = None
     """FP8 settings, for kind `fp8` only. Empty: their defaults."""
 
     compile: CompileKind = CompileKind.AUTO
-    """Compile the model with torch.compile. `auto` does on GPUs, and on CPUs for `bf16` runs of over 10¹⁴ FLOPs per rank that last long enough for it to pay."""
+    """Compile the model with torch.compile. `auto` compiles on GPUs; on CPUs only `bf16` runs of over 10¹⁴ FLOPs per rank that are long enough to benefit."""
 
     @model_validator(mode="before")
     @classmethod

@@ -24,16 +24,16 @@ class RopeScalingSpec(Strict):
     """Tokens of a sequence in the first training."""
 
     low_freq_factor: float | None = Field(default=None, gt=0.0)
-    """`llama3` divides frequencies of wavelengths over the original length ÷ this. Empty: 1."""
+    """`llama3` divides frequencies whose wavelength is longer than the original length ÷ this value. Empty: 1."""
 
     high_freq_factor: float | None = Field(default=None, gt=0.0)
-    """`llama3` leaves frequencies of wavelengths below the original length ÷ this. Empty: 4."""
+    """`llama3` does not change frequencies whose wavelength is shorter than the original length ÷ this value. Empty: 4."""
 
     beta_fast: float | None = Field(default=None, gt=0.0)
-    """`yarn` leaves frequencies of more rotations than this within the original length. Empty: 32."""
+    """`yarn` does not change frequencies with more rotations than this within the original length. Empty: 32."""
 
     beta_slow: float | None = Field(default=None, gt=0.0)
-    """`yarn` divides frequencies of fewer rotations than this within the original length. Empty: 1."""
+    """`yarn` divides frequencies with fewer rotations than this within the original length. Empty: 1."""
 
     attention_factor: float | None = Field(default=None, gt=0.0, le=100.0)
     """Factor of `yarn` for cosines and sines. Empty: 0.1 · ln(factor) + 1."""

@@ -72,6 +72,8 @@ def _limits(field: dict[str, Any], part: dict[str, Any] | None) -> str:
     if "const" in field:
         return f"`{field['const']}`"
     rules = next((item for item in field.get("anyOf", []) if item.get("type") != "null"), field)
+    if "enum" in rules:
+        return ", ".join(f"`{choice}`" for choice in rules["enum"])
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
     found = [f"{sign} {rules[key]:,}" for key, sign in signs.items() if key in rules]
     return ", ".join([rules.get("type", ""), *found])
