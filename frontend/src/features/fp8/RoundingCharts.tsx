@@ -4,7 +4,7 @@ import { Chart } from "@/components/charts/Chart";
 import type { ChartMarker, ChartScale, ChartZoom } from "@/components/charts/chartOptions";
 import { exponentText, exponentTick } from "@/features/fp8/exponentText";
 import { HealthNote } from "@/features/fp8/HealthNote";
-import { headroomHealth, lostHealth, roundingHealth, skippedHealth } from "@/features/fp8/fp8Health";
+import { headroomHealth, lostHealth, RECENT_STEPS, roundingHealth, skippedHealth } from "@/features/fp8/fp8Health";
 import { count, share } from "@/lib/format";
 import { join, lastValue, type Column, type Columns } from "@/lib/charts/series";
 
@@ -62,7 +62,7 @@ export function RoundingCharts({ columns, shown, markers, zoom, recipe }: Props)
       <Chart {...shared} {...skipped} title="skipped steps" yText={count} axisText={integerTick} scale="zero">
         <HealthNote
           description="Steps so far that changed no weights because a gradient was not finite."
-          health={skippedNow === undefined ? null : skippedHealth(skippedNow, recipe.skip_limit)}
+          health={skippedNow === undefined ? null : skippedHealth(skippedNow, skippedNow - skippedBefore(columns["skipped_steps"]), recipe.skip_limit)}
         />
       </Chart>
     </div>
@@ -75,6 +75,13 @@ const RECENT_POINTS = 5;
 function recentMean(column: Column | undefined): number | undefined {
   const values = column?.values.slice(-RECENT_POINTS) ?? [];
   return values.length === 0 ? undefined : values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+/** The steps that had been skipped before the recent ones. */
+function skippedBefore(column: Column | undefined): number {
+  const { steps, values } = column ?? { steps: [], values: [] };
+  const end = (steps[steps.length - 1] ?? 0) - RECENT_STEPS;
+  return values[steps.findLastIndex((step) => step <= end)] ?? 0;
 }
 
 /** Some series as chart lines over their common steps. */

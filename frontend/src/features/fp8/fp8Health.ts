@@ -46,11 +46,16 @@ export function headroomHealth(headroom: number): Health {
   return healthy("It is 1, or halves at an overflow and grows back within 1,000 steps.");
 }
 
-export function skippedHealth(skipped: number, limit: number): Health {
-  if (skipped > 0) {
-    return unhealthy("A gradient was not finite. A few at the start are harmless; if they continue, lower the learning rate. The logs name the tensor.");
+/** The steps in which skipped steps are judged. */
+export const RECENT_STEPS = 1_000;
+
+/** Judges the steps that were skipped recently: a few at the start are harmless, and stay in the sum. */
+export function skippedHealth(skipped: number, recent: number, limit: number): Health {
+  if (recent > limit) {
+    return unhealthy(`Gradients were not finite in ${recent} of the last 1,000 steps. Lower the learning rate. The logs name the tensor.`);
   }
-  return healthy(limit === 0 ? "None: the first one would end the run." : `None. More than ${limit} in a row end the run as diverged.`);
+  const rule = limit === 0 ? "The first one ends the attempt as diverged." : `More than ${limit} in a row end the attempt as diverged.`;
+  return healthy(skipped === 0 ? `None. ${rule}` : `A few are harmless. ${rule}`);
 }
 
 function healthy(message: string): Health {

@@ -101,9 +101,16 @@ it("shows the last values, what is normal, and what to do otherwise", async () =
   expect(await screen.findByText("last: clamped 0 %, underflow 0.02 %")).toBeDefined();
   expect(screen.getByText("last 2 %")).toBeDefined();
   expect(screen.getByText("last 2⁻¹ (0.500)")).toBeDefined();
-  expect(screen.getAllByText("Normal.")).toHaveLength(3);
-  expect(screen.getAllByText("Needs attention.")).toHaveLength(1);
-  expect(screen.getByText(/A gradient was not finite/)).toBeDefined();
+  expect(screen.getAllByText("Normal.")).toHaveLength(4);
+  expect(screen.getByText(/A few are harmless/)).toBeDefined();
+});
+
+it.each([
+  [[0, 9, 9], "A few are harmless."],
+  [[0, 9, 14], "Gradients were not finite in 5 of the last 1,000 steps."],
+])("judges only the steps that were skipped recently (%#)", async (values, words) => {
+  show(fp8Run(), { ...MEASURED, skipped_steps: { steps: [1, 1_000, 2_000], values } });
+  expect(await screen.findByText(new RegExp(words))).toBeDefined();
 });
 
 it("requests only visible tensors: one part in all layers, and one scale", async () => {

@@ -12,9 +12,11 @@ it.each([
   [headroomHealth(1), true, /1,000 steps/],
   [headroomHealth(0.25), true, /1,000 steps/],
   [headroomHealth(2 ** -6), false, /repeatedly/],
-  [skippedHealth(0, 3), true, /More than 3 in a row/],
-  [skippedHealth(0, 0), true, /the first one would end the run/],
-  [skippedHealth(1, 3), false, /not finite/],
+  [skippedHealth(0, 0, 3), true, /^None. More than 3 in a row end the attempt/],
+  [skippedHealth(0, 0, 0), true, /The first one ends the attempt/],
+  [skippedHealth(9, 2, 3), true, /^A few are harmless/],
+  [skippedHealth(9, 4, 3), false, /not finite in 4 of the last 1,000 steps/],
+  [skippedHealth(1, 1, 0), false, /not finite/],
 ])("explains what is normal, and what to do otherwise (%#)", ({ isHealthy, message }, expected, pattern) => {
   expect(isHealthy).toBe(expected);
   expect(message).toMatch(pattern);
