@@ -21,5 +21,5 @@ def test_the_result_is_one_line_and_the_next_command_follows(scene: Scene, serve
     work = scene.start()
     assert work.finish(10) == "succeeded"
     watched = served.command(key, f"runs watch {work.run_id}")
-    assert (watched.exit_code, watched.stdout) == (0, "succeeded: loss 0.100\n")
+    assert (watched.exit_code, watched.stdout) == (0, "done: loss 0.100\n")
     assert watched.stderr == f"Download its weights: trainwright runs download {work.run_id} FOLDER\n"
