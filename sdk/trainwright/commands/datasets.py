@@ -129,7 +129,7 @@ def add(
     wait: Wait = True,
     as_json: AsJson = False,
 ) -> None:
-    """Upload files and folders as the next version of a dataset, beside the files of its newest version. Options change its curation."""
+    """Upload files and folders to a dataset as its next version, together with the files of the newest one. Options change its curation."""
     with open_team(server, key, team) as api:
         base = api.dataset(dataset).versions[0].curation
         curation = curation_of(text_documents, field, drop_duplicates, sets, base)

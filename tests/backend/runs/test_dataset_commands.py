@@ -57,3 +57,20 @@ def test_counts_are_for_people_unless_json_is_asked_for(
     shown = served.command(key, f"datasets show {made['id']}").stdout
     assert "\n".join(f"  {line}" for line in expected) in shown
     assert " training and " in shown and " validation tokens" in shown
+
+
+def test_add_keeps_the_files_of_the_newest_version_unless_they_are_replaced(
+    scene: Scene, served: Served, key: str, tmp_path: Path
+) -> None:
+    made = upload_letters(scene.site, "again")
+    path = f"{scene.site.path}/datasets/{made['id']}"
+    file = tmp_path / "later.jsonl"
+    for text, option, names in (
+        ("first", "", ["later.jsonl", "letters.jsonl"]),
+        ("second", " --replace-files", ["later.jsonl"]),
+    ):
+        file.write_text(json.dumps({"text": text}) + "\n")
+        added = served.command(key, f"datasets add {made['id']} {file} --no-wait{option}")
+        assert added.exit_code == 0, added.output
+        newest = scene.site.admin.get(path).json()["versions"][0]
+        assert sorted(part["name"] for part in newest["files"]) == names
