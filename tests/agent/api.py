@@ -103,6 +103,8 @@ class ScriptedApi:
         """Seconds, by action, between carrying out a request and replying."""
         self.break_off_bytes: int | None = None
         """Downloads of objects are reset after so many bytes."""
+        self.expired_links: set[str] = set()
+        """Paths of links that are refused. A repeated claim gives others."""
         self.begins: list[str | None] = []
         """The Range header of each download of an object."""
         self.has_ranges = True
@@ -166,6 +168,14 @@ class ScriptedApi:
             "object_key": key,
         }
 
+    @staticmethod
+    def with_new_link(download: dict[str, Any], number: int) -> dict[str, Any]:
+        """The entry of a claim with the link that was made after ``number`` others."""
+        return {
+            **download,
+            "url": f"/api/v1/blobs/{download['object_key']}" + (f"?link={number}" if number else ""),
+        }
+
     # Handlers
 
     def answer(self, method: str, target: str, headers: Any, body: bytes) -> Any:
@@ -225,7 +235,10 @@ class ScriptedApi:
             "attempt": run.job["attempt"],
             "timers": self.timers.model_dump(),
             "job": run.job,
-            "downloads": run.downloads,
+            "downloads": [
+                self.with_new_link(download, run.claims.count(body["claim_id"]) - 1)
+                for download in run.downloads
+            ],
             "traceparent": run.traceparent,
         }
 
@@ -312,6 +325,9 @@ class ScriptedApi:
         assert "Authorization" not in headers, "the node token went to a signed link"
         key, _, digest = target.partition("?digest=")
         if method == "GET":
+            if target in self.expired_links:
+                raise RefusalError(403, "link_expired")
+            key = target.partition("?")[0]
             if key not in self.objects:
                 raise RefusalError(404, "not_found")
             return self.objects[key]
@@ -363,7 +379,7 @@ class ScriptedApi:
                 is_download = method == "GET" and "/blobs/" in self.path
                 if is_download:
                     api.begins.append(self.headers["Range"])
-                    if api.has_ranges and (wanted := self.headers["Range"]):
+                    if status == 200 and api.has_ranges and (wanted := self.headers["Range"]):
                         begin = int(wanted.removeprefix("bytes=").removesuffix("-"))
                         status, content = (206 if begin < len(content) else 416), content[begin:]
                 self.send_response(status)

@@ -43,6 +43,18 @@ def test_an_export_attempt_trains_nothing(api: ScriptedApi, machine: Machine) ->
     assert run.steps == []
 
 
+def test_a_link_that_expired_before_its_file_was_fetched_is_requested_again(
+    api: ScriptedApi, machine: Machine
+) -> None:
+    run = api.place(steps=5)
+    api.expired_links = {"store/data/train-0.bin"}
+    machine.start_agent()
+    wait_for(lambda: run.ends, "an end")
+    assert run.end["code"] == "finished"
+    assert len(run.claims) == 2
+    assert len(set(run.claims)) == 1
+
+
 @pytest.mark.slow(target="faults")
 def test_lost_replies_are_harmless(api: ScriptedApi, machine: Machine) -> None:
     api.lose_replies.update(

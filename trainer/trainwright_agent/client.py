@@ -53,6 +53,7 @@ _TRANSFER_TIMEOUT_SECONDS = 60.0
 _ANSWER_LIMIT_BYTES = 64 * 2**20
 _BLOCK_BYTES = 2**20
 _REDIRECTS = (302, 303, 307, 308)
+_NOT_ALLOWED = (401, 403)
 AWAITING_NODES = "awaiting_nodes"
 """Code of a refusal: files of a checkpoint are missing, which other nodes may still send."""
 
@@ -79,11 +80,15 @@ class RefusedError(ApiError):
     @property
     def is_temporary(self) -> bool:
         """Whether a retry may succeed: the token or link is not valid right now, or something is still in transit."""
-        return self.status in (401, 403) or self.code in _IN_TRANSIT
+        return self.status in _NOT_ALLOWED or self.code in _IN_TRANSIT
 
 
 class MissingBytesError(RefusedError):
     """A file is shorter than announced."""
+
+
+class LinkRefusedError(RefusedError):
+    """A signed link is not valid, most often because it has expired."""
 
 
 class RunDeletedError(RefusedError):
@@ -198,6 +203,10 @@ class Client:
                     response = _follow(address, begin, response, opened)
                 if response.status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
                     raise MissingBytesError(response.status, "no_such_range", f"the file has no byte {begin}")
+                if response.status in _NOT_ALLOWED:  # by the API, or in an object store's own format
+                    raise LinkRefusedError(
+                        response.status, "link_refused", "the link is not valid any longer"
+                    )
                 if response.status not in (200, 206):
                     _raise_for_status(response.status, response.read(_ANSWER_LIMIT_BYTES))
             except (OSError, http.client.HTTPException) as error:

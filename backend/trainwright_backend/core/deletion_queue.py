@@ -19,6 +19,9 @@ LINK_SECONDS = 3_600.0
 UPLOAD_LIFETIME = timedelta(hours=24)
 """An upload that has no rows after this time was abandoned."""
 
+KEEP_MARGIN = timedelta(minutes=1)
+"""A folder is not taken off the queue this shortly before its deletion. It is longer than a transaction takes."""
+
 
 class QueuedDeletion(Base):
     """A folder of the object store that is to be deleted. Signed links to it may still be valid for a while."""
@@ -71,9 +74,10 @@ def keep(session: Write, prefix: str) -> bool:
     """Take a folder off the queue, in the transaction that writes the rows that name it.
 
     Returns:
-        False when it was too late.
+        False when it is too late: the folder is being deleted, or will be before the transaction commits.
     """
-    return session.change(delete(QueuedDeletion).where(QueuedDeletion.prefix == prefix)) == 1
+    in_time = (QueuedDeletion.prefix == prefix, QueuedDeletion.delete_at > now() + KEEP_MARGIN)
+    return session.change(delete(QueuedDeletion).where(*in_time)) == 1
 
 
 def latest_link_expiry(session: Read, folder: str) -> datetime | None:

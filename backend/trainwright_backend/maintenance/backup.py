@@ -8,22 +8,25 @@ are not copied again. A backup is written to an empty place, or to that of a for
 
 import hashlib
 import hmac
-import time
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event, Thread
 from uuid import UUID, uuid4
 
 from pydantic import SecretStr, ValidationError
-from sqlalchemy import delete
+from sqlalchemy import Update, delete, update
 
 from trainwright.contracts.base import Envelope, problems
 from trainwright_backend.core.completed_backups import record_backup
-from trainwright_backend.core.db import Database, now
+from trainwright_backend.core.db import Database, Write, now
 from trainwright_backend.core.deletion_queue import DeletionHold
+from trainwright_backend.core.errors import Busy
 from trainwright_backend.core.local_store import LocalStore
 from trainwright_backend.core.object_store import ObjectDamagedError, ObjectStore, StoredObject
 from trainwright_backend.core.open_store import open_store
@@ -40,6 +43,8 @@ UNFINISHED = "unfinished.txt"
 
 HOLD = timedelta(hours=1)
 HOLD_RENEWAL_SECONDS = 60.0
+
+log = logging.getLogger(__name__)
 
 Tell = Callable[[str], None]
 
@@ -86,11 +91,12 @@ def create_backup(
         secrets: content of the secrets file of a data folder, which is backed up too.
 
     Raises:
-        BackupError: ``target`` has other content. Nothing is written or deleted.
+        BackupError: ``target`` has other content, and nothing is written or deleted; or the hold on deletions ended
+            before everything was copied, and the former backup stays.
     """
     started = now()
     known = _begin(target)
-    with TemporaryDirectory() as name, _deletions_held(database) as renew_hold:
+    with TemporaryDirectory() as name, _deletions_held(database):
         folder = Path(name)
         copied = dump_database(database, folder)
         prefix = f"database/{uuid4().hex}"
@@ -101,7 +107,6 @@ def create_backup(
         tell(f"database copied: {sum(table.rows for table in copied.tables):,} rows")
         objects = {}
         for key in store.list_prefix(""):
-            renew_hold()
             if (content := _back_up_object(store, target, key, known.get(key))) is not None:
                 objects[key] = content
     manifest = BackupManifest(
@@ -303,24 +308,46 @@ def _key_check(secret_key: SecretStr) -> str:
 
 
 @contextmanager
-def _deletions_held(database: Database) -> Iterator[Callable[[], None]]:
-    """Hold deletions for the block; yields what to call often meanwhile."""
-    hold_id, renewed = uuid4(), -HOLD_RENEWAL_SECONDS
+def _deletions_held(database: Database) -> Iterator[None]:
+    """Hold deletions for the block. A thread renews the hold, so that neither a large object nor the dump outlasts it.
 
-    def renew() -> None:
-        nonlocal renewed
-        if time.monotonic() - renewed >= HOLD_RENEWAL_SECONDS:
-            _hold(database, hold_id)
-            renewed = time.monotonic()
-
-    _hold(database, hold_id)
-    try:
-        yield renew
-    finally:
-        with database.write() as session:
-            session.execute(delete(DeletionHold).where(DeletionHold.id == hold_id))
-
-
-def _hold(database: Database, hold_id: UUID) -> None:
+    Raises:
+        BackupError: at the end of the block: the hold was not renewed in time, so objects may have been deleted.
+    """
+    hold_id, stopped = uuid4(), Event()
     with database.write() as session:
-        session.merge(DeletionHold(id=hold_id, until=now() + HOLD))
+        session.add(DeletionHold(id=hold_id, until=now() + HOLD))
+    renewal = Thread(target=_renew_hold, args=(database, hold_id, stopped), name="hold", daemon=True)
+    renewal.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        renewal.join()
+        valid = database.retry_write(partial(_end_hold, hold_id))
+    if not valid:
+        raise BackupError(
+            f"The platform's database accepted no renewal for {HOLD.total_seconds() / 3_600:g} h while objects were "
+            "copied, so some of them may have been deleted. The backup was not completed. Repeat it."
+        )
+
+
+def _renew_hold(database: Database, hold_id: UUID, stopped: Event) -> None:
+    """Extend the hold until ``stopped``. One that has ended is not extended: `_end_hold` then returns False."""
+    while not stopped.wait(HOLD_RENEWAL_SECONDS):
+        try:
+            with database.write() as session:
+                session.change(_valid_hold(hold_id).values(until=now() + HOLD))
+        except Busy as error:
+            log.warning("the hold on deletions could not be renewed, trying again: %s", error)
+
+
+def _end_hold(hold_id: UUID, session: Write) -> bool:
+    """Let deletions continue; returns whether the hold was valid until now."""
+    was_valid = session.change(_valid_hold(hold_id).values(until=now())) == 1
+    session.execute(delete(DeletionHold).where(DeletionHold.id == hold_id))
+    return was_valid
+
+
+def _valid_hold(hold_id: UUID) -> Update:
+    return update(DeletionHold).where(DeletionHold.id == hold_id, DeletionHold.until > now())

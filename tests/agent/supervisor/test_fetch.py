@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ def fetcher(api: ScriptedApi, tmp_path: Path, **change: Any) -> Fetcher:
         "object_store": None,
         "on_progress": lambda _: None,
         "on_bytes": lambda: None,
+        "renew_links": lambda: pytest.fail("no link was refused"),
         "stopped": threading.Event(),
     }
     return Fetcher(**(given | change))
@@ -104,6 +106,51 @@ def test_a_server_that_sends_all_of_a_file_again_is_understood(api: ScriptedApi,
     assert b"".join(received) == content[300:]
 
 
+def test_an_expired_link_is_replaced_once_for_all_files(api: ScriptedApi, tmp_path: Path) -> None:
+    stored = [api.store(f"resume/{name}", name.encode() * 100) for name in ("first", "second", "third")]
+    api.expired_links = {"store/resume/second", "store/resume/third"}
+    renewals = 0
+
+    def renew() -> list[Download]:
+        nonlocal renewals
+        renewals += 1
+        return [Download.model_validate(api.with_new_link(entry, renewals)) for entry in stored]
+
+    downloads = [Download.model_validate(entry) for entry in stored]
+    fetcher(api, tmp_path, renew_links=renew).fetch_all(downloads, tmp_path / "folder")
+    for name in ("first", "second", "third"):
+        assert (tmp_path / "folder/resume" / name).read_bytes() == name.encode() * 100
+    assert renewals == 1
+
+
+def test_a_link_that_expires_during_a_download_continues_with_the_next_byte(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    content = os.urandom(1_000)
+    stored = api.store("resume/model.safetensors", content)
+    api.break_off_bytes = 300
+
+    def expire() -> None:
+        api.expired_links = {"store/resume/model.safetensors"}
+
+    fetcher(
+        api,
+        tmp_path,
+        on_bytes=expire,
+        renew_links=lambda: [Download.model_validate(api.with_new_link(stored, 1))],
+    ).fetch_all([Download.model_validate(stored)], tmp_path / "folder")
+    assert (tmp_path / "folder/resume/model.safetensors").read_bytes() == content
+    assert api.begins == [None, "bytes=300-", "bytes=300-", "bytes=600-", "bytes=900-"]
+
+
+def test_a_new_link_that_is_refused_too_fails_the_fetch(api: ScriptedApi, tmp_path: Path) -> None:
+    download = Download.model_validate(api.store("data/train-0.bin", b"tokens"))
+    api.expired_links = {"store/data/train-0.bin"}
+    with pytest.raises(FetchError, match="the link is not valid") as caught:
+        fetcher(api, tmp_path, renew_links=lambda: [download]).fetch_all([download], tmp_path / "folder")
+    assert caught.value.code == "fetch_failed"
+
+
 def test_an_empty_file_needs_no_bytes(api: ScriptedApi, tmp_path: Path) -> None:
     download = Download.model_validate(api.store("data/empty.bin", b""))
     fetcher(api, tmp_path).fetch_all([download], tmp_path / "folder")
@@ -124,6 +171,15 @@ def test_the_cache_evicts_the_least_recently_used(tmp_path: Path) -> None:
         os.utime(tmp_path / name, (1_000 - age, 1_000 - age))
     trim_cache(tmp_path, 25)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["middle", "new"]
+
+
+def test_the_cache_keeps_files_that_others_are_fetching(tmp_path: Path) -> None:
+    now = time.time()
+    for name, age_seconds in ((".being-fetched", 3_600), (".abandoned", 25 * 3_600), ("old", 60), ("new", 0)):
+        (tmp_path / name).write_bytes(b"x" * 10)
+        os.utime(tmp_path / name, (now - age_seconds, now - age_seconds))
+    trim_cache(tmp_path, 10)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".being-fetched", "new"]
 
 
 @pytest.mark.parametrize("path", ["resume/model.safetensors", "data/train-0.bin"])

@@ -2,20 +2,22 @@
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import MetaData, select
+from sqlalchemy import MetaData, select, update
 from typer.testing import CliRunner
 
+from tests.agent.machine import wait_for
 from tests.backend.conftest import SECRET, also_in_bucket, only_in_bucket
 from tests.backend.scripted_agent import Scene
 from trainwright_backend.cli import app as commands
 from trainwright_backend.control.queued_deletions import delete_queued_bytes
 from trainwright_backend.core.db import Database, now
-from trainwright_backend.core.deletion_queue import QueuedDeletion, queue_deletion
+from trainwright_backend.core.deletion_queue import DeletionHold, QueuedDeletion, queue_deletion
 from trainwright_backend.core.local_store import LocalStore
 from trainwright_backend.core.object_store import ObjectDamagedError, ObjectStore, StoredObject
 from trainwright_backend.local.data_folder import DataFolder
@@ -174,6 +176,47 @@ def test_deletions_wait_until_a_backup_has_been_copied(scene: Scene, tmp_path: P
     assert "doomed/object" in manifest.objects
     delete_queued_bytes(database, store)
     assert store.stat("doomed/object") is None
+
+
+@pytest.mark.parametrize("step", ["dump_database", "copy_object"])
+def test_the_hold_on_deletions_is_renewed_within_a_long_step(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    database, store = scene.site.app.state.database, scene.site.app.state.store
+    store.write("large", b"x")
+    monkeypatch.setattr(backup_module, "HOLD_RENEWAL_SECONDS", 0.01)
+    do_step: Callable[..., Any] = getattr(backup_module, step)
+
+    def end_of_hold() -> datetime:
+        with database.read() as session:
+            return session.execute(select(DeletionHold)).scalar_one().until
+
+    def long_step(*arguments: Any) -> Any:
+        at_first = end_of_hold()
+        wait_for(lambda: end_of_hold() > at_first, "the renewal of the hold")
+        return do_step(*arguments)
+
+    monkeypatch.setattr(backup_module, step, long_step)
+    create_backup(database, store, LocalStore(tmp_path / "backup", SECRET), SECRET, silent)
+    with database.read() as session:
+        assert session.scalars(select(DeletionHold)).all() == []
+
+
+def test_a_backup_whose_hold_on_deletions_ended_is_not_completed(scene: Scene, backup: ObjectStore) -> None:
+    database, store = scene.site.app.state.database, scene.site.app.state.store
+    former = backup.read("manifest.json")
+
+    def end_hold(message: str) -> None:
+        if message.startswith("database"):
+            with database.write() as session:
+                session.execute(update(DeletionHold).values(until=now()))
+
+    with pytest.raises(BackupError, match="some of them may have been deleted"):
+        create_backup(database, store, backup, SECRET, end_hold)
+    assert backup.read("manifest.json") == former
+    assert list(verify_backup(backup)) == []
+    with database.read() as session:
+        assert session.scalars(select(DeletionHold)).all() == []
 
 
 @pytest.mark.parametrize("damage", ["flipped", "missing", "database"])

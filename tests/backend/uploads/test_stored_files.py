@@ -14,7 +14,7 @@ from tests.backend.uploads.conftest import TUS, Tus, storage_is_exact
 from trainwright_backend.auth.tables import Team
 from trainwright_backend.control.loop import ControlLoop
 from trainwright_backend.control.queued_deletions import delete_queued_bytes
-from trainwright_backend.core import db
+from trainwright_backend.core import db, deletion_queue
 from trainwright_backend.core.db import now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.core.ids import new_id, public_id
@@ -199,6 +199,16 @@ def test_the_sweep_keeps_uploads_in_progress(site: Site, tus: Tus) -> None:
     control_loop(site).run_round(sweep=True)
     assert not stray.exists()
     assert tus.add(url, 2, b"3").status_code == 204
+
+
+def test_an_upload_that_completes_right_before_its_object_is_deleted_is_refused(
+    site: Site, tus: Tus, exact: Exact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion_queue, "UPLOAD_LIFETIME", deletion_queue.KEEP_MARGIN / 2)
+    url = tus.begin(3)
+    answer = tus.add(url, 0, b"123")
+    assert (answer.status_code, answer.json()["code"]) == (409, "upload_too_slow")
+    assert count_of_stored(site) == 0 and exact()
 
 
 def test_bytes_that_the_disk_lost_end_the_upload_with_an_error(site: Site, tus: Tus, exact: Exact) -> None:

@@ -4,6 +4,9 @@ A shard is linked from the node's cache, which gets it from the object store, if
 A resume checkpoint is used once and does not enter the cache. Files from the object store are copied, never linked, so
 a trainer cannot change stored files. A damaged file is fetched again a few times. If a checkpoint stays damaged, the
 attempt ends as `checkpoint_invalid`, and the platform uses the previous one.
+
+The links to the files are valid for a limited time, and fetching may take longer. When one is refused, the request that
+granted the files is repeated, which signs new links.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ import logging
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
@@ -28,6 +32,7 @@ from trainwright.durable_files import is_disk_full
 from trainwright_agent.client import (
     Backoff,
     Client,
+    LinkRefusedError,
     MissingBytesError,
     RefusedError,
     RunDeletedError,
@@ -39,6 +44,10 @@ log = logging.getLogger(__name__)
 
 _TRIES = 3
 _BLOCK_BYTES = 2**20
+_DRAFT = "."
+"""First character of the name of a file that is being fetched."""
+_DRAFT_LIFETIME_SECONDS = 24 * 3_600.0
+"""A draft that nobody has written to for this long was left by a killed supervisor."""
 
 
 class FetchError(Exception):
@@ -67,7 +76,12 @@ class Fetcher:
     on_bytes: Callable[[], None]
     """Called when bytes arrived or were verified; only these count as progress."""
 
+    renew_links: Callable[[], Sequence[Download]]
+    """Repeats the request that granted the downloads; returns them with new links."""
+
     stopped: threading.Event
+    _renewed: dict[str, str] = field(default_factory=dict, init=False)
+    """The newest links, by object key, if those of the downloads were refused."""
 
     def fetch_all(self, downloads: Sequence[Download], folder: Path) -> None:
         """Fetch everything into ``folder``.
@@ -125,7 +139,7 @@ class Fetcher:
 
     def _copy_verified(self, source: Path, download: Download, target: Path) -> bool:
         """Copy ``source`` under a temporary name, verify the copy, and rename it; False if ``source`` does not exist."""
-        draft = target.with_name(f".{target.name}.{uuid4().hex}")
+        draft = target.with_name(f"{_DRAFT}{target.name}.{uuid4().hex}")
         try:
             with source.open("rb") as file, draft.open("xb") as copy:
                 copy_file(file.fileno(), copy.fileno(), download.bytes)
@@ -158,24 +172,32 @@ class Fetcher:
 
     def _download(self, download: Download, target: Path) -> None:
         """Download ``target``. A download that breaks off continues with the next byte, until the start times out."""
-        draft = target.with_name(f".{target.name}.{uuid4().hex}")
+        draft = target.with_name(f"{_DRAFT}{target.name}.{uuid4().hex}")
         verification = _Verification(download, self.on_bytes)
         backoff = Backoff(0.2, 10.0)
+        refused: str | None = None
         try:
             with draft.open("xb") as file:
 
                 def write(block: bytes) -> None:
+                    nonlocal refused
                     verification.add(block)
                     file.write(block)
                     backoff.reset()
+                    refused = None
 
                 while verification.lacks_bytes:
                     try:
-                        self.client.get(download.url, write, verification.bytes)
+                        link = self._link(download, refused)
+                        self.client.get(link, write, verification.bytes)
                         if verification.lacks_bytes:
                             raise UnreachableError("the response ended early")
                     except MissingBytesError as error:
                         raise _DamagedError(f"only {verification.bytes} bytes") from error
+                    except LinkRefusedError:
+                        if refused is not None:
+                            raise  # a new link is refused too
+                        refused = link
                     except UnreachableError as error:
                         log.warning("%s, after %d bytes: %s", download.path, verification.bytes, error)
                         if self.stopped.wait(backoff.next_seconds()):
@@ -184,6 +206,15 @@ class Fetcher:
             draft.rename(target)
         finally:
             draft.unlink(missing_ok=True)
+
+    def _link(self, download: Download, refused: str | None) -> str:
+        """The newest link to a file; a new one if ``refused`` is the newest that is known."""
+        link = self._renewed.get(download.object_key, download.url)
+        if link != refused:
+            return link
+        log.info("the link to %s has expired; requesting new links", download.path)
+        self._renewed.update((renewed.object_key, renewed.url) for renewed in self.renew_links())
+        return self._renewed.get(download.object_key, download.url)
 
 
 class _Verification:
@@ -228,11 +259,16 @@ def check_downloads(downloads: Sequence[Download]) -> None:
 
 
 def trim_cache(cache: Path, limit_bytes: int) -> None:
-    """Delete the least recently used files until the cache is within its limit. Files in use have other links."""
+    """Delete the least recently used files until the cache is within its limit.
+
+    Files in use have other links. Files that another supervisor is fetching stay.
+    """
     found = []
     for path in cache.iterdir():
         with suppress(FileNotFoundError):
             status = path.stat()
+            if path.name.startswith(_DRAFT) and status.st_mtime > time.time() - _DRAFT_LIFETIME_SECONDS:
+                continue
             found.append((status.st_mtime, status.st_size, path))
     total = sum(size for _, size, _ in found)
     for _, size, path in sorted(found):

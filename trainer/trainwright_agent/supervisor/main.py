@@ -176,7 +176,7 @@ class Supervisor:
             return _exports_elsewhere(job.spec.schedule.steps)
         self._starting_since = boottime()
         with span("fetch"):
-            self._fetch(lambda _: self._claim.downloads, job.resume)
+            self._fetch(lambda _: self._claim.downloads, self._renew_claimed_links, job.resume)
         if job.nodes > 1 and job.kind is JobKind.TRAIN:
             job = self._meet_other_nodes(job)
         self._write_job(job)
@@ -212,13 +212,20 @@ class Supervisor:
     def _await_go(self) -> None:
         self._wait_until(lambda: self._lease.order is RenewalOrder.GO)
 
+    def _renew_claimed_links(self) -> Sequence[Download]:
+        return self._connect().claim(self._claim.job.run_id, self._claim.claim_id).downloads
+
     def _fetch(
-        self, downloads: Callable[[threading.Event], Sequence[Download]], resume: ResumePoint | None
+        self,
+        downloads: Callable[[threading.Event], Sequence[Download]],
+        renew_links: Callable[[], Sequence[Download]],
+        resume: ResumePoint | None,
     ) -> None:
         """Fetch in a thread, while this one watches the clock.
 
         Args:
             downloads: returns what to fetch; called in the thread, with an event that asks it to return early.
+            renew_links: returns the same with new links; called in the thread when one has expired.
             resume: the checkpoint among it.
         """
         failures: list[FetchError | OSError] = []
@@ -230,6 +237,7 @@ class Supervisor:
             object_store=self._settings.object_store,
             on_progress=self._lease.set_progress,
             on_bytes=self._note_progress,
+            renew_links=renew_links,
             stopped=stopped,
         )
 
@@ -310,7 +318,7 @@ class Supervisor:
             return granted[0].downloads if granted else ()
 
         shutil.rmtree(self._attempt.path / RESUME_FOLDER)
-        self._fetch(downloads, None)
+        self._fetch(downloads, lambda: self._request_export_job().downloads, None)
         self._write_job(granted[0].job)
 
     def _ask_for_export_job(self) -> list[ExportJob]:
@@ -319,9 +327,8 @@ class Supervisor:
         Raises:
             FetchError: the platform refuses it.
         """
-        request = ExportRequest(claim_id=self._claim.claim_id, fence=self._claim.fence)
         try:
-            return [self._connect().export_job(self._claim.job.run_id, request)]
+            return [self._request_export_job()]
         except RefusedError as error:
             if not error.is_temporary:
                 message = f"The last checkpoint is not available: {error}"
@@ -329,6 +336,10 @@ class Supervisor:
         except UnreachableError as error:
             log.warning("asking for the last checkpoint failed: %s", error)
         return []
+
+    def _request_export_job(self) -> ExportJob:
+        request = ExportRequest(claim_id=self._claim.claim_id, fence=self._claim.fence)
+        return self._connect().export_job(self._claim.job.run_id, request)
 
     def _start(self, module: str, *arguments: str, log_name: str) -> subprocess.Popen[bytes]:
         """Start a module of the trainer with the job file as its last argument."""
