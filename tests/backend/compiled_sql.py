@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 
-_MOST_STATEMENTS = 4_000
+_MAX_STATEMENTS = 4_000
 
 
 class SharedStatements(dict[Any, Any]):
@@ -18,7 +18,7 @@ class SharedStatements(dict[Any, Any]):
         return super().get(_by_name(key), default)
 
     def __setitem__(self, key: Any, compiled: Any) -> None:
-        if len(self) >= _MOST_STATEMENTS:
+        if len(self) >= _MAX_STATEMENTS:
             self.clear()
         super().__setitem__(_by_name(key), compiled)
 

@@ -2,7 +2,7 @@
 
 The memory of a tensor records the device that it simulates; views share it. Below autograd, a dispatch mode turns each
 operator for a GPU into the CPU's, marks what the operator allocates, and refuses what a GPU refuses: operands on two
-devices, scaled products in a layout that tensor cores cannot read, too large an allocation, and, while the host must not
+devices, scaled matmuls in a layout that tensor cores cannot read, too large an allocation, and, while the host must not
 wait, values read from the device.
 
 Methods that read the real device in C++, such as ``Tensor.to``, are replaced.
@@ -201,7 +201,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "trainwright::cast_and_transpose_into": _cast_and_transpose_into,
     "trainwright::transpose_codes": lambda codes_RC, after: codes_RC.t().contiguous(),
 }
-"""Products of tensor cores, which CPUs lack or take seconds for, and kernels in Triton."""
+"""Matmuls of tensor cores, which CPUs lack or take seconds for, and kernels in Triton."""
 
 
 def _to(host: Host, tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:

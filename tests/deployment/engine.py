@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-MOST_PROCESSES = 9_000
+MAX_PROCESSES = 9_000
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Engine:
         files, processes = (
             resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC)
         )
-        if processes == resource.RLIM_INFINITY or processes > MOST_PROCESSES:
-            processes = MOST_PROCESSES
+        if processes == resource.RLIM_INFINITY or processes > MAX_PROCESSES:
+            processes = MAX_PROCESSES
         containers.write_text(
             # Podman's own limits are higher than those that a process without all capabilities can set.
             f'[containers]\ndefault_ulimits = ["nofile={files}:{files}", "nproc={processes}:{processes}"]\n'

@@ -15,7 +15,7 @@ from werkzeug.serving import make_server
 Environment = dict[str, Any]
 StartResponse = Callable[..., Any]
 
-LONGEST_STALL_SECONDS = 600.0
+MAX_STALL_SECONDS = 600.0
 
 
 class Fault(Enum):
@@ -74,7 +74,7 @@ class FaultyStore:
             _body(environment)
             return self._refuse(respond)
         if fault is Fault.STALLS:
-            self._healthy.wait(LONGEST_STALL_SECONDS)
+            self._healthy.wait(MAX_STALL_SECONDS)
         if fault is Fault.CHANGES_SENT:
             environment["wsgi.input"] = io.BytesIO(_changed(_body(environment)))
         returned = b"".join(self._store(environment, respond))

@@ -39,7 +39,7 @@ QUALITIES = {
     "64 kB/s": Quality(bytes_per_second=64_000.0),
 }
 CALLERS = 4
-MOST_FAILED = 0.001
+MAX_FAILED = 0.001
 """The share of calls that may fail in spite of retries."""
 
 MORE_SOCKETS = 3
@@ -153,7 +153,7 @@ def test_a_bad_network_delays_calls_and_repeats_none(
                     assert (
                         network.disturbed - disturbed > callers.calls * (quality.broken + quality.silent) / 4
                     )
-                assert len(failed) <= MOST_FAILED * callers.calls, (
+                assert len(failed) <= MAX_FAILED * callers.calls, (
                     f"{len(failed)} of {callers.calls}: {failed[:3]}"
                 )
                 check_effects(team, callers)

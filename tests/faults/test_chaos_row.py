@@ -58,7 +58,7 @@ CONCURRENT_RUNS = 17
 NODES, SLOTS = 4, 6
 SAVED_EVERY_STEPS = 10
 STEP_SECONDS = 0.5
-LEAST_RATIO = 0.90
+MIN_RATIO = 0.90
 PATIENCE_SECONDS = 900.0
 
 
@@ -201,7 +201,7 @@ def check_nothing_left(team: TeamClient, submissions: Submissions, folders: list
 
 def check_productive(runs: list[Productivity]) -> None:
     ratio = effective_training_time_ratio(runs)
-    assert ratio >= LEAST_RATIO, f"ETTR {ratio:.3f}"
+    assert ratio >= MIN_RATIO, f"ETTR {ratio:.3f}"
 
 
 def _spec(dataset: Dataset, name: str, steps: int, seed: int) -> dict[str, Any]:

@@ -44,7 +44,7 @@ TIMERS = SCALED_TIMERS | {
     "start_seconds": 240.0,
 }
 """With long leases, so that only hangs end attempts, even on a busy machine."""
-LARGEST_LIMIT_SECONDS = 12.0
+MAX_LIMIT_SECONDS = 12.0
 """Three times a one-second step, measured by checks one second apart on a machine that is sometimes busy."""
 UNEVEN_MINUTES = float(os.environ.get("TRAINWRIGHT_UNEVEN_MINUTES", "5"))
 
@@ -154,7 +154,7 @@ def test_ranks_that_are_stopped_at_random_points_are_named(
         with row.trial():
             stopped.check(message)
             limit = limit_of(message)
-            assert limit <= LARGEST_LIMIT_SECONDS, "steps of less than a second"
+            assert limit <= MAX_LIMIT_SECONDS, "steps of less than a second"
             delays.append(found_at - stopped.at - limit)
         step = stopped.progress.step + 8  # a checkpoint later, so that the ends do not count together
         wait_for_training(live, run_id, attempt + 1, stopped.progress.step + 1)

@@ -31,7 +31,7 @@ from trainwright.contracts.run_state import RunState
 STEPS = 400
 """Enough that a run still trains when its first checkpoint has been seen."""
 
-# Ten products in each of two layers, each a sum over at most the 512 tokens of the batch: worst-case rounding.
+# Ten matmuls in each of two layers, each a sum over at most the 512 tokens of the batch: worst-case rounding.
 FP32_NOISE = 20 * 512 * 2.0**-24
 HANG_SECONDS = 3.0
 

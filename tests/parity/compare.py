@@ -131,7 +131,7 @@ def same_bits(one: Learned, other: Learned) -> bool:
 
 
 PRODUCTS = 10 * 6
-"""Products that follow each other in the model's backward pass: about ten in each of six layers."""
+"""Matmuls that follow each other in the model's backward pass: about ten in each of six layers."""
 
 # Each sums at most as many numbers as the batch has tokens, so another order changes at most this fraction of
 # the sum of their magnitudes.
@@ -143,7 +143,7 @@ FLOAT32_LOSS = (TOKENS + 256) * 2.0**-24
 FIRST = 2.0
 """Times the control. Both trainings equal an exact one plus rounding and are as far from it as the control
 says: at most twice that from each other. A sharded matrix also rounds its partial sums, 3 roundings instead
-of 1 in four of the ten products of a layer. The finer precision makes none of the ten, so its control counts
+of 1 in four of the ten matmuls of a layer. The finer precision makes none of the ten, so its control counts
 more of them. ``tests.parity.partial_sums`` shows that this rounding accounts for at least half of the error
 of two tensor ranks."""
 

@@ -53,7 +53,7 @@ class RankResult(NamedTuple):
     losses: list[float]
     norms: list[float]
     gradients: dict[int, dict[str, TensorShard]]
-    """By step, then by canonical name of the weight."""
+    """Gradients by step, then by canonical name of the weight."""
 
     own_losses: list[float]
     """This rank's share of each loss before the ranks sum them; empty where DeepSpeed runs the passes."""

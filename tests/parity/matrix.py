@@ -62,7 +62,7 @@ class Matrix:
     steps: int
     patience_seconds: int = 300
     _alone: dict[str, Learned] = field(default_factory=dict)
-    """By one-rank cell; see ``_key``."""
+    """Results of cells with one rank, by ``_key``."""
 
     _learned: dict[str, Learned] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)

@@ -106,7 +106,7 @@ def _learned(loss: float = 5.0, norm: float = 1.0, first: float = 1.0, last: flo
 @pytest.mark.parametrize("kind", ["loss", "norm", "first", "last"])
 @pytest.mark.parametrize("number", [1e-9, float("nan"), float("inf")])
 def test_a_wrong_or_missing_number_is_reported(kind: str, number: float) -> None:
-    """In the trained cell, in its reference, and in the controls."""
+    """It is reported in the trained cell, in its reference, and in the controls."""
     one, off = _learned(), _learned(**{kind: number})
     allowed = bound(apart(one, one), 5.5)
     assert not judged(Cell(1), one, one, allowed, None)
@@ -122,7 +122,7 @@ def test_a_wrong_or_missing_number_is_reported(kind: str, number: float) -> None
 def test_tensor_ranks_in_bfloat16_are_closer_to_one_process_that_adds_partial_sums(
     tmp_path: Path, prepared: Path
 ) -> None:
-    """In every weight. Of four seeds, one gave the same bits and one differed in two weights only. In the
+    """They are closer in every weight. Of four seeds, one gave the same bits and one differed in two weights only. In the
     others a float32 sum changed a rounding, and at most 0.27 of the distance remained."""
     alone = Task(write_cell(tmp_path / "alone", prepared, Cell(1, {}, "bf16")), steps=1)
     cut = Task(write_cell(tmp_path / "cut", prepared, CELLS["bf16: tensor 2"]), steps=1)

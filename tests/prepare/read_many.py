@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trainwright.prepare import parquet_process
 
-MOST_SECONDS = 20
+MAX_SECONDS = 20
 
 
 def read(path: Path, field: str) -> int:
@@ -21,7 +21,7 @@ def read(path: Path, field: str) -> int:
     if not pid:
         status = 1  # like Python's for an uncaught exception
         try:
-            signal.alarm(MOST_SECONDS)
+            signal.alarm(MAX_SECONDS)
             os.dup2(os.open(path, os.O_RDONLY), 0)
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)

@@ -107,7 +107,7 @@ def test_a_zstandard_bomb_is_stopped_at_the_ratio(store: Store) -> None:
 
 def test_the_number_of_empty_members_is_limited(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gigabyte of them would occupy a worker for minutes, without a row at which it could yield."""
-    monkeypatch.setattr("trainwright.prepare.decompress.MOST_EMPTY_MEMBERS", 20)
+    monkeypatch.setattr("trainwright.prepare.decompress.MAX_EMPTY_MEMBERS", 20)
     empty = {Compression.GZIP: gzip.compress(b""), Compression.ZSTANDARD: zstandard.compress(b"")}
     full = {Compression.GZIP: gzip.compress(b"text"), Compression.ZSTANDARD: zstandard.compress(b"text")}
     for compression, member in empty.items():

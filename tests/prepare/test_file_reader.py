@@ -17,7 +17,7 @@ from trainwright.contracts.curation import ReadSpec, TextDocuments
 from trainwright.prepare import csv_rows, field_values, json_rows, lines, text_rows
 from trainwright.prepare.documents import Document, Reason, Rejected, Source, UnusableDataError
 from trainwright.prepare.file_reader import columns_of, positioned_rows, read_rows, resolve_field
-from trainwright.prepare.limits import MOST_COLUMNS
+from trainwright.prepare.limits import MAX_COLUMNS
 from trainwright.prepare.sniff import sniff
 
 Found = list[tuple[int, str]]
@@ -118,7 +118,7 @@ def test_a_chat_longer_than_a_document_is_rejected(store: Store, monkeypatch: py
 
 def test_a_line_of_too_many_objects_is_rejected(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_rows, "MANY_BRACES", 5)
-    monkeypatch.setattr(json_rows, "MOST_OBJECTS", 10)
+    monkeypatch.setattr(json_rows, "MAX_OBJECTS", 10)
     braces = json.dumps({"text": "{" * 100})
     objects = json.dumps({"text": "a", "more": [{}] * 20})
     assert _read(store("a.jsonl", f"{braces}\n{objects}\n".encode())) == [
@@ -366,10 +366,10 @@ def test_columns_are_the_keys_of_the_first_objects(store: Store) -> None:
 
 @pytest.mark.slow(target="faults")
 def test_of_very_many_keys_the_first_and_the_requested_one_are_known(store: Store) -> None:
-    keys = {f"key {number}": "x" for number in range(MOST_COLUMNS + 5)}
+    keys = {f"key {number}": "x" for number in range(MAX_COLUMNS + 5)}
     source = store("a.jsonl", json.dumps({**keys, "text": "found"}).encode())
     columns = columns_of(source, sniff(source))
-    assert [column.name for column in columns] == [*list(keys)[:MOST_COLUMNS], "text"]
+    assert [column.name for column in columns] == [*list(keys)[:MAX_COLUMNS], "text"]
     assert _read(source) == [(1, "found")]
 
 

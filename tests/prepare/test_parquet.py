@@ -24,7 +24,7 @@ from trainwright.prepare import parquet_process
 from trainwright.prepare.chunks import write_chunks
 from trainwright.prepare.documents import DOCUMENT_BYTES, Document, Reason, Source, UnusableDataError
 from trainwright.prepare.file_reader import columns_of, positioned_rows, read_rows
-from trainwright.prepare.limits import MOST_COLUMNS
+from trainwright.prepare.limits import MAX_COLUMNS
 from trainwright.prepare.parquet_pages import InvalidPageError, largest_page_bytes
 from trainwright.prepare.sniff import sniff
 
@@ -145,7 +145,7 @@ def test_usable_columns_are_marked(store: Store) -> None:
 
 
 def test_a_table_of_very_many_columns_is_refused(store: Store) -> None:
-    source = store("a.parquet", _parquet({f"{number}": ["x"] for number in range(MOST_COLUMNS + 1)}))
+    source = store("a.parquet", _parquet({f"{number}": ["x"] for number in range(MAX_COLUMNS + 1)}))
     with pytest.raises(UnusableDataError, match="it has 10,001 columns, more than 10,000"):
         columns_of(source, sniff(source))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.transport.local_files import MOST_FILES, check_documents, find_files
+from trainwright.transport.local_files import MAX_FILES, check_documents, find_files
 
 
 def write(folder: Path, *names: str, content: str = "x") -> None:
@@ -94,7 +94,7 @@ def test_a_file_that_vanishes_before_it_is_read_is_named(tmp_path: Path) -> None
 
 
 def test_more_files_than_a_version_has_are_refused(tmp_path: Path) -> None:
-    write(tmp_path / "many", *(f"{number}.txt" for number in range(MOST_FILES + 1)))
+    write(tmp_path / "many", *(f"{number}.txt" for number in range(MAX_FILES + 1)))
     with pytest.raises(ValueError, match="Merge some"):
         find_files([tmp_path / "many"])
 

@@ -40,7 +40,7 @@ BASE: dict[str, Any] = {
     "validation": {"every_steps": 6, "sequences": 8},
 }
 
-# An element of a gradient is a sum over the 256 tokens of the batch, and about ten products follow one
+# An element of a gradient is a sum over the 256 tokens of the batch, and about ten matmuls follow one
 # another in each of four layers, each a sum of at most as many terms: another order changes at most 256 ·
 # 2⁻²⁴ of the magnitudes in each.
 GRADIENT_BOUND = 40 * 256 * 2.0**-24

@@ -24,9 +24,9 @@ import psutil
 import pynvml
 
 from trainwright.contracts.hardware import (
-    LARGEST_MEMORY_BYTES,
-    MOST_CORES,
-    MOST_SLOTS,
+    MAX_CORES,
+    MAX_MEMORY_BYTES,
+    MAX_SLOTS,
     RANK_PROCESS_PREFIX,
     GpuUse,
     HardwareUse,
@@ -37,7 +37,7 @@ from trainwright_agent.processes import marked_pids
 
 log = logging.getLogger(__name__)
 
-_MOST_SAMPLES = 720
+_MAX_SAMPLES = 720
 """Samples that are stored of an attempt while it makes no step. Older ones are dropped."""
 
 _PRESENT_SECONDS = 60.0
@@ -78,7 +78,7 @@ class HardwareMonitor:
         with self._lock:
             self._latest, self._measured = node, time.monotonic()
             self._samples = {
-                marker: self._samples.get(marker, deque(maxlen=_MOST_SAMPLES)) for marker in ranks
+                marker: self._samples.get(marker, deque(maxlen=_MAX_SAMPLES)) for marker in ranks
             }
             for marker, gpus in gpus_by_marker.items():
                 mine = [gpu for gpu in node.gpus if gpu.index in gpus]
@@ -130,8 +130,8 @@ class HardwareMonitor:
         return [
             RankUse(
                 rank=rank,
-                cpu_cores=min(float(MOST_CORES), cores[rank]),
-                memory_bytes=min(LARGEST_MEMORY_BYTES, memory[rank]),
+                cpu_cores=min(float(MAX_CORES), cores[rank]),
+                memory_bytes=min(MAX_MEMORY_BYTES, memory[rank]),
             )
             for rank in sorted(cores)
             if rank not in new
@@ -162,7 +162,7 @@ def ranks_of(pids: Iterable[int]) -> dict[int, int]:
             process = psutil.Process(pid)
             parents[pid] = process.ppid()
             named = _RANK_PROCESS.fullmatch(process.name())
-            if named and int(named[1]) < MOST_SLOTS:
+            if named and int(named[1]) < MAX_SLOTS:
                 found[pid] = int(named[1])
     for pid in parents:
         ancestor, seen = pid, {pid}

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 256 * 2**10
 """Size of a chunk; a longer line makes a longer chunk."""
-_LONGEST_LINE_BYTES = 16 * 2**20
+_MAX_LINE_BYTES = 16 * 2**20
 _METRIC_TYPES = ("step", "validation")
 
 
@@ -175,13 +175,13 @@ def _complete_lines(folder: Path, offset: int, limit_bytes: int = CHUNK_BYTES) -
                 content = _first_line(descriptor, offset)
     except FileNotFoundError:
         return b""
-    if b"\n" not in content and len(content) == _LONGEST_LINE_BYTES:
+    if b"\n" not in content and len(content) == _MAX_LINE_BYTES:
         return content  # no valid line is this long: skipped chunk by chunk
     return content[: content.rfind(b"\n") + 1]
 
 
 def _first_line(descriptor: int, offset: int) -> bytes:
-    content = read_chunk(descriptor, offset, _LONGEST_LINE_BYTES)
+    content = read_chunk(descriptor, offset, _MAX_LINE_BYTES)
     return content[: content.find(b"\n") + 1] or content
 
 

@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         help="CPU slots of this node; 0: do not measure",
     )
     selftest.add_argument(
-        "--health", action="store_true", help="also check memory, products and links of GPUs"
+        "--health", action="store_true", help="also check memory, matmuls and links of GPUs"
     )
     selftest.set_defaults(command=_selftest)
     return parser

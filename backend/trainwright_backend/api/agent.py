@@ -29,7 +29,7 @@ from trainwright.contracts.agent_protocol import (
 from trainwright_backend.api.body_limits import AGENT
 from trainwright_backend.api.dependencies import CurrentDatabase, CurrentSettings, Store, WriteSession
 from trainwright_backend.attempts import attempt_end, claims, ingest, renewals
-from trainwright_backend.core.ids import LARGEST_INTEGER, public_id
+from trainwright_backend.core.ids import MAX_INTEGER, public_id
 from trainwright_backend.core.policy import AgentRoute, GuardedRoute, public
 from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.nodes import service
@@ -137,7 +137,7 @@ def report_end(
 
 @node_router.get("/runs/{run}/offsets")
 def show_offsets(
-    node: AsNode, session: WriteSession, run: str, attempt: Annotated[int, Query(ge=1, le=LARGEST_INTEGER)]
+    node: AsNode, session: WriteSession, run: str, attempt: Annotated[int, Query(ge=1, le=MAX_INTEGER)]
 ) -> Offsets:
     """How many bytes of each file of an attempt are stored."""
     return Offsets(files=ingest.offsets(session, node.node_id, run, attempt))

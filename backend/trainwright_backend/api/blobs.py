@@ -18,7 +18,7 @@ router = ResourceRouter(
 )
 
 
-LEAST_DIRECT_SECONDS = 60.0
+MIN_DIRECT_SECONDS = 60.0
 """Minimum lifetime of a link to the bucket, because the clocks of the two servers may differ."""
 
 
@@ -34,7 +34,7 @@ def get_blob(signed: str, store: Store) -> Response:
     right = store.verify(signed, "GET")
     if store.stat(right.k) is None:
         raise NotFound("The object of this link no longer exists.")
-    if (address := store.direct_link(right.k, max(right.e - time.time(), LEAST_DIRECT_SECONDS))) is not None:
+    if (address := store.direct_link(right.k, max(right.e - time.time(), MIN_DIRECT_SECONDS))) is not None:
         return RedirectResponse(address)
     name = right.k.rpartition("/")[2]
     return BlobResponse(store.local_file(right.k), media_type="application/octet-stream", filename=name)

@@ -31,8 +31,8 @@ from trainwright_backend.datasets.service import Creator
 
 router = ResourceRouter(prefix="/teams/{team}/datasets", tags=["datasets"], route_class=GuardedRoute)
 
-LARGEST_VERSION = 2**31 - 1
-VersionNumber = Annotated[int, Path(ge=1, le=LARGEST_VERSION)]
+MAX_VERSION = 2**31 - 1
+VersionNumber = Annotated[int, Path(ge=1, le=MAX_VERSION)]
 
 
 @router.get("")

@@ -7,9 +7,9 @@ from fastapi import Query, Request, Response
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.runs import RunEvent
 from trainwright_backend.api.dependencies import CurrentDatabase, CurrentTopics, LastEventId, ReadSession
-from trainwright_backend.api.paging import MOST_ITEMS, Paged, first_page, refused_cursor
+from trainwright_backend.api.paging import MAX_ITEMS, Paged, first_page, refused_cursor
 from trainwright_backend.auth.policies import Viewer, still_in_team
-from trainwright_backend.core.ids import LARGEST_INTEGER
+from trainwright_backend.core.ids import MAX_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.core.sse import EventStream, stream_events
@@ -26,18 +26,18 @@ def list_run_events(
     session: ReadSession,
     run: str,
     asked: Paged,
-    after: Annotated[int, Query(ge=0, le=LARGEST_INTEGER)] = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_INTEGER)] = 0,
 ) -> Page[RunEvent] | Response:
     """The run's events after number `after`, oldest first: at most a thousand at once."""
     if asked.cursor is not None:
         after = _number(asked.cursor)
-    limit = service.EVENTS_AT_ONCE if asked.is_legacy else (asked.limit or MOST_ITEMS) + 1
+    limit = service.EVENTS_AT_ONCE if asked.is_legacy else (asked.limit or MAX_ITEMS) + 1
     found = service.list_events(session, service.get_run(session, access.team_id, run), after, limit)
     return first_page(found, asked, lambda event: str(event.sequence))
 
 
 def _number(cursor: str) -> int:
-    if not cursor.isdecimal() or int(cursor) > LARGEST_INTEGER:
+    if not cursor.isdecimal() or int(cursor) > MAX_INTEGER:
         raise refused_cursor(cursor)
     return int(cursor)
 

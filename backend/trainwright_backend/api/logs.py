@@ -7,7 +7,7 @@ from fastapi import Path, Query
 from trainwright.contracts.api.logs import LogFile, LogLines, LogMatches, LogText
 from trainwright_backend.api.dependencies import ReadSession
 from trainwright_backend.auth.policies import Viewer
-from trainwright_backend.core.ids import LARGEST_INTEGER, LARGEST_NUMBER
+from trainwright_backend.core.ids import MAX_INTEGER, MAX_NUMBER
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.runs import attempt_files, log_lines
@@ -15,7 +15,7 @@ from trainwright_backend.runs.service import get_run
 
 router = ResourceRouter(prefix="/teams/{team}/runs/{run}/logs", tags=["runs"], route_class=GuardedRoute)
 
-Attempt = Annotated[int, Path(ge=0, le=LARGEST_INTEGER)]
+Attempt = Annotated[int, Path(ge=0, le=MAX_INTEGER)]
 LOG_BYTES = 256 * 1024
 
 
@@ -32,7 +32,7 @@ def read_log(
     run: str,
     attempt: Attempt,
     file: str,
-    offset: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0,
+    offset: Annotated[int, Query(ge=0, le=MAX_NUMBER)] = 0,
     limit: Annotated[int, Query(ge=64, le=4 * LOG_BYTES)] = LOG_BYTES,
 ) -> LogText:
     """A range of a log. Continue from `next_offset`."""
@@ -48,7 +48,7 @@ def read_log_lines(
     run: str,
     attempt: Attempt,
     file: str,
-    first: Annotated[int, Query(ge=1, le=LARGEST_NUMBER)] = 1,
+    first: Annotated[int, Query(ge=1, le=MAX_NUMBER)] = 1,
     limit: Annotated[int, Query(ge=1, le=5_000)] = 1_000,
 ) -> LogLines:
     """Lines of a log from number `first` on. A page may have fewer than `limit` lines if they are very long."""
@@ -64,7 +64,7 @@ def search_log(
     attempt: Attempt,
     file: str,
     q: Annotated[str, Query(min_length=1, max_length=200)],
-    after_line: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = 0,
+    after_line: Annotated[int, Query(ge=0, le=MAX_NUMBER)] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> LogMatches:
     """Lines of a log that contain `q`, ignoring case. Continue from `searched_to` until `end`."""

@@ -8,7 +8,7 @@ from pydantic import StringConstraints, TypeAdapter
 from trainwright.contracts.api.metrics import Metrics, RunSeries
 from trainwright_backend.api.dependencies import CurrentDatabase, CurrentTopics, LastEventId, ReadSession
 from trainwright_backend.auth.policies import Viewer, still_in_team
-from trainwright_backend.core.ids import LARGEST_NUMBER
+from trainwright_backend.core.ids import MAX_NUMBER
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.core.sse import EventStream, stream_events
@@ -46,8 +46,8 @@ def show_metrics(
     session: ReadSession,
     run: str,
     names: Names = None,
-    after_step: Annotated[int, Query(ge=-1, le=LARGEST_NUMBER)] = -1,
-    to_step: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = LARGEST_NUMBER,
+    after_step: Annotated[int, Query(ge=-1, le=MAX_NUMBER)] = -1,
+    to_step: Annotated[int, Query(ge=0, le=MAX_NUMBER)] = MAX_NUMBER,
     points: Annotated[int, Query(ge=2, le=100_000)] = MAX_POINTS,
 ) -> Response:
     """The run's curves within after_step < step ≤ to_step. `points` limits each one: it is down-sampled to minimum
@@ -90,8 +90,8 @@ def show_metrics_of_runs(
     session: ReadSession,
     runs: Annotated[list[str], Query(min_length=1, max_length=MAX_RUNS, description=_RUNS)],
     names: Names = None,
-    after_step: Annotated[int, Query(ge=-1, le=LARGEST_NUMBER)] = -1,
-    to_step: Annotated[int, Query(ge=0, le=LARGEST_NUMBER)] = LARGEST_NUMBER,
+    after_step: Annotated[int, Query(ge=-1, le=MAX_NUMBER)] = -1,
+    to_step: Annotated[int, Query(ge=0, le=MAX_NUMBER)] = MAX_NUMBER,
     points: Annotated[int, Query(ge=2, le=10_000)] = DEFAULT_POINTS,
 ) -> Response:
     """Curves of several runs within after_step < step ≤ to_step, down-sampled like those of one run."""

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query
 
 from trainwright.contracts.api.notices import (
-    MOST_NOTICES,
+    MAX_NOTICES,
     NoticeChoices,
     NoticePage,
     NoticeSettings,
@@ -25,7 +25,7 @@ def list_notices(
     person: SignedIn,
     session: ReadSession,
     unread: Annotated[Flag, Query(description="Only those that you have not read.")] = False,
-    limit: Annotated[int, Query(ge=1, le=MOST_NOTICES)] = 50,
+    limit: Annotated[int, Query(ge=1, le=MAX_NOTICES)] = 50,
     cursor: Annotated[str | None, Query(max_length=80)] = None,
 ) -> NoticePage:
     """Your notices, newest first, with the number of those that you have not read."""

@@ -13,7 +13,7 @@ from trainwright.contracts.api.oidc import (
     IdentityLink,
     LinkedIdentity,
     ProviderAddress,
-    ProviderAnswer,
+    ProviderCallback,
     ProviderSignedIn,
     ProviderSignIn,
     SignInProvider,
@@ -69,7 +69,7 @@ def start_provider_sign_in(
 
 @sign_in_router.post("/finish", dependencies=[public("the provider's code is the proof of identity")])
 def finish_provider_sign_in(
-    answer: ProviderAnswer,
+    answer: ProviderCallback,
     request: Request,
     response: Response,
     database: CurrentDatabase,

@@ -15,7 +15,7 @@ from trainwright.contracts.base import Envelope
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.thread_context import without_thread
 
-MOST_ITEMS = 1_000
+MAX_ITEMS = 1_000
 
 Item = TypeVar("Item", bound=Envelope)
 
@@ -28,7 +28,7 @@ class PageQuery:
         int | None,
         Query(
             ge=1,
-            le=MOST_ITEMS,
+            le=MAX_ITEMS,
             description="Items of a page. Always send it: without it the answer is an array.",
         ),
     ] = None
@@ -62,7 +62,7 @@ def first_page(
     """The requested page of the part of a list after the cursor."""
     if asked.is_legacy:
         return JSONResponse([item.model_dump(mode="json", by_alias=True) for item in rest])
-    items = list(rest[: asked.limit or MOST_ITEMS])
+    items = list(rest[: asked.limit or MAX_ITEMS])
     return Page(items=items, next_cursor=key(items[-1]) if len(rest) > len(items) else None)
 
 

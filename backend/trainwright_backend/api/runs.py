@@ -7,7 +7,7 @@ from fastapi import Body, Depends, Query, Response
 from fastapi.responses import StreamingResponse
 
 from trainwright.contracts.api.actions import (
-    MOST_TAGS,
+    MAX_TAGS,
     BulkAction,
     BulkResult,
     FreedSpace,
@@ -46,7 +46,7 @@ from trainwright_backend.api.dependencies import (
 from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.checkpoints import bulk_run_actions, deletion, fork, layout_change
 from trainwright_backend.checkpoints.resume import resume_with_room
-from trainwright_backend.core.ids import LARGEST_INTEGER
+from trainwright_backend.core.ids import MAX_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.core.thread_context import without_thread
@@ -76,7 +76,7 @@ BeginStep = Annotated[
     int,
     Query(
         ge=0,
-        le=LARGEST_INTEGER,
+        le=MAX_INTEGER,
         description="Step of the checkpoint that a fork continues from; 0 for a new run.",
     ),
 ]
@@ -95,7 +95,7 @@ class RunFilters:
     state: Annotated[list[RunState] | None, Query(max_length=len(RunState))] = None
     q: Annotated[str, Query(max_length=200, description="Words that the name must contain.")] = ""
     tag: Annotated[
-        list[Tag] | None, Query(max_length=MOST_TAGS, description="Tags; a run must have all of them.")
+        list[Tag] | None, Query(max_length=MAX_TAGS, description="Tags; a run must have all of them.")
     ] = None
     untagged: Annotated[Flag, Query(description="Only runs without a tag.")] = False
     dataset: Annotated[str | None, Query(max_length=80, description="Id of the runs' dataset.")] = None

@@ -7,9 +7,9 @@ from fastapi import Query
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.api.runs import RunSamples
 from trainwright_backend.api.dependencies import ReadSession
-from trainwright_backend.api.paging import MOST_ITEMS, refused_cursor
+from trainwright_backend.api.paging import MAX_ITEMS, refused_cursor
 from trainwright_backend.auth.policies import Viewer
-from trainwright_backend.core.ids import LARGEST_NUMBER
+from trainwright_backend.core.ids import MAX_NUMBER
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.metrics.samples import list_samples
@@ -23,7 +23,7 @@ def list_run_samples(
     access: Viewer,
     session: ReadSession,
     run: str,
-    limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = 50,
+    limit: Annotated[int, Query(ge=1, le=MAX_ITEMS)] = 50,
     cursor: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Page[RunSamples]:
     """The samples of the run's validations, newest first."""
@@ -34,6 +34,6 @@ def list_run_samples(
 
 
 def _step(cursor: str) -> int:
-    if not cursor.isdecimal() or int(cursor) > LARGEST_NUMBER:
+    if not cursor.isdecimal() or int(cursor) > MAX_NUMBER:
         raise refused_cursor(cursor)
     return int(cursor)

@@ -15,7 +15,7 @@ from trainwright_backend.api.dependencies import (
     Store,
     Uploads,
 )
-from trainwright_backend.api.paging import MOST_ITEMS, Paged, first_page
+from trainwright_backend.api.paging import MAX_ITEMS, Paged, first_page
 from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.checkpoints.total_storage import check_upload
 from trainwright_backend.core.db import Database
@@ -47,7 +47,7 @@ def preview_uploads(
 @tus_router.get("", response_model=Page[Upload])
 def list_uploads(access: Viewer, session: ReadSession, asked: Paged) -> Page[Upload] | Response:
     """Unfinished uploads, and complete ones that no dataset uses yet, newest first."""
-    limit = None if asked.is_legacy else (asked.limit or MOST_ITEMS) + 1
+    limit = None if asked.is_legacy else (asked.limit or MAX_ITEMS) + 1
     found = service.list_uploads(session, access.team_id, access.user_id, limit, asked.cursor)
     return first_page(found, asked, lambda upload: upload.id)
 

@@ -29,7 +29,7 @@ from trainwright_backend.runs import attempt_files
 from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Run
 
-LARGEST_LOG_BYTES = 4 * 1024 * 1024
+MAX_LOG_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ def store_log(session: Write, node_id: UUID, run_id: str, log_range: LogRange) -
     """
     if not is_plain_name(log_range.file) or log_range.file == EVENTS_NAME:
         raise Invalid.at("file", "This is not the name of a log.", log_range.file[:120])
-    if len(log_range.content) > LARGEST_LOG_BYTES:
+    if len(log_range.content) > MAX_LOG_BYTES:
         raise AppError(
-            "too_large", 413, f"A range of a log has at most {LARGEST_LOG_BYTES} bytes. Send it in parts."
+            "too_large", 413, f"A range of a log has at most {MAX_LOG_BYTES} bytes. Send it in parts."
         )
     run = run_of_node(session, node_id, run_id)
     _check_attempt(session, node_id, run, log_range.fence, log_range.attempt)

@@ -19,7 +19,7 @@ from trainwright_backend.core.db import Read, Write, now, storable
 from trainwright_backend.runs.tables import Placement, PlacementEnd, Run
 from trainwright_backend.runs.transitions import settle
 
-LONGEST_PROGRESS = 200
+MAX_PROGRESS_LENGTH = 200
 
 REACHED = {
     Phase.STARTING: RunState.STARTING,
@@ -89,7 +89,7 @@ def _keep(session: Write, run: Run, placement: Placement, progress: str, timers:
     # If the answer is lost, the supervisor continues with the longer lease that it was granted before. So within an attempt
     # the reaper's lease never becomes shorter; a shorter setting applies to the next claims.
     placement.lease_seconds = max(placement.lease_seconds or 0.0, timers.lease_seconds)
-    run.progress = storable(progress)[:LONGEST_PROGRESS]
+    run.progress = storable(progress)[:MAX_PROGRESS_LENGTH]
     session.flush()
 
 

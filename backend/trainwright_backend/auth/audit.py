@@ -36,7 +36,7 @@ TEAM_KEY = "trainwright.team"
 """The team that a policy found."""
 PREVIEW_KEY = "trainwright.preview"
 """The request only reports what it would change."""
-MOST_DETAILS = 2_000
+MAX_DETAILS = 2_000
 HIDDEN = "..."
 """Instead of a secret, in ASCII, as all details are."""
 ADDRESS_FIELD = "url"
@@ -273,7 +273,7 @@ def _details(session: Write, request: Request) -> str:
         given = {"name": session.deleted_name}
     shown = "" if given is None else json.dumps(_without_secrets(given), ensure_ascii=True)
     text = f"{query} {shown}".strip()
-    return text if len(text) <= MOST_DETAILS else f"{text[: MOST_DETAILS - 1]}…"
+    return text if len(text) <= MAX_DETAILS else f"{text[: MAX_DETAILS - 1]}…"
 
 
 def _without_secrets(value: Any) -> Any:

@@ -16,7 +16,7 @@ from uuid import UUID
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 from pydantic import BaseModel, ValidationError
 
-from trainwright.contracts.api.oidc import ProviderAnswer
+from trainwright.contracts.api.oidc import ProviderCallback
 from trainwright_backend.auth.identity_provider import IdentityProvider
 from trainwright_backend.core.db import storable
 from trainwright_backend.core.errors import Unauthorized
@@ -24,9 +24,9 @@ from trainwright_backend.core.security import keyed_hash, new_token
 from trainwright_backend.core.settings import Settings
 
 LIFETIME_SECONDS = 600
-MOST_SUBJECT = 255
-MOST_NAME = 80
-MOST_EMAIL = 254
+MAX_SUBJECT_LENGTH = 255
+MAX_NAME_LENGTH = 80
+MAX_EMAIL_LENGTH = 254
 STATE_DIGITS = 32
 
 
@@ -81,7 +81,7 @@ def begin(
     return joined, _serializer(settings).dumps(begun.model_dump(mode="json"))
 
 
-def read_begun(settings: Settings, cookie: str, answer: ProviderAnswer) -> Begun:
+def read_begun(settings: Settings, cookie: str, answer: ProviderCallback) -> Begun:
     """What this browser began, if the provider's answer belongs to it.
 
     Raises:
@@ -96,7 +96,7 @@ def read_begun(settings: Settings, cookie: str, answer: ProviderAnswer) -> Begun
     return begun
 
 
-def prove(settings: Settings, provider: IdentityProvider, begun: Begun, answer: ProviderAnswer) -> Identity:
+def prove(settings: Settings, provider: IdentityProvider, begun: Begun, answer: ProviderCallback) -> Identity:
     """Exchange the answer's code for the proof of an identity. This asks the provider: call it without an open session.
 
     Raises:
@@ -126,7 +126,7 @@ def _lacks(settings: Settings, claims: dict[str, Any]) -> bool:
 
 def _identity(settings: Settings, provider: IdentityProvider, claims: dict[str, Any]) -> Identity:
     subject = claims["sub"]
-    if not 0 < len(subject) <= MOST_SUBJECT or storable(subject) != subject:
+    if not 0 < len(subject) <= MAX_SUBJECT_LENGTH or storable(subject) != subject:
         raise provider.unproven("the subject is empty, too long, or no text")
     email = _text(claims.get("email")).strip().lower()
     groups = claims.get(settings.oidc_groups_claim)
@@ -134,7 +134,7 @@ def _identity(settings: Settings, provider: IdentityProvider, claims: dict[str, 
     return Identity(
         issuer=provider.issuer,
         subject=subject,
-        email=email if 3 <= len(email) <= MOST_EMAIL and "@" in email else "",
+        email=email if 3 <= len(email) <= MAX_EMAIL_LENGTH and "@" in email else "",
         email_verified=claims.get("email_verified") is True,
         name=_name(claims, email),
         groups=frozenset(group for group in named if isinstance(group, str)),
@@ -143,7 +143,7 @@ def _identity(settings: Settings, provider: IdentityProvider, claims: dict[str, 
 
 def _name(claims: dict[str, Any], email: str) -> str:
     given = (_text(claims.get("name")), _text(claims.get("preferred_username")), email.partition("@")[0])
-    return next((name for text in given if (name := text.strip()[:MOST_NAME].strip())), "Unnamed")
+    return next((name for text in given if (name := text.strip()[:MAX_NAME_LENGTH].strip())), "Unnamed")
 
 
 def _text(claim: object) -> str:

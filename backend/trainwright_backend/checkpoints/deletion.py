@@ -24,7 +24,7 @@ from trainwright.contracts.api.actions import (
 )
 from trainwright.contracts.run_state import FINAL
 from trainwright_backend.checkpoints.retention import (
-    LEAST_KEPT,
+    MIN_KEPT,
     RetentionContext,
     Rule,
     forks_that_need,
@@ -39,7 +39,7 @@ from trainwright_backend.runs.service import check_final, get_run, locked_run, r
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.transitions import lock_run
 
-MOST_LISTED = 2_000
+MAX_LISTED = 2_000
 
 
 class _Judged(NamedTuple):
@@ -91,7 +91,7 @@ def delete_checkpoint(
         is RetentionReason.LIVE
     ):
         detail = (
-            f"The run has not ended and may have to resume from step {checkpoint.step:,}: its {LEAST_KEPT} newest valid "
+            f"The run has not ended and may have to resume from step {checkpoint.step:,}: its {MIN_KEPT} newest valid "
             "states are kept. Cancel the run first, or wait for newer ones."
         )
         raise Conflict("checkpoint_needed", detail)
@@ -119,7 +119,7 @@ def retain(database: Database, team_id: UUID, request: Retention) -> RetentionRe
     gone = [item.checkpoint for item in judged if item.kept is None]
     shown = [
         RetentionEntry(checkpoint=show_checkpoint(item.checkpoint, item.run), kept=item.kept)
-        for item in judged[:MOST_LISTED]
+        for item in judged[:MAX_LISTED]
     ]
     return RetentionResult(freed=_freed(gone, request.dry_run), checkpoints=shown)
 
@@ -191,7 +191,7 @@ def _refuse_if_wanted(checkpoint: Checkpoint, forks: dict[UUID, str]) -> None:
         fork = forks[checkpoint.id]
         detail = (
             f"The run {fork} was forked from step {checkpoint.step:,} and may still have to start there. Wait until it "
-            f"has saved {LEAST_KEPT} checkpoints itself, or cancel it."
+            f"has saved {MIN_KEPT} checkpoints itself, or cancel it."
         )
         raise Conflict("checkpoint_forked", detail, extensions={"fork": fork})
 

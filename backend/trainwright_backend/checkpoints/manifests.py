@@ -13,7 +13,7 @@ from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.runs.tables import Attempt, Run
 
-LARGEST_MANIFEST_BYTES = 64 * 1024 * 1024
+MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 
 
 def verify_upload(store: ObjectStore, checkpoint: Checkpoint, manifest_digest: str) -> CheckpointManifest:
@@ -30,7 +30,7 @@ def verify_upload(store: ObjectStore, checkpoint: Checkpoint, manifest_digest: s
         if store.stat(f"{checkpoint.prefix}/{file.name}") != file.bytes:
             raise _incomplete(f"{file.name} is not in the store with its {file.bytes} bytes")
     manifest_file = next((file for file in files.values() if file.digest == manifest_digest), None)
-    if manifest_file is None or manifest_file.bytes > LARGEST_MANIFEST_BYTES:
+    if manifest_file is None or manifest_file.bytes > MAX_MANIFEST_BYTES:
         raise _incomplete("no announced file is the manifest with this digest")
     content = store.read(f"{checkpoint.prefix}/{manifest_file.name}")
     if digest_of(content) != manifest_digest:

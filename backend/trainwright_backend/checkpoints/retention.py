@@ -21,7 +21,7 @@ from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read
 from trainwright_backend.runs.tables import Run
 
-LEAST_KEPT = 2
+MIN_KEPT = 2
 """Valid states of a run that has not ended: if one turns out to be damaged, another is left."""
 
 
@@ -58,7 +58,7 @@ def keep_reasons(
     ordered = sorted(checkpoints, key=lambda checkpoint: (checkpoint.step, checkpoint.fence), reverse=True)
     states = [item.id for item in ordered if item.kind is CheckpointKind.STATE and item.valid]
     exports = [item.id for item in ordered if item.kind is CheckpointKind.EXPORT]
-    newest, needed = set(states[: rule.keep_last]), set(states[:LEAST_KEPT] if about.live else ())
+    newest, needed = set(states[: rule.keep_last]), set(states[:MIN_KEPT] if about.live else ())
     kept_exports = set(exports if rule.keep_exports else exports[:1])
 
     def why(one: Checkpoint) -> RetentionReason | None:
@@ -100,6 +100,6 @@ def forks_that_need(session: Read, checkpoints: Select[UUID]) -> dict[UUID, str]
         .scalar_subquery()
     )
     forks = select(Run.forked_checkpoint_id, Run.name).where(
-        Run.forked_checkpoint_id.in_(checkpoints), Run.state.not_in(FINAL), own < LEAST_KEPT
+        Run.forked_checkpoint_id.in_(checkpoints), Run.state.not_in(FINAL), own < MIN_KEPT
     )
     return {checkpoint: name for checkpoint, name in session.execute(forks) if checkpoint is not None}

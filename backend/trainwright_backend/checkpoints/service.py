@@ -18,13 +18,13 @@ from trainwright.contracts.agent_protocol import CheckpointCommit, UploadLink, U
 from trainwright.contracts.api.checkpoints import Checkpoint as ShownCheckpoint
 from trainwright.contracts.api.checkpoints import CheckpointContents, CheckpointOrder
 from trainwright.contracts.api.envelopes import Page
-from trainwright.contracts.checkpoint import LARGEST_STEP, CheckpointKind, CheckpointManifest, FileEntry
+from trainwright.contracts.checkpoint import MAX_STEP, CheckpointKind, CheckpointManifest, FileEntry
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright.contracts.run_state import WITHOUT_TRAINER
 from trainwright.contracts.training_spec import CheckpointSpec
 from trainwright_backend.checkpoints.manifests import checkpoint_contents
 from trainwright_backend.checkpoints.retention import (
-    LEAST_KEPT,
+    MIN_KEPT,
     RetentionContext,
     Rule,
     forks_that_need,
@@ -302,7 +302,7 @@ def _position(cursor: str, *, by_run: bool) -> tuple[UUID | int, ...]:
         if not by_run:
             return (parse_id("ckpt", cursor),)
         run, step, checkpoint = cursor.split(".")
-        if not (step.isascii() and step.isdecimal() and int(step) <= LARGEST_STEP):
+        if not (step.isascii() and step.isdecimal() and int(step) <= MAX_STEP):
             raise ValueError(step)
         return parse_id("run", run), int(step), parse_id("ckpt", checkpoint)
     except (NotFound, ValueError):
@@ -322,7 +322,7 @@ def drop_uncommitted(session: Write) -> None:
 
 def _prune(session: Write, run: Run, keep: int) -> None:
     """Delete states older than the newest ``keep`` valid ones, unless there is another reason to keep them."""
-    kept = max(keep, LEAST_KEPT)
+    kept = max(keep, MIN_KEPT)
     states = session.scalars(
         _visible(run.id)
         .where(Checkpoint.kind == CheckpointKind.STATE)

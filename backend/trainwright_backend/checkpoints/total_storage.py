@@ -21,7 +21,7 @@ from sqlalchemy import Select, func, select
 from trainwright.contracts.api.limits import MemberLimits, TeamLimits, TotalStorage
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.planner.checkpoints import state_bytes
-from trainwright_backend.checkpoints.retention import LEAST_KEPT
+from trainwright_backend.checkpoints.retention import MIN_KEPT
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import AppError
@@ -177,7 +177,7 @@ def _checkpoint_reserve(run: Run, count: int, largest: int) -> int:
     except ValidationError:  # of an older version, whose rules differed
         return 2 * largest
     size = largest if count else state_bytes(spec)
-    return size if count >= max(spec.checkpoint.keep, LEAST_KEPT) else 2 * size
+    return size if count >= max(spec.checkpoint.keep, MIN_KEPT) else 2 * size
 
 
 def check_space(session: Read, run: Run) -> None:

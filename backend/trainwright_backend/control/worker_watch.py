@@ -13,7 +13,7 @@ from uuid import UUID
 from trainwright_backend.core.db import Database
 from trainwright_backend.datasets.job_queue import idle_jobs, was_worked_on
 
-LONGEST_WAIT_SECONDS = 60.0
+MAX_WAIT_SECONDS = 60.0
 """A worker polls for jobs every few seconds, and after a failed job within `RETRY_AFTER`."""
 
 
@@ -47,7 +47,7 @@ class WorkerWatch:
     def problem(self) -> str | None:
         """A sentence for users if the jobs have waited too long, otherwise None."""
         waited = self.waited_seconds()
-        if waited < LONGEST_WAIT_SECONDS:
+        if waited < MAX_WAIT_SECONDS:
             return None
         since = datetime.now(UTC) - timedelta(seconds=waited)
         return f"takes no jobs, although data has been waiting since {since:%H:%M} UTC. Start a worker, or restart one that hangs."

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
-LONGEST_SOCKET_PATH_BYTES = 103
+MAX_SOCKET_PATH_BYTES = 103
 """``sun_path`` holds 108 bytes on Linux and 104 on macOS, including a terminating zero."""
 
 START_TIMEOUT_SECONDS = 10.0
@@ -149,7 +149,7 @@ def _command(server: str, socket_path: Path, log_path: Path) -> list[str]:
 
 def _socket_path(folder: Path) -> Path:
     path = folder / "broker.sock"
-    if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH_BYTES:
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
         return path
     return Path(tempfile.mkdtemp(prefix="trainwright-")) / "broker.sock"
 

@@ -12,10 +12,10 @@ from uuid import UUID
 
 from trainwright_backend.core.errors import NotFound
 
-LARGEST_NUMBER = 2**53
+MAX_NUMBER = 2**53
 """The largest count or offset in an address: JSON parsers and some databases are not exact beyond it."""
 
-LARGEST_INTEGER = 2**31 - 1
+MAX_INTEGER = 2**31 - 1
 """The largest number that is compared with an INTEGER column: PostgreSQL refuses queries with larger ones."""
 
 Prefix = Literal[

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 TIMEOUT_SECONDS = 10.0
 """For each step of a request: the connection, the handshake of TLS, and the answer."""
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """Of an answer that is read."""
 
 Network = IPv4Network | IPv6Network
@@ -63,13 +63,13 @@ def fetch(
     """As `post`, or GET without a body, with the answer's body.
 
     Raises:
-        OSError: also if it has more than `MOST_BYTES`.
+        OSError: also if it has more than `MAX_BYTES`.
     """
     method = "GET" if body is None else "POST"
     with _answered(method, url, body, headers, allowed) as response:
-        found = response.read(MOST_BYTES + 1)
-        if len(found) > MOST_BYTES:
-            raise OSError(f"the answer has more than {MOST_BYTES:,} bytes")
+        found = response.read(MAX_BYTES + 1)
+        if len(found) > MAX_BYTES:
+            raise OSError(f"the answer has more than {MAX_BYTES:,} bytes")
         return Answer(response.status, found)
 
 

@@ -19,10 +19,10 @@ from pydantic import SecretStr
 from trainwright_backend.core.settings import Settings
 
 MASK = "***"
-SHORTEST_VALUE = 4
+MIN_VALUE_LENGTH = 4
 """Shorter values occur by chance everywhere. In addresses they are replaced by their place."""
 
-SHORTEST_VARIABLE = 8
+MIN_VARIABLE_LENGTH = 8
 """Of a variable of the environment that only sounds like a secret."""
 
 _SECRET_NAME = re.compile(r"(SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIAL|PRIVATE|_KEY$)", re.IGNORECASE)
@@ -71,7 +71,7 @@ class Masker:
 
     def __init__(self, secrets: Iterable[str], own_hosts: Collection[str] = ()) -> None:
         self._own_hosts = own_hosts
-        forms = {form for secret in secrets if len(secret) >= SHORTEST_VALUE for form in _forms(secret)}
+        forms = {form for secret in secrets if len(secret) >= MIN_VALUE_LENGTH for form in _forms(secret)}
         longest_first = sorted(forms, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, longest_first))) if forms else None
 
@@ -114,7 +114,7 @@ def secret_values(settings: Settings, environment: Mapping[str, str] | None = No
         if isinstance(value, str):
             found.update(_credentials_of(value))
     for name, value in (os.environ if environment is None else environment).items():
-        if _SECRET_NAME.search(name) and len(value) >= SHORTEST_VARIABLE:
+        if _SECRET_NAME.search(name) and len(value) >= MIN_VARIABLE_LENGTH:
             found.add(value)
     return found
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from sqlalchemy import select
 
 from trainwright_backend.core.db import Read
-from trainwright_backend.core.ids import LARGEST_NUMBER
+from trainwright_backend.core.ids import MAX_NUMBER
 from trainwright_backend.metrics.batch_ingest import newest_mark
 from trainwright_backend.metrics.tables import MetricMark
 
@@ -85,5 +85,5 @@ def _steps(spelled: str) -> dict[str, int] | None:
         return None
     if not isinstance(steps, dict):
         return None
-    good = all(type(step) is int and 0 <= step <= LARGEST_NUMBER for step in steps.values())
+    good = all(type(step) is int and 0 <= step <= MAX_NUMBER for step in steps.values())
     return steps if good else None

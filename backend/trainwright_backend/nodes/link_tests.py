@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, delete, or_, select
 from sqlalchemy.orm import aliased
 
 from trainwright.contracts.agent_protocol import (
-    MOST_LINK_TESTS,
+    MAX_LINK_TESTS,
     LinkResult,
     LinkTestReport,
     SelfTestCheck,
@@ -37,7 +37,7 @@ NEIGHBOURS = 2
 CONNECT_SECONDS = 20.0
 EXCHANGE_SECONDS = 60.0
 """Time for sending data both ways. Agents stop earlier."""
-LONGEST_PROBLEM = 300
+MAX_PROBLEM_LENGTH = 300
 NO_NEIGHBOUR = "No other healthy node is online that this node could exchange data with, so its connections were not tested."
 
 
@@ -80,7 +80,7 @@ def assigned_link_tests(session: Read, node_id: UUID, timers: Timers) -> list[As
         .join(Node, Node.id == LinkTest.listener_id)
         .where(_takes_part(node_id), or_(LinkTest.listener_id == node_id, LinkTest.port.is_not(None)))
         .order_by(LinkTest.id)
-        .limit(MOST_LINK_TESTS)
+        .limit(MAX_LINK_TESTS)
     )
     return [
         AssignedTest(
@@ -133,7 +133,7 @@ class _NamedTest:
         problems = [f"{name}: {result.problem}" for name, result in known.items() if result.problem]
         missing = [f"{name} has not reported a result in time" for name in results if name not in known]
         if problems or missing:
-            problem = storable(", ".join(problems + missing))[:LONGEST_PROBLEM]
+            problem = storable(", ".join(problems + missing))[:MAX_PROBLEM_LENGTH]
             return LinkMeasurement((self.listener, self.connector), 0.0, problem)
         speed = min(result.bytes_per_second for result in known.values())
         return LinkMeasurement((self.listener, self.connector), speed, "")

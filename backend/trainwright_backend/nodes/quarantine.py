@@ -29,7 +29,7 @@ from trainwright_backend.teams.notices import notify_members, notify_site_admins
 from trainwright_backend.teams.webhooks import queue_message
 
 FAILURE_CODES = frozenset({EndCode.NODE_REBOOTED, EndCode.LEASE_EXPIRED, EndCode.HANG})
-MOST_FAILURES = 2
+MAX_FAILURES = 2
 WINDOW = timedelta(hours=24)
 LINKS_AGAIN_AFTER = timedelta(minutes=10)
 """Time until connections that failed their test are tested again, as agents repeat the other checks."""
@@ -51,7 +51,7 @@ def note_failure(session: Write, node_id: UUID | None, code: EndCode, message: s
     count = session.scalar(select(func.count()).where(NodeFailure.node_id == node_id)) or 0
     if code is EndCode.HANG:
         quarantine(session, node, f"A run hung because of it. {message}")
-    elif count >= MOST_FAILURES:
+    elif count >= MAX_FAILURES:
         quarantine(session, node, f"It failed {count} times within 24 hours. The last failure: {message}")
 
 

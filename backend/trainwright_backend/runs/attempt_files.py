@@ -20,11 +20,11 @@ from trainwright_backend.core.errors import AppError, Conflict, NotFound
 from trainwright_backend.runs.attempts import node_of_log, nodes_by_fence
 from trainwright_backend.runs.tables import Attempt, AttemptFile, LogChunk, Run
 
-MOST_LOG_BYTES = 2**30
+MAX_LOG_BYTES = 2**30
 """Of all logs of all attempts of a run; each log may end with a notice beyond it."""
 
 LIMIT_NOTICE = (
-    f"[Not stored from here: the logs of a run have at most {MOST_LOG_BYTES // 2**20:,} MiB.]\n".encode()
+    f"[Not stored from here: the logs of a run have at most {MAX_LOG_BYTES // 2**20:,} MiB.]\n".encode()
 )
 
 
@@ -81,14 +81,14 @@ def _within_limit(session: Read, run: Run, file: str, content: bytes) -> bytes:
     """What is stored of ``content``: all of it, or what the limit leaves and the notice."""
     logs = (AttemptFile.run_id == run.id, AttemptFile.file != EVENTS_NAME)
     stored = session.scalar(select(func.coalesce(func.sum(AttemptFile.bytes), 0)).where(*logs)) or 0
-    room = max(0, MOST_LOG_BYTES - int(stored))  # PostgreSQL adds up to a Decimal
+    room = max(0, MAX_LOG_BYTES - int(stored))  # PostgreSQL adds up to a Decimal
     if len(content) <= room:
         return content
     mine = (LogChunk.run_id == run.id, LogChunk.attempt == run.attempt, LogChunk.file == file)
     newest = select(LogChunk.content).where(*mine).order_by(LogChunk.offset.desc()).limit(1)
     last = session.scalars(newest).first() or b""
     if last.endswith(LIMIT_NOTICE):
-        detail = f"The logs of this run are at their limit of {MOST_LOG_BYTES} bytes. Stop sending {file}."
+        detail = f"The logs of this run are at their limit of {MAX_LOG_BYTES} bytes. Stop sending {file}."
         raise AppError("log_limit", 413, detail)
     kept = content[:room]
     line_is_open = not (kept or last or b"\n").endswith(b"\n")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import delete, select
 
-from trainwright.contracts.api.actions import MOST_TAGS, RunEdit
+from trainwright.contracts.api.actions import MAX_TAGS, RunEdit
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.runs.queue import set_priority
@@ -48,8 +48,8 @@ def tag_run(session: Write, team_id: UUID, run_id: str, tags: Sequence[str]) -> 
     """
     run = locked_run(session, team_id, run_id)
     all_tags = {*_tags_of(session, run), *tags}
-    if len(all_tags) > MOST_TAGS:
-        rule = f"A run has at most {MOST_TAGS} tags, and {run.name} would have {len(all_tags)}. Remove some first."
+    if len(all_tags) > MAX_TAGS:
+        rule = f"A run has at most {MAX_TAGS} tags, and {run.name} would have {len(all_tags)}. Remove some first."
         raise Invalid.at("tags", rule, sorted(tags))
     _set_tags(session, run, all_tags)
     return run

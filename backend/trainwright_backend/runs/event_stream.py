@@ -6,7 +6,7 @@ from uuid import UUID
 from trainwright.contracts.api.runs import RunEvent
 from trainwright.contracts.run_state import FINAL
 from trainwright_backend.core.db import Database, Read
-from trainwright_backend.core.ids import LARGEST_INTEGER
+from trainwright_backend.core.ids import MAX_INTEGER
 from trainwright_backend.core.sse import ServerEvent, StreamUpdate
 from trainwright_backend.runs import service
 from trainwright_backend.runs.tables import Run
@@ -26,7 +26,7 @@ class EventStreamReader:
         self._database = database
         self._run_id = run_id
         known = last_event_id is not None and _NUMBER.fullmatch(last_event_id)
-        self._last_sequence = min(int(last_event_id or 0), LARGEST_INTEGER) if known else 0
+        self._last_sequence = min(int(last_event_id or 0), MAX_INTEGER) if known else 0
 
     def read(self) -> StreamUpdate:
         """The events since the last call."""

@@ -19,15 +19,15 @@ from trainwright_backend.datasets.tables import Dataset
 from trainwright_backend.runs.lists import RunQuery, matching
 from trainwright_backend.runs.tables import Run, RunTag
 
-MOST_GROUPS = 500
+MAX_GROUPS = 500
 
 _NEWEST = func.max(Run.created)
 
 
 def list_groups(session: Read, team_id: UUID, query: RunQuery, grouping: RunGrouping) -> list[RunGroup]:
-    """The groups with runs that match, the one with the newest run first; at most `MOST_GROUPS`."""
+    """The groups with runs that match, the one with the newest run first; at most `MAX_GROUPS`."""
     key, rows = _grouped(grouping)
-    rows = rows.where(matching(team_id, query)).group_by(key).order_by(_NEWEST.desc()).limit(MOST_GROUPS)
+    rows = rows.where(matching(team_id, query)).group_by(key).order_by(_NEWEST.desc()).limit(MAX_GROUPS)
     found = session.execute(rows).all()
     names: dict[str, str] = {}
     if grouping is RunGrouping.DATASET:

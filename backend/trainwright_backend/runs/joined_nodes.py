@@ -158,7 +158,7 @@ def check_precision(session: Read, spec: RunSpec) -> None:
 
 
 def has_precision(gpus: Sequence[Gpu], precision: PrecisionSpec) -> bool:
-    """Whether all GPUs of a node have the products of ``precision``, as far as its agent reported."""
+    """Whether all GPUs of a node have the matmuls of ``precision``, as far as its agent reported."""
     return all(gpu.can_compute(precision) for gpu in gpus)
 
 

@@ -24,11 +24,11 @@ from trainwright.contracts.api.runs import RunSort, SortOrder
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import Read, storable
 from trainwright_backend.core.errors import Invalid, NotFound
-from trainwright_backend.core.ids import LARGEST_NUMBER, parse_id, public_id
+from trainwright_backend.core.ids import MAX_NUMBER, parse_id, public_id
 from trainwright_backend.runs.service import show_runs
 from trainwright_backend.runs.tables import Run, RunSummary, RunTag
 
-MOST_WORDS = 10
+MAX_WORDS = 10
 
 _COLUMN = {
     RunSort.CREATED: None,
@@ -143,8 +143,8 @@ def _known(ids: Sequence[str]) -> list[UUID]:
 
 def _filters(query: RunQuery) -> list[ColumnElement[bool]]:
     words = query.words.casefold().split()
-    if len(words) > MOST_WORDS:
-        raise Invalid.at("q", f"A search has at most {MOST_WORDS} words. Leave some out.", query.words[:200])
+    if len(words) > MAX_WORDS:
+        raise Invalid.at("q", f"A search has at most {MAX_WORDS} words. Leave some out.", query.words[:200])
     found: list[ColumnElement[bool]] = [Run.folded_name.contains(word, autoescape=True) for word in words]
     if query.states:
         found.append(Run.state.in_(query.states))
@@ -249,7 +249,7 @@ def _fits(value: object, sort: RunSort) -> bool:
     if sort is RunSort.NAME:
         return isinstance(value, str) and value == storable(value)
     if sort is RunSort.STEP:
-        return value is None or (type(value) is int and 0 <= value <= LARGEST_NUMBER)
+        return value is None or (type(value) is int and 0 <= value <= MAX_NUMBER)
     if sort is RunSort.ENDED:
         return value is None or _moment(value) is not None
     return value is None or (isinstance(value, float) and isfinite(value))

@@ -18,10 +18,10 @@ from trainwright_backend.core.errors import Invalid
 from trainwright_backend.runs.attempt_files import no_such_log
 from trainwright_backend.runs.tables import AttemptFile, LogChunk, Run
 
-LONGEST_LINE = 10_000
+MAX_LINE_LENGTH = 10_000
 """Characters; the rest of a line is not shown."""
 
-LARGEST_LINE_BYTES = 2**20
+MAX_LINE_BYTES = 2**20
 READ_BYTES = 16 * 2**20
 """Bytes after which a page of lines ends early. It has at least one line."""
 
@@ -29,7 +29,7 @@ SEARCHED_BYTES = 96 * 2**20
 """Per request."""
 
 AT_ONCE_BYTES = 4 * 2**20
-FEWEST_ROWS, MOST_ROWS = 16, 1_000
+FEWEST_ROWS, MAX_ROWS = 16, 1_000
 """Chunks in memory at a time."""
 
 SEAM = b"\0"
@@ -119,13 +119,13 @@ def _matches(block: _Block, wanted: str, after_line: int) -> Iterator[LogLine]:
         counted = at
         text = _whole(lines[line])
         if block.lines_before + line >= after_line and wanted in text.casefold():
-            yield LogLine(number=block.lines_before + line + 1, text=text[:LONGEST_LINE])
+            yield LogLine(number=block.lines_before + line + 1, text=text[:MAX_LINE_LENGTH])
         end = folded.find("\n", at)
         at = folded.find(wanted, end) if end >= 0 else -1
 
 
 def _shown(line: bytes) -> str:
-    return _whole(line)[:LONGEST_LINE]
+    return _whole(line)[:MAX_LINE_LENGTH]
 
 
 def _whole(line: bytes) -> str:
@@ -153,8 +153,8 @@ def _blocks(session: Read, log: AttemptFile, lines_before: int) -> Iterator[_Blo
                 line += content.count(b"\n")
                 carry = b""
             carry += rest
-            if len(carry) > LARGEST_LINE_BYTES:
-                carry = carry[: LARGEST_LINE_BYTES // 2] + SEAM + carry[-LARGEST_LINE_BYTES // 2 :]
+            if len(carry) > MAX_LINE_BYTES:
+                carry = carry[: MAX_LINE_BYTES // 2] + SEAM + carry[-MAX_LINE_BYTES // 2 :]
                 following = _near_end_of_line(session, log, line, chunk_offset)
                 if following is not None:
                     break
@@ -190,7 +190,7 @@ def _chunks(session: Read, log: AttemptFile, offset: int) -> Iterator[tuple[int,
             return
         offset = found[-1].offset + len(found[-1].content)
         size = sum(len(row.content) for row in found) // rows + 1
-        rows = min(max(AT_ONCE_BYTES // size, FEWEST_ROWS), MOST_ROWS)
+        rows = min(max(AT_ONCE_BYTES // size, FEWEST_ROWS), MAX_ROWS)
 
 
 def _of(log: AttemptFile) -> tuple[ColumnElement[bool], ...]:

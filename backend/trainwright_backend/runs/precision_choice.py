@@ -15,8 +15,8 @@ from trainwright.planner.flops import training_flops
 from trainwright_backend.core.db import Read
 from trainwright_backend.runs.joined_nodes import JoinedNode, named, nodes_for
 
-LEAST_GAIN = 1.5
-"""bfloat16 products must be faster by this factor, because casts and the arithmetic between products use up some of the
+MIN_GAIN = 1.5
+"""bfloat16 matmuls must be faster by this factor, because casts and the arithmetic between matmuls use up some of the
 gain."""
 TYPICAL_FRACTION_OF_PEAK = 0.3
 COMPILATION_SECONDS = 60.0
@@ -76,7 +76,7 @@ def _kind(spec: RunSpec, nodes: list[JoinedNode]) -> tuple[PrecisionKind, str]:
 
 
 def _is_faster(fp32: float | None, bf16: float | None) -> bool:
-    return fp32 is not None and bf16 is not None and bf16 >= LEAST_GAIN * fp32
+    return fp32 is not None and bf16 is not None and bf16 >= MIN_GAIN * fp32
 
 
 def _seconds(spec: RunSpec, kind: PrecisionKind, nodes: list[JoinedNode]) -> float | None:

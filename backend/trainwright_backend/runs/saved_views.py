@@ -15,7 +15,7 @@ from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
 from trainwright_backend.runs.tables import SavedView
 
-MOST_VIEWS = 100
+MAX_VIEWS = 100
 
 
 def list_views(session: Read, team_id: UUID, account_id: UUID) -> list[ShownView]:
@@ -38,8 +38,8 @@ def save_view(session: Write, team_id: UUID, account_id: UUID, new: NewView) -> 
     session.execute(row.on_conflict_do_update(index_elements=["team_id", "account_id", "name"], set_=values))
     mine = (SavedView.team_id == team_id, SavedView.account_id == account_id)
     many = session.scalar(select(func.count()).select_from(SavedView).where(*mine)) or 0
-    if many > MOST_VIEWS:
-        detail = f"You can have {MOST_VIEWS} views in a team. Delete one that you no longer need."
+    if many > MAX_VIEWS:
+        detail = f"You can have {MAX_VIEWS} views in a team. Delete one that you no longer need."
         raise Conflict("too_many_views", detail)
     return _shown(session.scalars(select(SavedView).where(*mine, SavedView.name == new.name)).one())
 

@@ -23,7 +23,7 @@ from trainwright_backend.runs.lists import RunQuery, count_runs, each_page
 from trainwright_backend.runs.service import tags_of
 from trainwright_backend.runs.tables import Run, RunSummary
 
-MOST_EXPORTED = 100_000
+MAX_EXPORTED = 100_000
 BLOCK_RUNS = 500
 BLOCK_BYTES = 256 * 2**10
 MEMORY_BYTES = 4 * 2**20
@@ -83,11 +83,11 @@ def export_runs(session: Read, team_id: UUID, query: RunQuery, form: ExportForma
     """All runs that match, in the list's order, as a file that is open at its start. The caller closes it.
 
     Raises:
-        AppError: ``too_many_runs``: more than `MOST_EXPORTED` match.
+        AppError: ``too_many_runs``: more than `MAX_EXPORTED` match.
     """
     many = count_runs(session, team_id, query)
-    if many > MOST_EXPORTED:
-        detail = f"{many:,} runs match; one file has at most {MOST_EXPORTED:,}. Narrow the filter."
+    if many > MAX_EXPORTED:
+        detail = f"{many:,} runs match; one file has at most {MAX_EXPORTED:,}. Narrow the filter."
         raise AppError("too_many_runs", 422, detail)
     out = SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 - the caller closes it
     blocks = (_rows(session, team_id, page) for page in each_page(session, team_id, query, BLOCK_RUNS))

@@ -23,7 +23,7 @@ ASSUMED_MFU = 0.4
 """What well-tuned trainings of dense decoders reach on several GPUs of one node."""
 ASSUMED_FP8_MFU = 0.25
 """As a fraction of the FP8 peak, which is twice the bf16 peak. An FP8 step is estimated to be about 1.25 times as fast as a bf16 step,
-because only its matrix products are faster (docs/adr/0026)."""
+because only its matmuls are faster (docs/adr/0026)."""
 
 
 def estimate_on_gpu(session: Read, team_id: UUID, spec: RunSpec, gpu: str, begin_step: int = 0) -> WhatIf:

@@ -26,8 +26,8 @@ from trainwright_backend.scheduling.occupants import shorter
 from trainwright_backend.scheduling.run_estimate import find_measured, workload
 
 REMEMBERED_SECONDS = 60.0
-MOST_REMEMBERED = 1_000
-MOST_LOOKED_UP = 2
+MAX_REMEMBERED = 1_000
+MAX_LOOKED_UP = 2
 """In one round. The other runs are asked for in later rounds."""
 
 TYPICAL_OF = 20
@@ -59,7 +59,7 @@ class MeasuredRates:
 
     def remember(self, key: Key, rate: float | None) -> None:
         """Store the result of a look-up."""
-        if len(self._rates) >= MOST_REMEMBERED:
+        if len(self._rates) >= MAX_REMEMBERED:
             self._rates.clear()
         self._rates[key] = (time.monotonic(), rate)
 
@@ -70,7 +70,7 @@ class Durations:
 
     session: Read
     rates: MeasuredRates
-    most_looked_up: int = MOST_LOOKED_UP
+    most_looked_up: int = MAX_LOOKED_UP
 
     def of(self, run: Run) -> float | None:
         """How long the run will keep its slots; None if it is unknown."""

@@ -23,7 +23,7 @@ from trainwright_backend.scheduling.occupants import RunOnNodes, shorter
 from trainwright_backend.scheduling.placement_round import device_queues
 from trainwright_backend.scheduling.simulation import Length, Simulation
 
-MOST_MEASURED = 20
+MAX_MEASURED = 20
 """Kinds of waiting runs for which equal runs are looked up."""
 
 
@@ -31,7 +31,7 @@ def forecast_starts(
     session: Read, team_id: UUID, timers: Timers, min_run_minutes: float
 ) -> dict[UUID, ExpectedStart]:
     """When the team's waiting runs are expected to start. Runs without a known start are left out."""
-    measured = Durations(session, MeasuredRates(), most_looked_up=MOST_MEASURED)
+    measured = Durations(session, MeasuredRates(), most_looked_up=MAX_MEASURED)
     lengths = _Lengths(session, measured, RoughDurations(session))
     found: dict[UUID, ExpectedStart] = {}
     for line in device_queues(session, timers, min_run_minutes, measured):

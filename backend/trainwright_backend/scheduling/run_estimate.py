@@ -39,9 +39,9 @@ SECONDS_A_DAY = 86_400.0
 SECONDS_AN_HOUR = 3_600.0
 LOOKED_AT_RUNS = 200
 """The newest runs on as many slots of the same device."""
-LEAST_STEPS = 5
+MIN_STEPS = 5
 """Fewer steps are not a measurement, because the first ones compile and warm up."""
-MOST_STEPS = 10_000
+MAX_STEPS = 10_000
 RATE = "tokens_per_second"
 
 
@@ -197,7 +197,7 @@ def _median_rate(session: Read, run_id: UUID, attempt: int) -> float | None:
     series = session.scalars(select(MetricSeries).where(*named)).one_or_none()
     if series is None:
         return None
-    values: Sequence[float] = read_curves(session, [series], series.last_step - MOST_STEPS)[
+    values: Sequence[float] = read_curves(session, [series], series.last_step - MAX_STEPS)[
         series.id
     ].values.tolist()
-    return median(values) if len(values) >= LEAST_STEPS and median(values) > 0 else None
+    return median(values) if len(values) >= MIN_STEPS and median(values) > 0 else None

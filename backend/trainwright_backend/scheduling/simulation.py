@@ -26,8 +26,8 @@ from trainwright_backend.teams.slot_quota import SlotBudget
 SAVE_SECONDS = 60.0
 """From the request to leave until the slots are free."""
 
-MOST_ROUNDS = 200
-MOST_CPU_SECONDS = 0.5
+MAX_ROUNDS = 200
+MAX_CPU_SECONDS = 0.5
 """Whoever reads the queue of a large cluster waits no longer. Starts after the time that was reached by then are not known."""
 TOGETHER = 1.01
 """Events whose times from now differ by less than this factor are followed by one round."""
@@ -84,8 +84,8 @@ class Simulation:
 
     def starts(self, wanted: Collection[UUID]) -> dict[UUID, SimulatedStart]:
         """When runs start, until the wanted ones have, nothing more is expected to happen, or the CPU time is used up."""
-        last = thread_time() + MOST_CPU_SECONDS
-        for _ in range(MOST_ROUNDS):
+        last = thread_time() + MAX_CPU_SECONDS
+        for _ in range(MAX_ROUNDS):
             while self._place():
                 pass
             event = self._next_event()

@@ -11,7 +11,7 @@ from trainwright_backend.core.db import Write, now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.teams.tables import IdempotencyKey
 
-LONGEST_KEY = 200
+MAX_KEY_LENGTH = 200
 
 
 def reserve_key(session: Write, team_id: UUID, key: str | None, request: Any) -> IdempotencyKey | None:
@@ -26,8 +26,8 @@ def reserve_key(session: Write, team_id: UUID, key: str | None, request: Any) ->
     """
     if key is None:
         return None
-    if not 1 <= len(key) <= LONGEST_KEY:
-        raise Invalid.at("Idempotency-Key", f"The key has 1 to {LONGEST_KEY} characters.", len(key))
+    if not 1 <= len(key) <= MAX_KEY_LENGTH:
+        raise Invalid.at("Idempotency-Key", f"The key has 1 to {MAX_KEY_LENGTH} characters.", len(key))
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     row = {"team_id": team_id, "key": key, "body_digest": digest, "created": now()}

@@ -18,7 +18,7 @@ from trainwright_backend.teams.storage_quota import format_bytes
 from trainwright_backend.teams.tables import LimitNotice
 from trainwright_backend.teams.team_locks import lock_team
 
-MOST_NOTICES = 100
+MAX_NOTICES = 100
 NOUNS = {LimitedResource.GPU_HOURS: "GPU-hours", LimitedResource.CPU_HOURS: "CPU slot-hours"}
 
 
@@ -87,7 +87,7 @@ def list_notices(session: Read, team_id: UUID, month: date) -> list[LimitNoticeO
         .outerjoin(Account, Account.id == LimitNotice.user_id)
         .where(LimitNotice.team_id == team_id, LimitNotice.month == month)
         .order_by(LimitNotice.id.desc())
-        .limit(MOST_NOTICES)
+        .limit(MAX_NOTICES)
     )
     return [show_notice(notice, name) for notice, name in rows]
 

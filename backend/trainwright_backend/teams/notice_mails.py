@@ -15,7 +15,7 @@ from uuid import UUID
 import structlog
 from sqlalchemy import delete, func, select, update
 
-from trainwright.contracts.api.notices import MOST_NOTICES
+from trainwright.contracts.api.notices import MAX_NOTICES
 from trainwright_backend.auth.tables import Account
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.ids import public_id
@@ -30,7 +30,7 @@ CLAIM = timedelta(minutes=5)
 """Longer than an attempt takes until the text is handed over."""
 NEWS = timedelta(days=2)
 """Older notices are no longer mailed, for example if the operator sets a mail server later."""
-MOST_AT_ONCE = 50
+MAX_AT_ONCE = 50
 
 LOST = "The connection broke while the mail was handed over. It may have arrived, so it is not sent again."
 WITHOUT_RIGHT = "Its address is not verified, or the person has left the team."
@@ -68,7 +68,7 @@ def mail_due(database: Database, settings: Settings) -> int:
         return 0
     with database.read() as session:
         due = select(Notice.id).where(Notice.next_mail <= now())
-        ids = session.scalars(due.order_by(Notice.id).limit(MOST_AT_ONCE)).all()
+        ids = session.scalars(due.order_by(Notice.id).limit(MAX_AT_ONCE)).all()
     for notice_id in ids:
         mail = _claim(database, settings, notice_id)
         if mail is not None:
@@ -79,12 +79,12 @@ def mail_due(database: Database, settings: Settings) -> int:
 def delete_old(database: Database) -> None:
     """Delete the notices of each person beyond the newest, and forget mails that are no longer news."""
     with database.read() as session:
-        many = select(Notice.user_id).group_by(Notice.user_id).having(func.count() > MOST_NOTICES)
+        many = select(Notice.user_id).group_by(Notice.user_id).having(func.count() > MAX_NOTICES)
         people = session.scalars(many).all()
     for user_id in people:
         with database.write() as session:
             mine = select(Notice.id).where(Notice.user_id == user_id)
-            newest = mine.order_by(Notice.id.desc()).limit(MOST_NOTICES)
+            newest = mine.order_by(Notice.id.desc()).limit(MAX_NOTICES)
             old = mine.where(Notice.id < min(session.scalars(newest))).order_by(Notice.id).with_for_update()
             session.execute(delete(Notice).where(Notice.id.in_(session.scalars(old).all())))
     with database.write() as session:

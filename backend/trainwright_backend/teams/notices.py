@@ -27,8 +27,8 @@ from trainwright_backend.core.settings import Settings
 from trainwright_backend.teams import tables
 from trainwright_backend.teams.tables import Notice
 
-MOST_CHARACTERS = 500
-MOST_MAILS_AN_HOUR = 30
+MAX_CHARACTERS = 500
+MAX_MAILS_AN_HOUR = 30
 """Notices that one person gets by mail within an hour. Further ones are only listed."""
 
 
@@ -146,10 +146,10 @@ def _add(
     session: Write, kind: NoticeKind, team_id: UUID | None, sentence: str, paths: Mapping[UUID, str]
 ) -> None:
     chosen = _choices(session, paths)
-    line = " ".join(sentence.split())[:MOST_CHARACTERS]
+    line = " ".join(sentence.split())[:MAX_CHARACTERS]
     for user_id, path in sorted(paths.items()):
         choice = chosen[user_id, kind]
-        by_mail = choice.mail and _mails_of_last_hour(session, user_id) < MOST_MAILS_AN_HOUR
+        by_mail = choice.mail and _mails_of_last_hour(session, user_id) < MAX_MAILS_AN_HOUR
         if choice.app or by_mail:
             session.add(
                 Notice(

@@ -26,7 +26,7 @@ PAUSES = tuple(timedelta(seconds=seconds) for seconds in (5, 300, 1_800, 7_200, 
 CLAIM = timedelta(minutes=2)
 """Longer than an attempt takes."""
 KEPT = timedelta(days=30)
-MOST_AT_ONCE = 50
+MAX_AT_ONCE = 50
 
 log = structlog.get_logger()
 
@@ -47,7 +47,7 @@ def deliver_due(database: Database, settings: Settings) -> int:
     """Attempt each message that is due, once, and return how many there were."""
     with database.read() as session:
         due = select(WebhookDelivery.id).where(WebhookDelivery.next_attempt <= now())
-        ids = session.scalars(due.order_by(WebhookDelivery.id).limit(MOST_AT_ONCE)).all()
+        ids = session.scalars(due.order_by(WebhookDelivery.id).limit(MAX_AT_ONCE)).all()
     for delivery_id in ids:
         message = _claim(database, delivery_id)
         if message is not None:

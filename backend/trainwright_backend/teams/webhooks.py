@@ -26,7 +26,7 @@ from trainwright_backend.core.settings import Settings
 from trainwright_backend.teams.tables import Webhook, WebhookDelivery
 from trainwright_backend.teams.team_locks import lock_team
 
-MOST_WEBHOOKS = 20
+MAX_WEBHOOKS = 20
 SHOWN_DELIVERIES = 10
 
 
@@ -46,8 +46,8 @@ def create_webhook(
         )
         raise Invalid.at("url", rule, new.url)
     lock_team(session, team_id)
-    if (session.scalar(select(func.count()).where(Webhook.team_id == team_id)) or 0) >= MOST_WEBHOOKS:
-        raise Conflict("too_many_webhooks", f"The team has {MOST_WEBHOOKS} webhooks. Delete one first.")
+    if (session.scalar(select(func.count()).where(Webhook.team_id == team_id)) or 0) >= MAX_WEBHOOKS:
+        raise Conflict("too_many_webhooks", f"The team has {MAX_WEBHOOKS} webhooks. Delete one first.")
     events = [event.value for event in dict.fromkeys(new.events)]
     row = Webhook(team_id=team_id, url=new.url, events=events, created_by_name=by)
     session.add(row)

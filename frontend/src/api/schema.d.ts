@@ -3065,7 +3065,7 @@ export interface components {
             fp32: number;
             /**
              * Fp8
-             * @description Products of FP8 values, which CPUs compute in bfloat16; empty from agents that do not measure it yet.
+             * @description Matmuls of FP8 values, which CPUs compute in bfloat16; empty from agents that do not measure it yet.
              */
             fp8?: number | null;
         };
@@ -3684,18 +3684,18 @@ export interface components {
             amax: components["schemas"]["AmaxKind"];
             /**
              * Bf16 First Layers
-             * @description Blocks at the start whose products stay in bfloat16, as those of the head always do. At O3 their weights are still E4M3.
+             * @description Blocks at the start whose matmuls stay in bfloat16, as those of the head always do. At O3 their weights are still E4M3.
              * @default 0
              */
             bf16_first_layers: number;
             /**
              * Bf16 Last Layers
-             * @description Blocks at the end whose products stay in bfloat16. At O3 their weights are still E4M3.
+             * @description Blocks at the end whose matmuls stay in bfloat16. At O3 their weights are still E4M3.
              * @default 0
              */
             bf16_last_layers: number;
             /**
-             * @description `O1`: FP8 gradients. `O2`: an FP8 optimizer too. `O3`: both sharded over the ranks, with E4M3 weights in products.
+             * @description `O1`: FP8 gradients. `O2`: an FP8 optimizer too. `O3`: both sharded over the ranks, with E4M3 weights in matmuls.
              * @default O2
              */
             level: components["schemas"]["FP8Level"];
@@ -3717,7 +3717,7 @@ export interface components {
              */
             optimizer_in_backward: boolean;
             /**
-             * @description What shares one scale in matrix products: the whole `tensor`, a `row`, or a `block` of 128 (weights: 128 × 128).
+             * @description What shares one scale in matmuls: the whole `tensor`, a `row`, or a `block` of 128 (weights: 128 × 128).
              * @default tensor
              */
             scaling: components["schemas"]["ScalingKind"];
@@ -3852,7 +3852,7 @@ export interface components {
             name: string;
             /**
              * Peaks
-             * @description The vendor's FLOP/s for dense matrix products, by precision. A precision that the GPU does not support has no entry.
+             * @description The vendor's FLOP/s for dense matmuls, by precision. A precision that the GPU does not support has no entry.
              */
             peaks: {
                 [key: string]: number;
@@ -4126,7 +4126,7 @@ export interface components {
              * @default 1
              */
             nodes: number;
-            /** @description Peak of the device in the dtype of the run's matrix products. */
+            /** @description Peak of the device in the dtype of the run's matmuls. */
             peak?: components["schemas"]["Peak"] | null;
             /**
              * Rendezvous
@@ -4339,7 +4339,7 @@ export interface components {
         LinkResult: {
             /**
              * Bytes Per Second
-             * @description Of the data that arrived.
+             * @description The rate at which data arrived.
              * @default 0
              */
             bytes_per_second: number;
@@ -4687,7 +4687,7 @@ export interface components {
              */
             loss_chunk_tokens: number;
             /**
-             * @description In the backward pass, `selective` recomputes everything but matrix products and attention, `full` entire blocks.
+             * @description In the backward pass, `selective` recomputes everything but matmuls and attention, `full` entire blocks.
              * @default none
              */
             recompute: components["schemas"]["RecomputeKind"];
@@ -5329,13 +5329,13 @@ export interface components {
         NoticeChoice: {
             /**
              * App
-             * @description In the list of notices.
+             * @description Whether they appear in the list of notices.
              */
             app: boolean;
             kind: components["schemas"]["NoticeKind"];
             /**
              * Mail
-             * @description By mail to the account's address.
+             * @description Whether they are sent to the account's email address.
              */
             mail: boolean;
         };
@@ -5791,7 +5791,7 @@ export interface components {
             device: string;
             /**
              * Dtype
-             * @description Dtype of matrix products, such as `bf16`.
+             * @description Dtype of matmuls, such as `bf16`.
              */
             dtype: string;
             /** Flops Per Second */
@@ -5879,12 +5879,12 @@ export interface components {
             activations: number;
             /**
              * Copies
-             * @description Copies of weights: casts for matrix products, FP8 copies, gathered weights.
+             * @description Copies of weights: casts for matmuls, FP8 copies, gathered weights.
              */
             copies: number;
             /**
              * Gathered
-             * @description Inputs of matrix products, gathered from all tensor ranks.
+             * @description Inputs of matmuls, gathered from all tensor ranks.
              */
             gathered: number;
             /** Gradients */
@@ -6141,10 +6141,10 @@ export interface components {
             url: string;
         };
         /**
-         * ProviderAnswer
-         * @description What the provider added to the address when it sent the browser back: a code, or an error.
+         * ProviderCallback
+         * @description The parameters with which the provider sent the browser back: a code, or an error.
          */
-        ProviderAnswer: {
+        ProviderCallback: {
             /** Authorization Code */
             authorization_code?: string | null;
             /** Error */
@@ -8921,7 +8921,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["ProviderAnswer"];
+                "application/json": components["schemas"]["ProviderCallback"];
             };
         };
         responses: {

@@ -13,7 +13,7 @@ import { TeamFrame } from "@/app/frame/TeamFrame";
 import { ApiError } from "@/api/errors";
 import { lazyPage } from "@/app/lazyPage";
 import { safeRedirect } from "@/app/safeRedirect";
-import { takeProviderAnswer } from "@/features/auth/providerAnswer";
+import { takeProviderCallback } from "@/features/auth/providerCallback";
 import { finishProviderSignIn, meQuery } from "@/features/auth/queries";
 import { parseCheckpointFilter } from "@/features/checkpoints/queries";
 import { parseTensorSearch } from "@/features/fp8/tensorSearch";
@@ -175,7 +175,7 @@ let finishing: Promise<ProviderOutcome> | null = null;
 
 /** Signs in the person whom the identity provider sent back, and opens the page that they wanted; otherwise returns why not. */
 async function finishSignIn(signal: AbortSignal): Promise<unknown> {
-  const answer = takeProviderAnswer();
+  const answer = takeProviderCallback();
   if (answer !== null) {
     finishing = finishProviderSignIn(answer).then(
       (signedIn) => ({ signedIn }),

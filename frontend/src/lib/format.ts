@@ -66,12 +66,12 @@ export function scientific(value: number, decimals = 1): string {
 
 const PETAFLOP_DAY = 86_400e15;
 /** Fewest petaFLOP/s-days that are shown as such; below it, FLOP with a prefix are easier to read. */
-const LEAST_DAYS = 0.01;
+const MIN_DAYS = 0.01;
 const PREFIXES = ["", "k", "M", "G", "T", "P", "E"] as const;
 
 /** `["0.5", "petaFLOP/s-days"]`, `["370", "TFLOP"]`: a number of FLOPs and its unit, which suits `total`. */
 export function flopParts(flops: number, total: number = flops): [string, string] {
-  if (total >= LEAST_DAYS * PETAFLOP_DAY) return [significant(flops / PETAFLOP_DAY), "petaFLOP/s-days"];
+  if (total >= MIN_DAYS * PETAFLOP_DAY) return [significant(flops / PETAFLOP_DAY), "petaFLOP/s-days"];
   const power = Math.min(PREFIXES.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(total, 1)) / 3)));
   return [significant(flops / 1_000 ** power), `${PREFIXES[power] ?? ""}FLOP`];
 }

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 DEFAULT_DAYS = 90
-MOST_DAYS = 3_650
+MAX_DAYS = 3_650
 
 KeyDays = Annotated[
     int | None,
     typer.Option(
-        min=1, max=MOST_DAYS, help=f"Days until the key expires. Default: {DEFAULT_DAYS}.", show_default=False
+        min=1, max=MAX_DAYS, help=f"Days until the key expires. Default: {DEFAULT_DAYS}.", show_default=False
     ),
 ]
 NeverExpires = Annotated[

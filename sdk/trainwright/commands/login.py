@@ -11,7 +11,7 @@ import typer
 
 from trainwright.client import Client
 from trainwright.commands import stored_keys
-from trainwright.commands.key_lifetime import DEFAULT_DAYS, MOST_DAYS
+from trainwright.commands.key_lifetime import DEFAULT_DAYS, MAX_DAYS
 from trainwright.commands.terminal import LOCAL_SERVER, Server, print_error, reported_errors
 from trainwright.contracts.api.device import DeviceLogin
 from trainwright.contracts.api.people import CreatedKey, KeyScope
@@ -34,7 +34,7 @@ def login(
         ),
     ] = KeyScope.MANAGE,
     days: Annotated[
-        int, typer.Option(min=1, max=MOST_DAYS, help="Days until the key expires.")
+        int, typer.Option(min=1, max=MAX_DAYS, help="Days until the key expires.")
     ] = DEFAULT_DAYS,
 ) -> None:
     """Log in: approve this program in a browser where you are signed in, on any device. Its key is stored for all commands."""

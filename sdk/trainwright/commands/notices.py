@@ -19,7 +19,7 @@ from trainwright.commands.terminal import (
     printable,
     table_of,
 )
-from trainwright.contracts.api.notices import MOST_NOTICES, NoticeChoice, NoticeKind, NoticeSettings
+from trainwright.contracts.api.notices import MAX_NOTICES, NoticeChoice, NoticeKind, NoticeSettings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -32,7 +32,7 @@ def list_notices(
     key: Key,
     server: Server = LOCAL_SERVER,
     unread: Annotated[bool, typer.Option("--unread", help="Only those that you have not read.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=MOST_NOTICES, help="Number of notices.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_NOTICES, help="Number of notices.")] = 50,
     as_json: AsJson = False,
 ) -> None:
     """List your notices, newest first."""

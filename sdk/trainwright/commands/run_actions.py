@@ -24,7 +24,7 @@ from trainwright.commands.terminal import (
     print_error,
     print_json,
 )
-from trainwright.contracts.api.actions import MOST_RUNS_AT_ONCE, BulkResult, RunAction
+from trainwright.contracts.api.actions import MAX_RUNS_AT_ONCE, BulkResult, RunAction
 from trainwright.transport.errors import ApiError
 
 app = typer.Typer()
@@ -194,7 +194,7 @@ def _act(api: TeamClient, action: RunAction, runs: list[str], as_json: bool) -> 
 
 def _batches(runs: list[str]) -> Iterator[list[str]]:
     """``runs`` in batches of as many as the server accepts at once."""
-    return (runs[first : first + MOST_RUNS_AT_ONCE] for first in range(0, len(runs), MOST_RUNS_AT_ONCE))
+    return (runs[first : first + MAX_RUNS_AT_ONCE] for first in range(0, len(runs), MAX_RUNS_AT_ONCE))
 
 
 def _would_free(api: TeamClient, run: str) -> BulkResult:

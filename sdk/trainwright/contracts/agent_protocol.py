@@ -33,15 +33,15 @@ from pydantic import AfterValidator, Field, model_validator
 from trainwright.contracts.base import NODE_PATTERN, Envelope, Report, field_error
 from trainwright.contracts.checkpoint import (
     DIGEST_PATTERN,
-    LARGEST_FILE_BYTES,
-    LARGEST_STEP,
+    MAX_FILE_BYTES,
+    MAX_STEP,
     CheckpointKind,
     FileEntry,
 )
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.hardware import (
-    MOST_CORES,
-    MOST_SLOTS,
+    MAX_CORES,
+    MAX_SLOTS,
     HardwareUse,
     MemoryBytes,
     RunHardwareUse,
@@ -123,8 +123,8 @@ class Timers(Envelope):
 
 
 ShortText = Annotated[str, Field(max_length=255)]
-FileBytes = Annotated[int, Field(ge=0, le=LARGEST_FILE_BYTES)]
-MOST_FILES = 10_000
+FileBytes = Annotated[int, Field(ge=0, le=MAX_FILE_BYTES)]
+MAX_FILES = 10_000
 """Files of a checkpoint, or of an attempt."""
 
 
@@ -138,7 +138,7 @@ class Gpu(Report):
     """Compute capability, such as `9.0`; empty from agents that do not report it yet."""
 
     def can_compute(self, precision: PrecisionSpec) -> bool:
-        """Whether it has the products of ``precision``, as far as its agent reported."""
+        """Whether it has the matmuls of ``precision``, as far as its agent reported."""
         if self.capability is None:
             return True
         major, minor = map(int, self.capability.split("."))
@@ -150,12 +150,12 @@ SLOWEST_BF16_FRACTION = 0.25
 bfloat16 peak below that fraction is a limit of the measurement or of a library, not of the CPU."""
 
 
-LARGEST_RATE = 1e18
+MAX_RATE = 1e18
 
 
 def _possible_rate(given: float) -> float:
     """``given`` in FLOP/s, or 0, which means that it is not known, instead of one that no CPU has."""
-    return given if 0 <= given <= LARGEST_RATE else 0.0
+    return given if 0 <= given <= MAX_RATE else 0.0
 
 
 Rate = Annotated[float, AfterValidator(_possible_rate)]
@@ -167,10 +167,10 @@ class CpuPeak(Envelope):
     fp32: Rate
     bf16: Rate
     fp8: Rate | None = None
-    """Products of FP8 values, which CPUs compute in bfloat16; empty from agents that do not measure it yet."""
+    """Matmuls of FP8 values, which CPUs compute in bfloat16; empty from agents that do not measure it yet."""
 
     def rate(self, kind: PrecisionKind) -> float | None:
-        """The peak in the dtype of a run's products; None if it is not known, or not plausible."""
+        """The peak in the dtype of a run's matmuls; None if it is not known, or not plausible."""
         rates = {PrecisionKind.FP32: self.fp32, PrecisionKind.BF16: self.bf16, PrecisionKind.FP8: self.fp8}
         rate = rates.get(kind)
         least = 0.0 if kind is PrecisionKind.FP32 else SLOWEST_BF16_FRACTION * self.fp32
@@ -182,11 +182,11 @@ class Inventory(Report):
 
     hostname: ShortText
     os: ShortText
-    cores: int = Field(ge=1, le=MOST_CORES)
+    cores: int = Field(ge=1, le=MAX_CORES)
     memory_bytes: MemoryBytes
-    gpus: list[Gpu] = Field(default=[], max_length=MOST_SLOTS)
+    gpus: list[Gpu] = Field(default=[], max_length=MAX_SLOTS)
     cpu_name: ShortText = ""
-    cpu_slots: int = Field(default=2, ge=0, le=MOST_SLOTS)
+    cpu_slots: int = Field(default=2, ge=0, le=MAX_SLOTS)
     cpu_peak: CpuPeak | None = None
     deepspeed: bool | None = None
     """Whether the engine `deepspeed` is installed; empty from agents that do not report it yet."""
@@ -238,7 +238,7 @@ class SelfTestCheck(Report):
     """What was measured, or what was wrong."""
 
 
-MOST_CHECKS = 1_000
+MAX_CHECKS = 1_000
 """Most checks of one self-test. A node runs four per GPU."""
 
 
@@ -248,14 +248,14 @@ class SelfTestReport(Report):
     id: ShortText
     """Id of the request, as in ``HeartbeatReply.self_test``."""
 
-    checks: list[SelfTestCheck] = Field(min_length=1, max_length=MOST_CHECKS)
+    checks: list[SelfTestCheck] = Field(min_length=1, max_length=MAX_CHECKS)
 
     @property
     def passed(self) -> bool:
         return all(check.passed for check in self.checks)
 
 
-MOST_LINK_TESTS = 32
+MAX_LINK_TESTS = 32
 """Most tests of connections that a node takes part in at once."""
 
 
@@ -277,8 +277,8 @@ class LinkTest(Envelope):
 class LinkResult(Report):
     """The result of a `LinkTest` on one of its nodes."""
 
-    bytes_per_second: float = Field(default=0.0, ge=0, le=LARGEST_RATE)
-    """Of the data that arrived."""
+    bytes_per_second: float = Field(default=0.0, ge=0, le=MAX_RATE)
+    """The rate at which data arrived."""
 
     problem: Annotated[str, Field(max_length=1_000)] = ""
     """What was wrong; empty if the data arrived unchanged."""
@@ -301,7 +301,7 @@ class Heartbeat(Report):
     inventory: Inventory | None = None
     """Sent when the agent starts and when it changes."""
 
-    busy_slots: dict[ShortText, Annotated[list[SlotIndex], Field(max_length=MOST_SLOTS)]] = {}
+    busy_slots: dict[ShortText, Annotated[list[SlotIndex], Field(max_length=MAX_SLOTS)]] = {}
     """Slots by device (`cuda`, `cpu`) on which a process of a run is alive; placement skips them."""
 
     hardware: HardwareUse | None = None
@@ -310,7 +310,7 @@ class Heartbeat(Report):
     self_test: SelfTestReport | None = None
     """The newest result, repeated until the API no longer asks for it."""
 
-    link_tests: list[LinkTestReport] = Field(default=[], max_length=MOST_LINK_TESTS)
+    link_tests: list[LinkTestReport] = Field(default=[], max_length=MAX_LINK_TESTS)
     """The tests of `HeartbeatReply.link_tests`, for as long as the API lists them."""
 
 
@@ -477,8 +477,8 @@ class UploadRequest(Report):
 
     fence: int
     kind: CheckpointKind
-    step: int = Field(ge=0, le=LARGEST_STEP)
-    files: list[FileEntry] = Field(min_length=1, max_length=MOST_FILES)
+    step: int = Field(ge=0, le=MAX_STEP)
+    files: list[FileEntry] = Field(min_length=1, max_length=MAX_FILES)
     """Including the manifest."""
 
 
@@ -500,7 +500,7 @@ class CheckpointCommit(Report):
 
     fence: int
     kind: CheckpointKind
-    step: int = Field(ge=0, le=LARGEST_STEP)
+    step: int = Field(ge=0, le=MAX_STEP)
     manifest_digest: str = Field(pattern=DIGEST_PATTERN)
     events_offset: FileBytes = 0
     """End offset of the `checkpoint_saved` line: events must be stored up to it before the commit. 0 for an export."""
@@ -537,7 +537,7 @@ class EndReport(Report):
     claim_id: str
     fence: int
     exit: Outcome
-    offsets: dict[ShortText, FileBytes] = Field(max_length=MOST_FILES)
+    offsets: dict[ShortText, FileBytes] = Field(max_length=MAX_FILES)
     """Final size of every shipped file: ``events.jsonl`` and logs."""
 
 

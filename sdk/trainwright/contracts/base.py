@@ -118,8 +118,8 @@ NOT_COMPARED = {
 
 BOUNDS = ("ge", "gt", "le", "lt")
 
-LARGEST_SHOWN = 10**18
-LONGEST_SHOWN = 40
+MAX_SHOWN_NUMBER = 10**18
+MAX_SHOWN_LENGTH = 40
 
 PLAIN = {
     "int_parsing": "Write a whole number",
@@ -297,13 +297,13 @@ def _range(bounds: Mapping[str, Any]) -> str:
 
 def _bound(value: int | float) -> str:
     """A bound of ours, which may be larger than any number that people write: 2^63."""
-    power = value.bit_length() - 1 if isinstance(value, int) and value >= LARGEST_SHOWN else 0
+    power = value.bit_length() - 1 if isinstance(value, int) and value >= MAX_SHOWN_NUMBER else 0
     return f"2^{power}" if power and value == 1 << power else _number(value)
 
 
 def _number(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) >= LARGEST_SHOWN:
-        return str(_short(str(value)[:LONGEST_SHOWN] if isinstance(value, str) else "This number"))
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) >= MAX_SHOWN_NUMBER:
+        return str(_short(str(value)[:MAX_SHOWN_LENGTH] if isinstance(value, str) else "This number"))
     return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
 
 

@@ -31,7 +31,7 @@ class BlockWeight:
     it with all of them at once."""
 
     adds_to_residual: bool = False
-    """Whether its product is added to the residual stream: its initial values are smaller (GPT-2)."""
+    """Whether its matmul is added to the residual stream: its initial values are smaller (GPT-2)."""
 
     is_bias: bool = False
     """Whether its initial values are 0; those of other vectors are 1."""

@@ -25,15 +25,15 @@ class CheckpointKind(StrEnum):
 
 
 DIGEST_PATTERN = r"^[0-9a-f]{64}$"
-LARGEST_STEP = 2**31 - 1
-LARGEST_FILE_BYTES = 2**48
+MAX_STEP = 2**31 - 1
+MAX_FILE_BYTES = 2**48
 
 
 class FileEntry(Report):
     """One file of a checkpoint."""
 
     name: str = Field(max_length=255)
-    bytes: int = Field(ge=0, le=LARGEST_FILE_BYTES)
+    bytes: int = Field(ge=0, le=MAX_FILE_BYTES)
     digest: str = Field(pattern=DIGEST_PATTERN)
     """SHA-256, in hex."""
 

@@ -54,7 +54,7 @@ class Validation(Line):
     values: dict[str, float]
 
 
-LONGEST_SAMPLE = 4_000
+MAX_SAMPLE_LENGTH = 4_000
 """Characters of a sample's text."""
 
 

@@ -62,7 +62,7 @@ WIDE = [
 ]
 
 CONTROL = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
-MOST_CONTROL = 0.02
+MAX_CONTROL = 0.02
 """Text in a single-byte encoding has hardly any control characters; of random bytes every tenth is one."""
 
 
@@ -173,7 +173,7 @@ def _reject_foreign(name: str, head: bytes) -> None:
         raise FileTypeError(
             f"{name} is not text: many of its first bytes are zero. If it is UTF-16, save it as UTF-8."
         )
-    if len(start.translate(None, CONTROL)) < (1 - MOST_CONTROL) * len(start) and not _is_utf8(start):
+    if len(start.translate(None, CONTROL)) < (1 - MAX_CONTROL) * len(start) and not _is_utf8(start):
         raise FileTypeError(f"{name} is not text: its first bytes are binary data. {EXPORT}")
 
 

@@ -8,21 +8,21 @@ from pydantic import Field
 
 from trainwright.contracts.base import Report
 
-MOST_SLOTS = 1024
+MAX_SLOTS = 1024
 """Slots of a kind that one node can have."""
 
-MOST_CORES = 2**16
-LARGEST_MEMORY_BYTES = 2**50
-LARGEST_DISK_BYTES = 2**60
+MAX_CORES = 2**16
+MAX_MEMORY_BYTES = 2**50
+MAX_DISK_BYTES = 2**60
 
 RANK_PROCESS_PREFIX = "tw-rank-"
 """The name of a rank's process, before its number. An agent distinguishes ranks by it, and people do in `top`."""
 
-SlotIndex = Annotated[int, Field(ge=0, lt=MOST_SLOTS)]
-MemoryBytes = Annotated[int, Field(ge=0, le=LARGEST_MEMORY_BYTES)]
-DiskBytes = Annotated[int, Field(ge=0, le=LARGEST_DISK_BYTES)]
+SlotIndex = Annotated[int, Field(ge=0, lt=MAX_SLOTS)]
+MemoryBytes = Annotated[int, Field(ge=0, le=MAX_MEMORY_BYTES)]
+DiskBytes = Annotated[int, Field(ge=0, le=MAX_DISK_BYTES)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Cores = Annotated[float, Field(ge=0, le=MOST_CORES, allow_inf_nan=False)]
+Cores = Annotated[float, Field(ge=0, le=MAX_CORES, allow_inf_nan=False)]
 Watts = Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)]
 Celsius = Annotated[float, Field(ge=-273, le=1_000, allow_inf_nan=False)]
 
@@ -51,7 +51,7 @@ class HardwareUse(Report):
     """Space in use on the disk with the agent's data folder."""
 
     disk_total_bytes: DiskBytes
-    gpus: list[GpuUse] = Field(default=[], max_length=MOST_SLOTS)
+    gpus: list[GpuUse] = Field(default=[], max_length=MAX_SLOTS)
 
 
 class RankUse(Report):
@@ -68,4 +68,4 @@ class RankUse(Report):
 class RunHardwareUse(HardwareUse):
     """Use of a node's hardware while a run trains on it. The GPUs are those of the run."""
 
-    ranks: list[RankUse] = Field(default=[], max_length=MOST_SLOTS)
+    ranks: list[RankUse] = Field(default=[], max_length=MAX_SLOTS)

@@ -13,12 +13,12 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from trainwright.contracts.base import Envelope, Strict, field_error
-from trainwright.contracts.checkpoint import LARGEST_STEP
+from trainwright.contracts.checkpoint import MAX_STEP
 from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 
-LARGEST_RANK = 2**31 - 1
+MAX_RANK = 2**31 - 1
 JOB_NAME = "job.json"
 DATA_FOLDER = "data"
 """Shards, their ``manifest.json`` and ``tokenizer.json``."""
@@ -49,7 +49,7 @@ class Peak(Strict):
 
     flops_per_second: float = Field(gt=0)
     dtype: str
-    """Dtype of matrix products, such as `bf16`."""
+    """Dtype of matmuls, such as `bf16`."""
 
     device: str
     measured: bool
@@ -110,7 +110,7 @@ class JobSpec(Strict):
 
     threads_per_rank: int = Field(default=1, ge=1)
     peak: Peak | None = None
-    """Peak of the device in the dtype of the run's matrix products."""
+    """Peak of the device in the dtype of the run's matmuls."""
 
     bf16_peak: Peak | None = None
     """The BF16 peak in an FP8 run, which reports both MFUs."""
@@ -156,10 +156,10 @@ class Outcome(Envelope):
     message: str
     """What happened. The sentence of the code says what to do."""
 
-    step: int | None = Field(default=None, ge=0, le=LARGEST_STEP)
+    step: int | None = Field(default=None, ge=0, le=MAX_STEP)
     """Last completed step."""
 
-    rank: int | None = Field(default=None, ge=0, le=LARGEST_RANK)
+    rank: int | None = Field(default=None, ge=0, le=MAX_RANK)
     """Rank that failed first."""
 
     sequences_read: int | None = Field(default=None, ge=0, lt=2**63)

@@ -57,7 +57,7 @@ def check_layout(sections: Sections) -> Degrees:
 
 
 def fits_nodes(sections: Sections, nodes: int) -> bool:
-    """Whether the layout works on so many nodes, and not only on ``resources.nodes``."""
+    """Whether the layout also works on ``nodes`` nodes instead of ``resources.nodes``."""
     return _obstacle_on(sections, nodes) is None
 
 
@@ -206,7 +206,7 @@ _REFUSED_COMBINATIONS = (
         ),
         lambda s: s.parallelism.tensor,
         "does not divide resources.slots_per_node, so a tensor group would span nodes and wait for the network at "
-        "each matrix product: choose a divisor, or set tensor_across_nodes",
+        "each matmul: choose a divisor, or set tensor_across_nodes",
     ),
     RefusedCombination(
         "parallelism.data with resources.min_nodes",
@@ -348,7 +348,7 @@ def _check_fewer_nodes(sections: Sections) -> None:
 
 
 def _obstacle_on(sections: Sections, nodes: int) -> str | None:
-    """Why the layout does not work on so many nodes; None if it does."""
+    """Why the layout does not work on ``nodes`` nodes; None if it does."""
     resources = sections.resources.model_copy(update={"nodes": nodes, "min_nodes": None})
     try:
         check_layout(replace(sections, resources=resources))

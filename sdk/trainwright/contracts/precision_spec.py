@@ -18,9 +18,9 @@ class PrecisionKind(StrEnum):
 
 
 FP8_CAPABILITY = (8, 9)
-"""The oldest compute capability with FP8 products."""
+"""The oldest compute capability with FP8 matmuls."""
 FP8_CAPABILITY_OF_BLOCKS = 9
-"""Major number of the only one whose products scale blocks of 128."""
+"""Major number of the only one whose matmuls scale blocks of 128."""
 
 
 class FP8Level(StrEnum):
@@ -73,19 +73,19 @@ class FP8Spec(Strict):
     """FP8 training as in FP8-LM: what is stored and sent in 8 bits, and how it is scaled."""
 
     level: FP8Level = FP8Level.O2
-    """`O1`: FP8 gradients. `O2`: an FP8 optimizer too. `O3`: both sharded over the ranks, with E4M3 weights in products."""
+    """`O1`: FP8 gradients. `O2`: an FP8 optimizer too. `O3`: both sharded over the ranks, with E4M3 weights in matmuls."""
 
     scaling: ScalingKind = ScalingKind.TENSOR
-    """What shares one scale in matrix products: the whole `tensor`, a `row`, or a `block` of 128 (weights: 128 × 128)."""
+    """What shares one scale in matmuls: the whole `tensor`, a `row`, or a `block` of 128 (weights: 128 × 128)."""
 
     amax: AmaxKind = AmaxKind.CURRENT
     """Inputs and output gradients are scaled by their `current` amax, or by the largest of the last 16 steps (`delayed`)."""
 
     bf16_first_layers: int = Field(default=0, ge=0)
-    """Blocks at the start whose products stay in bfloat16, as those of the head always do. At O3 their weights are still E4M3."""
+    """Blocks at the start whose matmuls stay in bfloat16, as those of the head always do. At O3 their weights are still E4M3."""
 
     bf16_last_layers: int = Field(default=0, ge=0)
-    """Blocks at the end whose products stay in bfloat16. At O3 their weights are still E4M3."""
+    """Blocks at the end whose matmuls stay in bfloat16. At O3 their weights are still E4M3."""
 
     accumulation: AccumulationKind = AccumulationKind.BF16
     """Format in which gradients of several micro batches are accumulated before they are stored in E4M3."""
@@ -155,7 +155,7 @@ class PrecisionSpec(Strict):
 
     @property
     def hardware(self) -> str:
-        """The GPUs that have its products, for users; empty for all."""
+        """The GPUs that have its matmuls, for users; empty for all."""
         if self.fp8 is None:
             return ""
         if self.fp8.scaling is ScalingKind.BLOCK:
@@ -163,7 +163,7 @@ class PrecisionSpec(Strict):
         return f"GPUs of compute capability {FP8_CAPABILITY[0]}.{FP8_CAPABILITY[1]} or newer"
 
     def suits(self, capability: tuple[int, int]) -> bool:
-        """Whether GPUs of this compute capability have its products."""
+        """Whether GPUs of this compute capability have its matmuls."""
         if self.fp8 is None:
             return True
         if self.fp8.scaling is ScalingKind.BLOCK:

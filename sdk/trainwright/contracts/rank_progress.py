@@ -32,8 +32,8 @@ from typing import Annotated
 from pydantic import Field
 
 from trainwright.contracts.base import Report
-from trainwright.contracts.checkpoint import LARGEST_STEP
-from trainwright.contracts.hardware import MOST_SLOTS
+from trainwright.contracts.checkpoint import MAX_STEP
+from trainwright.contracts.hardware import MAX_SLOTS
 from trainwright.contracts.parallelism_spec import Coordinates, Degrees
 
 PROGRESS_FOLDER = "positions"
@@ -149,7 +149,7 @@ class AxisCount(Report):
 class RankProgress(Report):
     """A rank's progress in the training."""
 
-    step: int = Field(ge=0, le=LARGEST_STEP)
+    step: int = Field(ge=0, le=MAX_STEP)
     activity: RankActivity
     sections: Count
     """How many sections of steps have ended."""
@@ -185,7 +185,7 @@ class Stall(Report):
     limit_seconds: float | None = Field(default=None, ge=0, le=1e9, allow_inf_nan=False)
     """The limit that was exceeded; None from an older agent, which does not report it."""
 
-    ranks: list[StalledRank] = Field(min_length=1, max_length=MOST_SLOTS)
+    ranks: list[StalledRank] = Field(min_length=1, max_length=MAX_SLOTS)
 
 
 def read_progress(content: bytes | None) -> RankProgress | None:
@@ -195,7 +195,7 @@ def read_progress(content: bytes | None) -> RankProgress | None:
     numbers = memoryview(content).cast("Q")
     if numbers[MAGIC_CELL] != MAGIC or numbers[ACTIVITY_CELL] >= len(ACTIVITIES):
         return None
-    if numbers[STEP_CELL] > LARGEST_STEP or max(numbers[SECTIONS_CELL], numbers[MESSAGES_CELL]) >= _MOST:
+    if numbers[STEP_CELL] > MAX_STEP or max(numbers[SECTIONS_CELL], numbers[MESSAGES_CELL]) >= _MOST:
         return None
     axes = [_axis_count(numbers, content, index) for index in range(len(AXES))]
     return RankProgress(

@@ -149,7 +149,7 @@ class RunSpec(Strict):
         return self.batch.global_sequences * self.batch.sequence_tokens
 
     def fits_nodes(self, nodes: int) -> bool:
-        """Whether an attempt may run on so many nodes."""
+        """Whether an attempt may run on ``nodes`` nodes."""
         least = self.resources.min_nodes or self.resources.nodes
         return nodes == self.resources.nodes or (
             least <= nodes < self.resources.nodes and fits_nodes(self.sections(), nodes)
@@ -173,7 +173,7 @@ class RunSpec(Strict):
 
 
 def _check_fp8_shapes(model: ModelSpec, batch: BatchSpec, scaling: ScalingKind, tensor: int) -> None:
-    """Check the dims of matrix products: GPUs multiply FP8 matrices in tiles of 16, and blocks of 128 must stay whole.
+    """Check the dims of matmuls: GPUs multiply FP8 matrices in tiles of 16, and blocks of 128 must stay whole.
 
     Tensor parallelism splits heads and hidden features, and each rank's part must meet the same rule.
     """
@@ -197,7 +197,7 @@ def _check_fp8_shapes(model: ModelSpec, batch: BatchSpec, scaling: ScalingKind, 
         if field == "model.width" and attention.width_divisor is not None:
             step = attention.width_divisor * tile * tensor
         if size % step:
-            product = what.get(field, field.partition(".")[2])
+            matmul = what.get(field, field.partition(".")[2])
             parts = f" with tensor {tensor}" if step > tile else ""
-            rule = f"is not a multiple of {step}, which FP8 products with scaling {scaling} need for {product}{parts}"
+            rule = f"is not a multiple of {step}, which FP8 matmuls with scaling {scaling} need for {matmul}{parts}"
             raise field_error(field, size, f"{rule}: the next is {-(-size // step) * step}")

@@ -26,7 +26,7 @@ class BatchSpec(Strict):
     """Tokens attend to their own document only, and positions restart with each document. Off: also to earlier documents in the sequence."""
 
 
-LONGEST_AUTO_WARMUP = 50
+MAX_AUTO_WARMUP = 50
 """Most steps of a warm-up that the spec leaves open."""
 
 
@@ -72,7 +72,7 @@ class ScheduleSpec(Strict):
     @property
     def resolved_warmup_steps(self) -> int:
         """Steps of the warm-up, also if ``warmup_steps`` is empty."""
-        return min(self.steps // 10, LONGEST_AUTO_WARMUP) if self.warmup_steps is None else self.warmup_steps
+        return min(self.steps // 10, MAX_AUTO_WARMUP) if self.warmup_steps is None else self.warmup_steps
 
     @property
     def final_steps(self) -> int:
@@ -80,11 +80,11 @@ class ScheduleSpec(Strict):
         return self.decay_steps or min(-(-self.steps // 5), self.steps - self.resolved_warmup_steps)
 
 
-MOST_PROMPTS = 8
-LONGEST_PROMPT = 500
-MOST_SAMPLE_TOKENS = 256
+MAX_PROMPTS = 8
+MAX_PROMPT_LENGTH = 500
+MAX_SAMPLE_TOKENS = 256
 
-Prompt = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_PROMPT)]
+Prompt = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PROMPT_LENGTH)]
 
 
 class ValidationSpec(Strict):
@@ -96,10 +96,10 @@ class ValidationSpec(Strict):
     sequences: int = Field(default=64, ge=1, le=1_048_576)
     """Sequences in each measurement, always the same ones. Fewer if the validation split has fewer."""
 
-    prompts: tuple[Prompt, ...] = Field(default=(), max_length=MOST_PROMPTS)
+    prompts: tuple[Prompt, ...] = Field(default=(), max_length=MAX_PROMPTS)
     """Up to 8 texts that the model continues at each validation, so that you can read what it has learned."""
 
-    sample_tokens: int = Field(default=50, ge=1, le=MOST_SAMPLE_TOKENS)
+    sample_tokens: int = Field(default=50, ge=1, le=MAX_SAMPLE_TOKENS)
     """The most tokens that the model adds to a prompt. It stops earlier at the end of a document."""
 
     temperature: float = Field(default=0.8, ge=0.0, le=5.0)
@@ -116,7 +116,7 @@ class MemorySpec(Strict):
     """What is recomputed or computed in chunks to save memory."""
 
     recompute: RecomputeKind = RecomputeKind.NONE
-    """In the backward pass, `selective` recomputes everything but matrix products and attention, `full` entire blocks."""
+    """In the backward pass, `selective` recomputes everything but matmuls and attention, `full` entire blocks."""
 
     recompute_layers: str | None = Field(default=None, pattern=LAYERS_PATTERN)
     """Layers that `recompute` applies to, counted from 0, such as 0-3,12. Empty: all layers."""

@@ -5,15 +5,15 @@
 All figures are for one token of a micro batch on one rank. In bfloat16, without compilation, a block stores
 
     2 norms              2 · (4 D + 4 D + 4) / t     input and normalized input in float32, and the root
-    inputs of products   2 · e D                     gathered from all ranks of the tensor group
+    inputs of matmuls   2 · e D                     gathered from all ranks of the tensor group
     attention            e (2 Q + 2 G) / t + 4 H / t queries, keys, values and result; a logarithm per head
     gate                 4 · e F / t                 gate, up, silu(gate), their product; without a gate 2 · e F / t
 
 as in table 2 of Korthikanti et al. 2022, adapted to this network: RMSNorm instead of LayerNorm, SwiGLU instead of GELU, fused
-attention, no dropout. A parallel block has one norm, and all its products but the last two read the same input. Compiled
-blocks store less: norms without float32 copies, the gate without silu. In FP8 the inputs of products take one byte each;
+attention, no dropout. A parallel block has one norm, and all its matmuls but the last two read the same input. Compiled
+blocks store less: norms without float32 copies, the gate without silu. In FP8 the inputs of matmuls take one byte each;
 compiled FP8 blocks store only those of the normed input, and cast the others again from bfloat16 values that are stored anyway.
-``selective`` stores the input of the block and the results of products and attention, ``full`` only the input of the block
+``selective`` stores the input of the block and the results of matmuls and attention, ``full`` only the input of the block
 (``trainwright_trainer.model.recompute``).
 
 Autocast casts weights for each forward pass and stores the casts until the backward pass: 2 bytes per weight of the block for
@@ -45,7 +45,7 @@ class BlockMode:
     """How a block is computed."""
 
     precision: PrecisionKind
-    """Precision of the block's products: bfloat16 for the blocks of an FP8 run that are not in FP8."""
+    """Precision of the block's matmuls: bfloat16 for the blocks of an FP8 run that are not in FP8."""
 
     compiled: bool = False
     recompute: RecomputeKind = RecomputeKind.NONE
@@ -62,7 +62,7 @@ class ActivationBytes:
     """Bytes per token on one rank."""
 
     gathered: float
-    """Inputs of products, gathered from all ranks of the tensor group."""
+    """Inputs of matmuls, gathered from all ranks of the tensor group."""
 
     rest: float
 
@@ -77,7 +77,7 @@ def activation_bytes(model: ModelSpec, mode: BlockMode) -> ActivationBytes:
     if mode.recompute is RecomputeKind.FULL:
         return ActivationBytes(0.0, stream)
     if mode.recompute is RecomputeKind.SELECTIVE:
-        return ActivationBytes(0.0, stream + _products(model, mode))
+        return ActivationBytes(0.0, stream + _matmuls(model, mode))
     return ActivationBytes(
         _inputs(model, mode), _norms(model, mode) + _attention(model, mode) + _gate(model, mode)
     )
@@ -92,7 +92,7 @@ def recompute_bytes(model: ModelSpec, mode: BlockMode) -> float:
 
 
 def deferred_bytes(model: ModelSpec, mode: BlockMode) -> float:
-    """Bytes per token between input gradient and weight gradients of a block: both factors of each product."""
+    """Bytes per token between input gradient and weight gradients of a block: both factors of each matmul."""
     size = 1 if mode.precision is PrecisionKind.FP8 else mode.value_bytes
     attention, feed_forward = (
         list(attention_weights(model).values()),
@@ -116,7 +116,7 @@ def _norms(model: ModelSpec, mode: BlockMode) -> float:
 
 
 def _inputs(model: ModelSpec, mode: BlockMode) -> float:
-    """Products that read the same input share it, and in FP8 its cast."""
+    """Matmuls that read the same input share it, and in FP8 its cast."""
     size = 1 if mode.precision is PrecisionKind.FP8 else mode.value_bytes
     return norm_count(model) * size * model.width
 
@@ -142,12 +142,12 @@ def _head_norms(model: ModelSpec, mode: BlockMode) -> int:
 def _gate(model: ModelSpec, mode: BlockMode) -> float:
     before = 1 if not model.is_gated else 2 if mode.compiled else 3
     in_fp8 = mode.precision is PrecisionKind.FP8
-    product = (0 if mode.compiled else 1) if in_fp8 else mode.value_bytes
-    return (mode.value_bytes * before + product) * model.feed_forward_width / mode.tensor
+    matmul = (0 if mode.compiled else 1) if in_fp8 else mode.value_bytes
+    return (mode.value_bytes * before + matmul) * model.feed_forward_width / mode.tensor
 
 
-def _products(model: ModelSpec, mode: BlockMode) -> float:
-    """Results of products and attention. Outputs before the reduction over the tensor group are not sharded."""
+def _matmuls(model: ModelSpec, mode: BlockMode) -> float:
+    """Results of matmuls and attention. Outputs before the reduction over the tensor group are not sharded."""
     attention = attention_of(model)
     cut = mode.value_bytes * (
         attention.selective_values(model) + _first_layers(model) * model.feed_forward_width

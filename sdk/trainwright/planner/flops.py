@@ -1,6 +1,6 @@
 """Parameters and FLOPs of a decoder in closed form, for trainer, backend and planner.
 
-A product with a matrix of n elements costs 2·n FLOPs per token forward and twice that backward: 6·n. Attention over T
+A matmul with a matrix of n elements costs 2·n FLOPs per token forward and twice that backward: 6·n. Attention over T
 tokens costs 4·(heads · head size)·T forward, 12 with the backward pass, in each layer. The half that a causal mask
 excludes is not subtracted (PaLM, appendix B), so figures are comparable with published ones. A layer with a sliding
 window counts the mean number of its keys instead of T (``contracts.block_parts``).
@@ -67,9 +67,9 @@ def flops_per_token(model: ModelSpec, vocabulary: int, sequence_tokens: int) -> 
     N counts the elements of all matrices that a token is multiplied by. That includes the head even if it shares the weights
     of the embedding, but not the embedding lookup and the norms.
     """
-    products = model.layers * linear_size(model) + vocabulary * model.width
+    matmuls = model.layers * linear_size(model) + vocabulary * model.width
     mixing = sum(mixing_flops(model, layer, sequence_tokens) for layer in range(model.layers))
-    return 6 * products + round(3 * mixing)
+    return 6 * matmuls + round(3 * mixing)
 
 
 def training_flops(spec: RunSpec, begin_step: int = 0) -> float:
@@ -83,7 +83,7 @@ def recomputed_flops_per_token(model: ModelSpec, memory: MemorySpec, sequence_to
     """FLOPs per token of recomputation, which HFU counts and MFU does not (Chowdhery et al. 2022).
 
     ``full`` repeats the forward pass of a layer, 2·n + 4·(heads · head size)·T. ``selective`` keeps the results of matrix
-    products and attention, so it repeats nothing that is counted here.
+    matmuls and attention, so it repeats nothing that is counted here.
     """
     if memory.recompute is not RecomputeKind.FULL:
         return 0

@@ -1,12 +1,12 @@
 """Bytes that a rank needs, by component, before a run starts.
 
     weights        the weights that the optimizer updates, as stored
-    copies         other copies of weights: casts for products of micro batches in flight, or of all of a step
+    copies         other copies of weights: casts for matmuls of micro batches in flight, or of all of a step
                    (``keeps_weight_casts``, ``keeps_weight_operands``), FP8 copies of O3, weights that ZeRO-3 has gathered
     gradients      as stored for the update, and as accumulated in buckets
     optimizer      moments, and master weights if they are separate from the weights
     activations    of micro batches in flight (``activations``, times the micro batches that the schedule stores)
-    gathered       inputs of products, gathered from all ranks of a tensor group
+    gathered       inputs of matmuls, gathered from all ranks of a tensor group
     loss           logits of a chunk, and the gradients of features and head that the loss computes at once
     transfers      buffers between stages
 
@@ -17,7 +17,7 @@ Bytes per parameter (weights + gradients + optimizer):
     FP8 O1              4 + 1 + 8      E4M3 gradients; float32 master weights and moments (FP8-LM, section 3)
     FP8 O2              2 + 1 + 3      float16 master weights, moments in E4M3 and float16; with blocks of 128 both in E4M3
     FP8 O3              O2 ÷ data + 1  the state of each tensor on one rank, an E4M3 copy on all ranks
-    DeepSpeed           4 + 4 + 8      everything in float32, for any precision of products. ZeRO 1, 2, 3 add master
+    DeepSpeed           4 + 4 + 8      everything in float32, for any precision of matmuls. ZeRO 1, 2, 3 add master
                                        weights, 4, sharded like the moments, and a bucket of 2 GB, even for small models
 
 If entire tensors are assigned to ranks (ZeRO 1 and 2, O3), ranks differ, and the figure is for the fullest rank. Only tensors
@@ -255,7 +255,7 @@ def stage_bytes(
 
 def score_bytes(spec: RunSpec) -> int:
     """Bytes that a layer also stores if no kernel computes its attention: the variant's values for each pair of positions, or scores
-    with a soft cap and as probabilities. They are float32, and cast for the product with values. Keys and values are repeated for
+    with a soft cap and as probabilities. They are float32, and cast for the matmul with the values. Keys and values are repeated for
     each query head.
     """
     model, batch = spec.model, spec.batch
@@ -294,7 +294,7 @@ def keeps_weight_operands(spec: RunSpec) -> bool:
 
     They save the 6 bytes per weight that each micro batch would read and write to cast float16 weights forward and
     backward, so they are worth it from the second micro batch of a step on. Scales by row or block differ between the
-    two products, and O3 has E4M3 weights to save memory.
+    two matmuls, and O3 has E4M3 weights to save memory.
     """
     fp8 = spec.precision.fp8
     if fp8 is None or fp8.level is FP8Level.O3 or fp8.scaling is not ScalingKind.TENSOR:
@@ -315,8 +315,8 @@ def _keeps_weight_casts(spec: RunSpec, recompute: RecomputeKind) -> bool:
     return _has_whole_sums(spec) and spec.accumulation_steps > 1 and recompute is RecomputeKind.NONE
 
 
-def sums_in_products(spec: RunSpec) -> bool:
-    """Whether the products of bfloat16 runs add weight gradients to those of earlier micro batches, in float32.
+def sums_in_matmuls(spec: RunSpec) -> bool:
+    """Whether the matmuls of bfloat16 runs add weight gradients to those of earlier micro batches, in float32.
 
     The sums then use memory for the entire step. So do buckets of data ranks, and with several micro batches the sums
     exist at a step's peak anyway. Stages 2 and 3 of ZeRO remove each gradient. Zero-bubble schedules defer gradients

@@ -40,7 +40,7 @@ _PEAKS: tuple[tuple[str, dict[str, float]], ...] = (
 
 
 def vendor_peak(device: str, dtype: str) -> Peak | None:
-    """The stated peak of ``device`` (its name in the driver) for matrix products in ``dtype``; None if unknown."""
+    """The stated peak of ``device`` (its name in the driver) for matmuls in ``dtype``; None if unknown."""
     for pattern, peaks in _PEAKS:
         if re.search(pattern, device, re.IGNORECASE):
             rate = peaks.get(dtype)

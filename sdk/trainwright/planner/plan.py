@@ -45,7 +45,7 @@ from trainwright.planner.pipeline_simulation import (
 from trainwright.planner.stage_partition import RankCapacity, StageCost, partition_stages
 from trainwright.planner.weight_groups import learning_rates, what_decays
 
-_MOST_ACTIONS = 4_000
+_MAX_ACTIONS = 4_000
 """Most actions in a timeline. A diagram with more would be unreadable."""
 
 
@@ -194,19 +194,19 @@ class _Flops(StageSeconds):
 
 
 def _layer_flops(spec: RunSpec, layer: int) -> _Flops:
-    products = 2.0 * linear_elements(spec)
+    matmuls = 2.0 * linear_elements(spec)
     mixing = mixing_flops(spec.model, layer, spec.batch.sequence_tokens) / spec.parallelism.tensor
-    again = products + mixing if block_mode(spec, layer).recompute is RecomputeKind.FULL else 0.0
-    return _Flops(products + mixing, products + 2 * mixing + again, products)
+    again = matmuls + mixing if block_mode(spec, layer).recompute is RecomputeKind.FULL else 0.0
+    return _Flops(matmuls + mixing, matmuls + 2 * mixing + again, matmuls)
 
 
 def _loss_flops(spec: RunSpec) -> _Flops:
-    """The product with the head. A chunked loss computes its gradients in the forward pass already."""
-    product = 2.0 * spec.data.tokenizer.size * spec.model.width / spec.parallelism.tensor
+    """The matmul with the head. A chunked loss computes its gradients in the forward pass already."""
+    matmul = 2.0 * spec.data.tokenizer.size * spec.model.width / spec.parallelism.tensor
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
     if tokens > spec.memory.loss_chunk_tokens or spec.parallelism.tensor > 1:
-        return _Flops(3 * product, 0.0, 0.0)
-    return _Flops(product, product, product)
+        return _Flops(3 * matmul, 0.0, 0.0)
+    return _Flops(matmul, matmul, matmul)
 
 
 def _plain_layer(spec: RunSpec) -> float:
@@ -268,7 +268,7 @@ def _timeline(spec: RunSpec, layers: Sequence[int]) -> tuple[list[list[PlannedAc
     """The start of a step, as far as it can be shown, and the bubble of the entire step."""
     chosen, rounds = spec.parallelism, spec.accumulation_steps
     kinds = 3 if chosen.schedule.is_zero_bubble else 2
-    fitting = _MOST_ACTIONS // (chosen.stage_count * kinds) // chosen.pipeline * chosen.pipeline
+    fitting = _MAX_ACTIONS // (chosen.stage_count * kinds) // chosen.pipeline * chosen.pipeline
     shown = min(rounds, max(2 * chosen.pipeline, fitting))
     pipeline = Pipeline(chosen.schedule, chosen.pipeline, chosen.local_stages, shown)
     times = stage_times(spec, layers)

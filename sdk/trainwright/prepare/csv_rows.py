@@ -16,7 +16,7 @@ from trainwright.contracts.file_types import BYTE_ORDER_MARK, suffix_of_name
 from trainwright.prepare.decompress import PlainStream
 from trainwright.prepare.documents import Document, Reason, Rejected, Source, UnusableDataError
 from trainwright.prepare.field_values import NoDocumentError, document_text
-from trainwright.prepare.limits import MOST_COLUMNS
+from trainwright.prepare.limits import MAX_COLUMNS
 from trainwright.prepare.lines import Line, read_lines
 from trainwright.prepare.rows import BLANK_LINES, Position, Row
 
@@ -59,7 +59,7 @@ def read_header(stream: PlainStream, source: Source) -> Header:
         raise UnusableDataError(
             f"{source.name}: the header cannot be read ({error}). Save the table as CSV in UTF-8."
         ) from error
-    if feed.too_long or len(columns) > MOST_COLUMNS:
+    if feed.too_long or len(columns) > MAX_COLUMNS:
         raise UnusableDataError(
             f"{source.name}: the header is too long for one of CSV. Its first line must name the columns."
         )

@@ -34,7 +34,7 @@ from trainwright.prepare.text_stats import TextStats
 
 RANKS = 2**16
 """Resolution of a mixture's shares: steps of 1/65,536 of a source."""
-MOST_EXPONENT = 31
+MAX_EXPONENT = 31
 
 Mask = NDArray[np.uint8]
 OnMask = Callable[[int, bytes], None]
@@ -320,7 +320,7 @@ class _Counts:
         self._exact = exact
         self._scales = np.array(scales)
         self._parts = np.zeros((len(scales), len(MaskValue)), np.int64)
-        self._lengths = np.zeros((len(scales), MOST_EXPONENT + 1), np.int64)
+        self._lengths = np.zeros((len(scales), MAX_EXPONENT + 1), np.int64)
         self._characters = np.zeros(len(scales), np.int64)
 
     def add(self, chunk: _Chunk, stats: TextStats, mask: Mask) -> None:
@@ -328,7 +328,7 @@ class _Counts:
         self._parts[chunk.source] += np.bincount(
             mask[chunk.own_mask() == MaskValue.KEPT], minlength=len(MaskValue)
         )
-        self._lengths[chunk.source] += np.bincount(_exponents(kept), minlength=MOST_EXPONENT + 1)
+        self._lengths[chunk.source] += np.bincount(_exponents(kept), minlength=MAX_EXPONENT + 1)
         self._characters[chunk.source] += kept.sum(dtype=np.int64)
 
     def result(self, parts: Sequence[MaskValue], rejected: int, counted_fraction: float) -> CurationResult:
@@ -361,7 +361,7 @@ class _Counts:
 
 def length_histogram(lengths: NDArray[np.integer]) -> list[HistogramBin]:
     """Histogram of ``lengths`` in bins up to powers of two, from the first to the last bin that is not empty."""
-    return _bins(np.bincount(_exponents(lengths), minlength=MOST_EXPONENT + 1))
+    return _bins(np.bincount(_exponents(lengths), minlength=MAX_EXPONENT + 1))
 
 
 def _exponents(lengths: NDArray[np.integer]) -> NDArray[np.int64]:

@@ -16,12 +16,12 @@ import zstandard
 
 from trainwright.contracts.curation import Compression
 from trainwright.prepare.documents import Source, UnusableDataError
-from trainwright.prepare.limits import FREE_BYTES, MOST_BYTES, MOST_RATIO
+from trainwright.prepare.limits import FREE_BYTES, MAX_BYTES, MAX_RATIO
 
 WINDOW_BYTES = 128 * 2**20
 """Most memory that a Zstandard frame may require."""
 BLOCK_BYTES = 2**20
-MOST_EMPTY_MEMBERS = 100_000
+MAX_EMPTY_MEMBERS = 100_000
 """Empty members cost time and yield no row at which reading could stop. Writers add at most one per file."""
 ZSTANDARD_STEP_BYTES = 2**8
 
@@ -112,9 +112,9 @@ class PlainStream:
                 if member.ended:
                     member = None
                     empty_members += self._made == made_before
-                    if empty_members > MOST_EMPTY_MEMBERS:
+                    if empty_members > MAX_EMPTY_MEMBERS:
                         raise UnusableDataError(
-                            f"{self._name} contains more than {MOST_EMPTY_MEMBERS:,} empty {kind} members. "
+                            f"{self._name} contains more than {MAX_EMPTY_MEMBERS:,} empty {kind} members. "
                             "Compress it again."
                         )
         if member is not None:
@@ -130,11 +130,11 @@ class PlainStream:
 
     def _count(self, block: bytes, kind: str, unused_bytes: int) -> None:
         self._made += len(block)
-        allowed = min(MOST_BYTES, FREE_BYTES + MOST_RATIO * (self._fed - unused_bytes))
+        allowed = min(MAX_BYTES, FREE_BYTES + MAX_RATIO * (self._fed - unused_bytes))
         if self._made > allowed:
             raise UnusableDataError(
                 f"{self._name} expands from {self._fed:,} bytes of {kind} data to more than {allowed:,} bytes, more than "
-                f"{MOST_RATIO} to 1. Text does not compress so well. If this is intended, upload it uncompressed."
+                f"{MAX_RATIO} to 1. Text does not compress so well. If this is intended, upload it uncompressed."
             )
 
     def _broken(self, kind: str, why: str) -> UnusableDataError:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 BUCKET_DOCUMENTS = 2**20
 """About how many hashes are sorted at once: 100 MB of memory."""
-MOST_BUCKETS = 512
+MAX_BUCKETS = 512
 ENTRY = np.dtype([("low", "<u8"), ("high", "<u8"), ("index", "<i8")])
 
 
@@ -30,7 +30,7 @@ class Duplicates:
         self._bits = np.zeros(documents // 8 + 1, np.uint8)
         self._count = 0
         wanted = -(-documents // BUCKET_DOCUMENTS)
-        self._buckets = min(max(wanted, 1), MOST_BUCKETS)
+        self._buckets = min(max(wanted, 1), MAX_BUCKETS)
 
     def __enter__(self) -> Self:
         self._open = ExitStack()

@@ -21,7 +21,7 @@ from trainwright.prepare.decompress import PlainStream
 from trainwright.prepare.documents import DOCUMENT_BYTES, Document, Rejected, Source, UnusableDataError
 from trainwright.prepare.field_values import MESSAGES, TEXT, NoDocumentError, type_word
 from trainwright.prepare.json_rows import json_rows, parse_object
-from trainwright.prepare.limits import MOST_COLUMNS
+from trainwright.prepare.limits import MAX_COLUMNS
 from trainwright.prepare.lines import read_lines
 from trainwright.prepare.parquet_rows import parquet_columns, parquet_rows
 from trainwright.prepare.rows import Position, Row
@@ -137,7 +137,7 @@ def _keys(stream: PlainStream) -> list[Column]:
         except NoDocumentError:
             record = {}
         for key, value in record.items():
-            if key in words or len(words) < MOST_COLUMNS or key in (TEXT, MESSAGES):
+            if key in words or len(words) < MAX_COLUMNS or key in (TEXT, MESSAGES):
                 words.setdefault(key, []).append(type_word(value))
         size += line.size
         if size > FIRST_BYTES:

@@ -14,7 +14,7 @@ from trainwright.prepare.lines import read_lines
 from trainwright.prepare.rows import BLANK_LINES, Position, Row
 
 MANY_BRACES = 100_000
-MOST_OBJECTS = 500_000
+MAX_OBJECTS = 500_000
 """A line with more objects is rejected: each object takes over 200 bytes of memory, but only 3 of the file."""
 
 
@@ -73,7 +73,7 @@ class _Counter:
     """Stops parsing a line with too many objects."""
 
     def __init__(self) -> None:
-        self._left = MOST_OBJECTS
+        self._left = MAX_OBJECTS
 
     def __call__(self, record: dict[str, Any]) -> dict[str, Any]:
         self._left -= 1

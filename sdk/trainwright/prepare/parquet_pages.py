@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from trainwright.prepare.limits import FREE_BYTES, MOST_RATIO
+from trainwright.prepare.limits import FREE_BYTES, MAX_RATIO
 
-MOST_PAGE_BYTES = 2**30
+MAX_PAGE_BYTES = 2**30
 """Most decompressed bytes of one page, which is decompressed at once."""
-MOST_PAGES = 1_000_000
+MAX_PAGES = 1_000_000
 WINDOW_BYTES = 2**10
-MOST_HEADER_BYTES = 16 * 2**20
-MOST_DEPTH = 8
+MAX_HEADER_BYTES = 16 * 2**20
+MAX_DEPTH = 8
 
 UNCOMPRESSED_FIELD, COMPRESSED_FIELD = 2, 3
 STOP, TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
@@ -36,12 +36,12 @@ def largest_page_bytes(file: BinaryIO, start: int, size: int) -> int:
     """
     largest = 0
     for pages, (plain_bytes, stored_bytes) in enumerate(_pages(file, start, start + size)):
-        if not 0 <= plain_bytes <= min(MOST_PAGE_BYTES, FREE_BYTES + MOST_RATIO * stored_bytes):
+        if not 0 <= plain_bytes <= min(MAX_PAGE_BYTES, FREE_BYTES + MAX_RATIO * stored_bytes):
             raise InvalidPageError(
                 f"a page states {plain_bytes:,} decompressed bytes in {stored_bytes:,} stored ones"
             )
-        if pages >= MOST_PAGES:
-            raise InvalidPageError(f"a column has more than {MOST_PAGES:,} pages")
+        if pages >= MAX_PAGES:
+            raise InvalidPageError(f"a column has more than {MAX_PAGES:,} pages")
         largest = max(largest, plain_bytes)
     return largest
 
@@ -68,7 +68,7 @@ def _header(file: BinaryIO, at: int, end: int) -> tuple[int, int, int]:
             return cursor.at, fields[UNCOMPRESSED_FIELD], fields[COMPRESSED_FIELD]
         except IndexError:
             window *= 8
-            if window > MOST_HEADER_BYTES or len(cursor.content) == end - at:
+            if window > MAX_HEADER_BYTES or len(cursor.content) == end - at:
                 raise InvalidPageError("the header of a page never ends") from None
         except KeyError:
             raise InvalidPageError("the header of a page states no length") from None
@@ -83,7 +83,7 @@ class _Cursor:
 
     def integers_of_struct(self, depth: int = 0) -> dict[int, int]:
         """The integer fields of a struct by number; the others are skipped."""
-        if depth > MOST_DEPTH:
+        if depth > MAX_DEPTH:
             raise InvalidPageError("the header of a page is nested too deeply")
         found: dict[int, int] = {}
         number = 0
@@ -118,7 +118,7 @@ class _Cursor:
             raise IndexError
 
     def _pass_over_list(self, depth: int) -> None:
-        if depth > MOST_DEPTH:
+        if depth > MAX_DEPTH:
             raise InvalidPageError("the header of a page is nested too deeply")
         head = self._byte()
         count = self._varint() if head >> 4 == 15 else head >> 4

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainwright.prepare.limits import MOST_COLUMNS
+from trainwright.prepare.limits import MAX_COLUMNS
 from trainwright.prepare.parquet_pages import largest_page_bytes
 
 WRONG = 3
@@ -31,9 +31,9 @@ ROWS = b"rows"
 MEMORY_BYTES = 4 * 2**30
 """Limit of the address space. The libraries alone take 1 GiB."""
 MAGIC, ENCRYPTED_MAGIC = b"PAR1", b"PARE"
-MOST_FOOTER_BYTES = 64 * 2**20
+MAX_FOOTER_BYTES = 64 * 2**20
 BUFFER_BYTES = 2**20
-MOST_ROWS_AT_ONCE = 256
+MAX_ROWS_AT_ONCE = 256
 BATCH_BYTES = 128 * 2**20
 """Values reach the length of a page at most, so a batch holds as many rows as pages go into this."""
 TEXT, MESSAGES = "text", "messages"
@@ -88,7 +88,7 @@ def write_values(table: pq.ParquetFile, file: BinaryIO, out: BinaryIO, field: st
 def _of_group(
     table: pq.ParquetFile, file: BinaryIO, field: str, number: int, skipped: int
 ) -> Iterator[pa.Array]:
-    at_once = max(1, min(MOST_ROWS_AT_ONCE, BATCH_BYTES // max(_largest_page(table, file, field, number), 1)))
+    at_once = max(1, min(MAX_ROWS_AT_ONCE, BATCH_BYTES // max(_largest_page(table, file, field, number), 1)))
     row = 0
     for batch in table.iter_batches(at_once, row_groups=[number], columns=[field], use_threads=False):
         if row + len(batch) > skipped:
@@ -123,9 +123,9 @@ def _largest_page(table: pq.ParquetFile, file: BinaryIO, field: str, number: int
 
 
 def _columns(table: pq.ParquetFile) -> list[dict[str, Any]]:
-    if len(table.schema_arrow) > MOST_COLUMNS:
+    if len(table.schema_arrow) > MAX_COLUMNS:
         raise WrongError(
-            f"it has {len(table.schema_arrow):,} columns, more than {MOST_COLUMNS:,}. Write only the column with the "
+            f"it has {len(table.schema_arrow):,} columns, more than {MAX_COLUMNS:,}. Write only the column with the "
             "documents."
         )
     words = [(field.name, _word(field.type)) for field in table.schema_arrow]
@@ -169,10 +169,10 @@ def _check_frame(file: BinaryIO) -> None:
     if size < 12 or tail[4:] != MAGIC:
         raise WrongError("it does not end like a Parquet file: it was cut short. Upload the whole file.")
     footer_bytes = int.from_bytes(tail[:4], "little")
-    if footer_bytes > min(size - 12, MOST_FOOTER_BYTES):
+    if footer_bytes > min(size - 12, MAX_FOOTER_BYTES):
         raise WrongError(
             f"it states a footer of {footer_bytes:,} bytes, but has {size:,} bytes in total, and a footer can have at most "
-            f"{MOST_FOOTER_BYTES:,}. Upload it again, or write it in fewer row groups."
+            f"{MAX_FOOTER_BYTES:,}. Upload it again, or write it in fewer row groups."
         )
 
 

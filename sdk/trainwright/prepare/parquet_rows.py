@@ -21,11 +21,11 @@ from trainwright.contracts.curation import Compression
 from trainwright.prepare.decompress import BLOCK_BYTES, PlainStream
 from trainwright.prepare.documents import Document, Reason, Rejected, Source, UnusableDataError
 from trainwright.prepare.field_values import NoDocumentError, document_text
-from trainwright.prepare.limits import FREE_BYTES, MOST_RATIO
+from trainwright.prepare.limits import FREE_BYTES, MAX_RATIO
 from trainwright.prepare.parquet_process import ENCRYPTED, ROWS, WRONG
 from trainwright.prepare.rows import Position, Row
 
-MOST_UNPACKED_BYTES = 64 * 2**30
+MAX_UNPACKED_BYTES = 64 * 2**30
 """Most bytes of a Parquet file within a compressed file: it has to be unpacked to disk."""
 SAID_BYTES = 2**16
 
@@ -49,7 +49,7 @@ def parquet_rows(source: Source, compression: Compression, field: str, start: Po
         UnusableDataError: the file is broken.
     """
     stored_bytes = source.path.stat().st_size
-    allowed = FREE_BYTES + MOST_RATIO * stored_bytes
+    allowed = FREE_BYTES + MAX_RATIO * stored_bytes
     row, plain_bytes = start.rows, start.offset
     values = _values(source, compression, field, start.rows)
     rows = next(values)
@@ -58,7 +58,7 @@ def parquet_rows(source: Source, compression: Compression, field: str, start: Po
         plain_bytes += _plain_size(value)
         if plain_bytes > allowed:  # a dictionary can repeat one long text a million times
             raise UnusableDataError(
-                f"{source.name} expands to more than {allowed:,} bytes of text, more than {MOST_RATIO} to 1. Text does "
+                f"{source.name} expands to more than {allowed:,} bytes of text, more than {MAX_RATIO} to 1. Text does "
                 "not compress so well. If this is intended, upload it as .jsonl."
             )
         found = _found(value, field, source.name, row)
@@ -189,9 +189,9 @@ def _plain_file(source: Source, compression: Compression) -> Iterator[BinaryIO]:
         size = 0
         while block := stream.read(BLOCK_BYTES):
             size += len(block)
-            if size > MOST_UNPACKED_BYTES:
+            if size > MAX_UNPACKED_BYTES:
                 raise UnusableDataError(
-                    f"{source.name} contains a Parquet file of more than {MOST_UNPACKED_BYTES // 2**30} GiB. "
+                    f"{source.name} contains a Parquet file of more than {MAX_UNPACKED_BYTES // 2**30} GiB. "
                     "Upload the Parquet file as it is: its content is already compressed."
                 )
             unpacked.write(block)

@@ -27,7 +27,7 @@ READ_SECONDS = 60
 """CPU time for reading the file; the largest accepted files take about a tenth."""
 ENCODE_SECONDS = 5
 """CPU time for encoding the probe text."""
-LARGEST_VOCABULARY = 2**20
+MAX_VOCABULARY = 2**20
 MODELS = ("BPE", "Unigram")
 RUN_CHARACTERS = 16_384
 """Length of the longest runs in the probe text, which reveal quadratic time."""
@@ -154,10 +154,8 @@ def _vocabulary(document: dict[str, Any], tokenizer: Tokenizer) -> int:
                 "give every token an id of its own"
             )
     largest = max(names, default=0)
-    if largest >= LARGEST_VOCABULARY:
-        raise WrongError(
-            f"its largest id is {largest:,}; a model's vocabulary ends below {LARGEST_VOCABULARY:,}"
-        )
+    if largest >= MAX_VOCABULARY:
+        raise WrongError(f"its largest id is {largest:,}; a model's vocabulary ends below {MAX_VOCABULARY:,}")
     if largest + 1 < BYTES_VOCABULARY:
         raise WrongError(
             f"it has {largest + 1} ids; the smallest vocabulary is {BYTES_VOCABULARY}: use tokenizer kind `bytes`"

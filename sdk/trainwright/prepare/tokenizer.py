@@ -43,7 +43,7 @@ END_OF_TEXT_TOKENS = (
     "<｜end▁of▁sentence｜>",
 )
 """End-of-text tokens of common tokenizers, most likely first."""
-LARGEST_TOKENIZER_BYTES = 64 * 2**20
+MAX_TOKENIZER_BYTES = 64 * 2**20
 """Largest accepted ``tokenizer.json``. Those of models with 256k tokens have about 35 MB."""
 CHECK_SECONDS = 120
 """Wall-clock limit for the check of an uploaded tokenizer. Its own limit on CPU time is tighter."""
@@ -147,9 +147,9 @@ def check_tokenizer(content: bytes) -> CheckedTokenizer:
     Raises:
         UnusableTokenizerError: it cannot be used.
     """
-    if len(content) > LARGEST_TOKENIZER_BYTES:
+    if len(content) > MAX_TOKENIZER_BYTES:
         raise UnusableTokenizerError(
-            f"the file has {len(content):,} bytes, more than {LARGEST_TOKENIZER_BYTES:,}: "
+            f"the file has {len(content):,} bytes, more than {MAX_TOKENIZER_BYTES:,}: "
             "upload the tokenizer.json alone, not the model"
         )
     try:

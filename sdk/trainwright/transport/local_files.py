@@ -12,7 +12,7 @@ from trainwright.contracts.file_names import broken_upload_rule
 from trainwright.contracts.file_types import HEAD_BYTES, FileTypeError, check_first_bytes
 
 BLOCK_BYTES = 1 << 20
-MOST_FILES = 1_000
+MAX_FILES = 1_000
 """Most files of one version."""
 PROBLEMS_NAMED = 10
 
@@ -123,9 +123,9 @@ def _local(path: Path, name: str) -> LocalFile:
 def _check(files: Sequence[LocalFile]) -> None:
     if not files:
         raise ValueError("There are no files to upload: give files, or folders with files.")
-    if len(files) > MOST_FILES:
+    if len(files) > MAX_FILES:
         raise ValueError(
-            f"These are {len(files):,} files, and a version has at most {MOST_FILES:,}. Merge some of them."
+            f"These are {len(files):,} files, and a version has at most {MAX_FILES:,}. Merge some of them."
         )
     empty = next((file.path for file in files if not file.size_bytes), None)
     if empty is not None:

@@ -20,7 +20,7 @@ UNANSWERED = (httpx.codes.BAD_GATEWAY, httpx.codes.GATEWAY_TIMEOUT)
 UNREACHABLE_SECONDS = 900.0
 """How long calls that wait for something keep trying to reach a server that does not respond."""
 
-LONGEST_WAIT_SECONDS = 30.0
+MAX_WAIT_SECONDS = 30.0
 """If the server asks for a longer delay, the error is raised at once: the caller can do something else."""
 
 
@@ -37,7 +37,7 @@ def pause_seconds(response: httpx.Response, usual_seconds: float, *, is_repeatab
     if not given.isdecimal():  # a date, or none at all, as from a proxy whose server is down
         return None if response.status_code == httpx.codes.TOO_MANY_REQUESTS else usual_seconds
     asked_seconds = float(given)
-    return None if asked_seconds > LONGEST_WAIT_SECONDS else max(usual_seconds, asked_seconds)
+    return None if asked_seconds > MAX_WAIT_SECONDS else max(usual_seconds, asked_seconds)
 
 
 def is_temporary(error: httpx.TransportError | ApiError) -> bool:

@@ -17,7 +17,7 @@ KEY, LOCAL = "5" * 64, "127.0.0.1"
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_test, "MOST_BYTES", 4 * BLOCK_BYTES)
+    monkeypatch.setattr(link_test, "MAX_BYTES", 4 * BLOCK_BYTES)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_node_that_sends_nothing_ends_the_test_in_time(
     server: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As over a network that passes data one way only."""
-    monkeypatch.setattr(link_test, "MOST_SECONDS", 0.3)
+    monkeypatch.setattr(link_test, "MAX_SECONDS", 0.3)
 
     def connect_and_say_nothing(port: int) -> None:
         with socket.create_connection((LOCAL, port)) as silent:

@@ -42,8 +42,8 @@ def test_an_unchanged_node_passes() -> None:
     assert [check.name for check in checks] == [
         "memory",
         "GPU 0",
-        "fp32 products per second",
-        "bf16 products per second",
+        "fp32 matmul speed",
+        "bf16 matmul speed",
         "own address",
     ]
 
@@ -53,7 +53,7 @@ FAULTS: list[tuple[DeviceMeasurement | None, str, str]] = [
     (None, "self-test", "Read the agent's log"),
     (measured([]), "GPU 0", "is gone"),
     (measured([SMALLER]), "GPU 0", "85,899,345,920 bytes, and is NVIDIA H100 with 1,073,741,824"),
-    (measured([GPU], CpuPeak(fp32=19e9, bf16=90e9)), "fp32 products per second", "19.0 of 60.0 GFLOP/s"),
+    (measured([GPU], CpuPeak(fp32=19e9, bf16=90e9)), "fp32 matmul speed", "19.0 of 60.0 GFLOP/s"),
     (measured([GPU], PEAK, SelfTestCheck(name="memory", passed=False, detail="lost")), "memory", "lost"),
 ]
 

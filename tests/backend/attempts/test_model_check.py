@@ -28,7 +28,7 @@ from trainwright_backend.runs import transitions
 from trainwright_backend.runs.tables import Run
 
 ALL = frozenset(Fault) - {Fault.USER}
-MOST_STATES = 2_000_000
+MAX_STATES = 2_000_000
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -86,7 +86,7 @@ def platform(scene: Scene, tmp_path: Path) -> Callable[..., Platform]:
 def check(machines: Machines, start: int, disturbances: int, *asks: str) -> Explored:
     both = (Machine(), Machine())
     world = World(start, both, faults_left=disturbances, asks_left=frozenset(asks))
-    return explore(machines, world, MOST_STATES)
+    return explore(machines, world, MAX_STATES)
 
 
 @pytest.mark.slow(target="databases")

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
 from tests.backend.conftest import Site, both_stores, new_bucket
-from trainwright_backend.api.blobs import LEAST_DIRECT_SECONDS
+from trainwright_backend.api.blobs import MIN_DIRECT_SECONDS
 from trainwright_backend.core.file_cache import FileCache
 from trainwright_backend.core.local_store import LocalStore
 from trainwright_backend.core.object_store import INCOMING, ObjectDamagedError, ObjectStore, StoredObject
@@ -279,4 +279,4 @@ def test_a_link_to_the_bucket_expires_with_the_signed_link(
     for seconds in (600, 1):
         answer = site.anonymous().get(store.sign("GET", "team/file", seconds), follow_redirects=False)
         assert answer.headers["Location"] == "https://bucket.example/team/file"
-    assert lifetimes[0] <= 600 and lifetimes[1] == LEAST_DIRECT_SECONDS
+    assert lifetimes[0] <= 600 and lifetimes[1] == MIN_DIRECT_SECONDS

@@ -13,7 +13,7 @@ from tests.backend.datasets.row_jobs import run_next_job
 from tests.live import eventually
 from trainwright.prepare import chunks, rows
 from trainwright_backend.control.loop import ControlLoop
-from trainwright_backend.control.worker_watch import LONGEST_WAIT_SECONDS, WorkerWatch
+from trainwright_backend.control.worker_watch import MAX_WAIT_SECONDS, WorkerWatch
 from trainwright_backend.core.db import now
 from trainwright_backend.datasets.job_queue import JobKind
 from trainwright_backend.datasets.jobs import dispatch, round_robin, runner
@@ -193,14 +193,14 @@ def test_health_reports_that_no_worker_takes_jobs(editor: DatasetEditor, job_run
 
     assert problems(0) == []
     made = editor.make(ready=False, **{"a.jsonl": letters(3)})
-    assert problems(1) == [] and problems(LONGEST_WAIT_SECONDS - 1) == []
+    assert problems(1) == [] and problems(MAX_WAIT_SECONDS - 1) == []
     assert problems(1) == ["worker"]
     taken = RoundRobin(state.database).take()
     assert taken is not None and problems(1) == [], "a worker has a lease"
     run_and_record_failure(state.database, state.store, taken.job)
     while job_runner.run_one():
         pass
-    assert state_of(editor, made) == "ready" and problems(2 * LONGEST_WAIT_SECONDS) == []
+    assert state_of(editor, made) == "ready" and problems(2 * MAX_WAIT_SECONDS) == []
 
 
 def test_short_jobs_between_two_checks_show_that_a_worker_is_running(
@@ -211,13 +211,13 @@ def test_short_jobs_between_two_checks_show_that_a_worker_is_running(
     watch = WorkerWatch(editor.site.app.state.database, lambda: clock[0])
     editor.make(ready=False, **{f"{name}.jsonl": letters(3) for name in "abcdefgh"})
     for _ in range(8):
-        clock[0] += LONGEST_WAIT_SECONDS - 1
+        clock[0] += MAX_WAIT_SECONDS - 1
         watch.look()
         assert watch.problem() is None
         assert job_runner.run_one()
     watch.look()
     watch.look()
-    clock[0] += LONGEST_WAIT_SECONDS
+    clock[0] += MAX_WAIT_SECONDS
     assert watch.problem() is not None, "now nobody works"
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.backend.scripted_agent import Scene, Work
-from trainwright.contracts.events import LONGEST_SAMPLE
-from trainwright.contracts.training_spec import LONGEST_PROMPT, MOST_PROMPTS
+from trainwright.contracts.events import MAX_SAMPLE_LENGTH
+from trainwright.contracts.training_spec import MAX_PROMPT_LENGTH, MAX_PROMPTS
 from trainwright_backend.metrics import samples
 
 
@@ -68,11 +68,14 @@ def test_a_node_cannot_store_more_than_a_trainer_writes(scene: Scene) -> None:
     event = {"type": "samples", "step": 5, "samples": [long] * 100}
     assert work.send(work.batch([event, event | {"step": 2**60}, event | {"step": -1}])).status_code == 200
     (item,) = shown(scene, work)["items"]
-    assert item["samples"] == [{"prompt": "a" * LONGEST_PROMPT, "text": "b" * LONGEST_SAMPLE}] * MOST_PROMPTS
+    assert (
+        item["samples"]
+        == [{"prompt": "a" * MAX_PROMPT_LENGTH, "text": "b" * MAX_SAMPLE_LENGTH}] * MAX_PROMPTS
+    )
 
 
 def test_many_validations_are_thinned_evenly(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "MOST_KEPT", 6)
+    monkeypatch.setattr(samples, "MAX_KEPT", 6)
     work = scene.running(steps=100)
     write(work, *range(1, 9))
     assert steps_of(shown(scene, work)) == [8, 7, 5, 3, 1]

@@ -5,7 +5,7 @@ import pytest
 from tests.backend.runs.conftest import Served
 from tests.backend.scripted_agent import Scene
 from trainwright.client import Client
-from trainwright.contracts.api.actions import MOST_TAGS
+from trainwright.contracts.api.actions import MAX_TAGS
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_lists_of_checkpoints_show_the_last_validation(scene: Scene, served: Ser
 
 def test_tags_are_removed_before_others_are_added(scene: Scene, served: Served, key: str) -> None:
     run_id = scene.submit()
-    full = [f"t{number:02}" for number in range(MOST_TAGS)]
+    full = [f"t{number:02}" for number in range(MAX_TAGS)]
     scene.site.admin.patch(f"{scene.runs}/{run_id}", json={"tags": full})
     done = served.command(key, f"runs tag {run_id} --add new --remove t00")
     assert (done.exit_code, done.stdout) == (0, f"{run_id}  done\n")

@@ -119,7 +119,7 @@ def test_files_are_written_in_blocks(
             answer = scene.site.admin.get(f"{scene.runs}/export", params={"sort": sort, "order": "asc"})
             table = pq.read_table(io.BytesIO(answer.content))
             assert sorted(table["name"].to_pylist()) == ["best", "live", "plain", "tagged"]
-    monkeypatch.setattr(table_export, "MOST_EXPORTED", 3)
+    monkeypatch.setattr(table_export, "MAX_EXPORTED", 3)
     refused = scene.site.admin.get(f"{scene.runs}/export")
     assert (refused.status_code, refused.json()["code"]) == (422, "too_many_runs")
 
@@ -172,7 +172,7 @@ def test_a_view_contains_only_what_a_list_can_show(scene: Scene, change: dict[st
 
 
 def test_the_views_of_a_person_are_limited(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved_views, "MOST_VIEWS", 2)
+    monkeypatch.setattr(saved_views, "MAX_VIEWS", 2)
     views = f"{scene.site.path}/views"
     answers = [scene.site.admin.post(views, json={"name": name, "view": {}}) for name in ("a", "b", "c", "b")]
     assert [answer.status_code for answer in answers] == [201, 201, 409, 201]

@@ -432,7 +432,7 @@ def test_commands_for_many_runs_send_the_same_request_as_for_one(named: Named) -
 def test_results_of_several_batches_are_one_json_array(
     scene: Scene, named: Named, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_actions, "MOST_RUNS_AT_ONCE", 1)
+    monkeypatch.setattr(run_actions, "MAX_RUNS_AT_ONCE", 1)
     shown = served.command(key_of(scene.site.admin), f"runs cancel {named.run} {named.other} --json")
     assert [result["run"] for result in json.loads(shown.stdout)] == [named.run, named.other]
 

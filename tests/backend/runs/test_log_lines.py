@@ -60,7 +60,7 @@ def test_invalid_utf8_is_shown_as_replacement_characters(scene: Scene) -> None:
 def test_a_very_long_line_is_truncated_and_does_not_hide_later_lines(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_lines, "LARGEST_LINE_BYTES", 40_000)
+    monkeypatch.setattr(log_lines, "MAX_LINE_BYTES", 40_000)
     work = scene.running()
     append_log(work, b"first\n", *[b"x" * 30_000] * 20, b"needle\nlast\n")
     assert {number: len(text) for number, text in lines_of(scene, work).items()} == {1: 5, 2: 10_000, 3: 4}
@@ -184,7 +184,7 @@ def test_events_after_an_impossible_number_are_empty(scene: Scene) -> None:
 def test_the_logs_of_a_run_have_a_limit_and_end_with_a_notice(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt_files, "MOST_LOG_BYTES", 30)
+    monkeypatch.setattr(attempt_files, "MAX_LOG_BYTES", 30)
     notice = attempt_files.LIMIT_NOTICE.decode().rstrip("\n")
     work = scene.running(slots=2)
     assert work.log(b"a" * 19 + b"\n", "rank-1.log").status_code == 200

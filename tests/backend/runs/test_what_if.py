@@ -73,7 +73,7 @@ def test_fp8_is_refused_on_a_gpu_without_it(scene: Scene) -> None:
 
 
 def test_fp8_is_not_twice_as_fast_as_bf16(scene: Scene) -> None:
-    """Its matrix products are twice as fast; the rest of a step is not."""
+    """Its matmuls are twice as fast; the rest of a step is not."""
     model = {"layers": 2, "width": 128, "heads": 4, "kv_heads": 4, "feed_forward": 256}
     bf16, fp8 = (answer(scene, H100, 8, model=model, precision={"kind": kind}) for kind in ("bf16", "fp8"))
     assert bf16["seconds"] / fp8["seconds"] == pytest.approx(1.25, abs=0.01)

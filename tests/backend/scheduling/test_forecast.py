@@ -92,7 +92,7 @@ def test_expected_starts(name: str) -> None:
 def test_on_a_large_cluster_only_the_next_starts_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = filled([(A, 6, 2)], [(A, 2, 1), (A, 8, 1)])
     assert [start is not None for start in forecast(cluster)] == [True, True]
-    monkeypatch.setattr(simulation, "MOST_CPU_SECONDS", 0.0)
+    monkeypatch.setattr(simulation, "MAX_CPU_SECONDS", 0.0)
     assert [start is not None for start in forecast(cluster)] == [True, False]
 
 

@@ -1,4 +1,4 @@
-"""An FP8 run is placed only on GPUs with FP8 matrix products."""
+"""An FP8 run is placed only on GPUs with FP8 matmuls."""
 
 from typing import Any
 

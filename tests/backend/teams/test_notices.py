@@ -15,7 +15,7 @@ from tests.backend.runs.conftest import Served, served
 from tests.backend.scripted_agent import Scene, patient, scene
 from tests.backend.teams.smtp_server import DROP, TRY_LATER, SmtpServer, running_smtp_server
 from trainwright.client import Client
-from trainwright.contracts.api.notices import MOST_NOTICES, NoticeChoice, NoticeKind
+from trainwright.contracts.api.notices import MAX_NOTICES, NoticeChoice, NoticeKind
 from trainwright.contracts.end_codes import EndCode
 from trainwright_backend.auth.tables import Account, Team
 from trainwright_backend.core.db import now
@@ -27,7 +27,7 @@ from trainwright_backend.runs.limit_pause import pause_for
 from trainwright_backend.runs.transitions import lock_run
 from trainwright_backend.teams import notice_mails
 from trainwright_backend.teams.notice_mails import CLAIM, NEWS, PAUSES, delete_old, mail_due
-from trainwright_backend.teams.notices import MOST_MAILS_AN_HOUR, notify_members
+from trainwright_backend.teams.notices import MAX_MAILS_AN_HOUR, notify_members
 from trainwright_backend.teams.tables import Notice
 
 __all__ = ["scene", "served"]
@@ -352,19 +352,19 @@ def add_many(scene: Scene, count: int) -> None:
 
 
 def test_the_newest_notices_of_a_person_are_kept(scene: Scene) -> None:
-    add_many(scene, MOST_NOTICES + 5)
+    add_many(scene, MAX_NOTICES + 5)
     delete_old(scene.database)
     with scene.database.read() as session:
-        assert session.scalar(select(func.count()).select_from(Notice)) == MOST_NOTICES
+        assert session.scalar(select(func.count()).select_from(Notice)) == MAX_NOTICES
     newest = notices(scene.site.admin, limit=1)["items"][0]
-    assert newest["sentence"] == f"run {MOST_NOTICES + 4} failed"
+    assert newest["sentence"] == f"run {MAX_NOTICES + 4} failed"
 
 
 def test_a_flood_is_not_mailed(scene: Scene, smtp: SmtpServer) -> None:
     choose(scene.site.admin, NoticeKind.RUN_FAILED)
-    add_many(scene, MOST_MAILS_AN_HOUR + 10)
-    assert mail_all(scene) == MOST_MAILS_AN_HOUR == len(smtp.mails)
-    assert notices(scene.site.admin)["unread"] == MOST_MAILS_AN_HOUR + 10
+    add_many(scene, MAX_MAILS_AN_HOUR + 10)
+    assert mail_all(scene) == MAX_MAILS_AN_HOUR == len(smtp.mails)
+    assert notices(scene.site.admin)["unread"] == MAX_MAILS_AN_HOUR + 10
 
 
 def test_old_news_is_not_mailed(scene: Scene, smtp: SmtpServer) -> None:

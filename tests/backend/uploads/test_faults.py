@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SEED = 18
 KILLS_EVERY = 5
-LARGEST_BYTES = 600_000
+MAX_BYTES = 600_000
 CONTROLS = 20
 """Uploads to a server with a defect, which few of them meet."""
 
@@ -90,7 +90,7 @@ def test_bytes_arrive_intact_through_cuts_kills_wrong_offsets_and_two_writers(
     print(f"seed {SEED}")
     choose = random.Random(SEED)
     for number in range(row.count):
-        content = choose.randbytes(choose.randint(1, LARGEST_BYTES))
+        content = choose.randbytes(choose.randint(1, MAX_BYTES))
         is_kill, cuts = number % KILLS_EVERY == 0, proxy.cuts
         with row.trial(f"upload {number}, {'kill' if is_kill else 'cut'}"):
             proxy.cut_after(choose.randint(1, len(content) + 2_000), server.kill if is_kill else lambda: None)
@@ -105,7 +105,7 @@ def test_bytes_arrive_intact_through_cuts_kills_wrong_offsets_and_two_writers(
     with row.control(), monkeypatch.context() as patch:
         patch.setattr(receiver, "PartialFile", partial_file_at_any_offset)
         for _ in range(CONTROLS):
-            check_arrives(tus, site, choose.randbytes(LARGEST_BYTES), choose)
+            check_arrives(tus, site, choose.randbytes(MAX_BYTES), choose)
 
 
 def check_arrives(client: Tus, site: Site, content: bytes, choose: random.Random) -> None:

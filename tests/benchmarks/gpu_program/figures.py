@@ -39,7 +39,7 @@ RATES = {
     "flash": 330e12,
     "flash, backward": 290e12,
 }
-"""FLOP/s on an H200: products in bfloat16 (769–798 measured); products in FP8 by their scaling, from published
+"""FLOP/s on an H200: matmuls in bfloat16 (769–798 measured); matmuls in FP8 by their scaling, from published
 measurements on GPUs of this generation; causal attention by kernel (Shah et al. 2024, arXiv 2407.08608, figures 5 and
 6)."""
 
@@ -58,7 +58,7 @@ class ProgramFigures:
     """Kernels of one block, forward and backward."""
 
     block_elementwise_mb: float
-    """Bytes read and written by its kernels except products and attention, in 10⁶ bytes."""
+    """Bytes read and written by its kernels except matmuls and attention, in 10⁶ bytes."""
 
     block_scattered_mb: float
     """The part of these bytes that is stored far apart, one element at a time; the estimate moves them as fast as
@@ -68,16 +68,16 @@ class ProgramFigures:
     """Bytes saved for the backward pass, per token and layer, including the residual stream."""
 
     shared_input_casts: int
-    """Casts of the inputs that several products of a block read; 0 without FP8."""
+    """Casts of the inputs that several matmuls of a block read; 0 without FP8."""
 
     weight_casts: int
     """Weights that a block's forward pass casts."""
 
-    summing_products: int
-    """Products of a block's backward pass that add a weight gradient to its sum over micro batches."""
+    summing_matmuls: int
+    """Matmuls of a block's backward pass that add a weight gradient to its sum over micro batches."""
 
-    scaled_products: int
-    """FP8 products of a block; torch's meta functions accepted every one."""
+    scaled_matmuls: int
+    """FP8 matmuls of a block; torch's meta functions accepted every one."""
 
     graph_breaks: int
     host_syncs: int
@@ -90,8 +90,8 @@ class ProgramFigures:
 
     attention: str
     step_ms: float
-    products_ms: float
-    """The part of ``step_ms`` in matrix products, of blocks and head."""
+    matmuls_ms: float
+    """The part of ``step_ms`` in matmuls, of blocks and head."""
 
     attention_ms: float
     block_elementwise_ms: float
@@ -108,7 +108,7 @@ def figures(step: TracedStep, spec: RunSpec, parameters: int) -> dict[str, Any]:
     block = [*forward.kernels, *backward.kernels]
     tokens = spec.batch.micro_sequences * spec.batch.sequence_tokens
     seconds = _step_seconds(step)
-    products, attention = _product_seconds(step, False), _product_seconds(step, True)
+    matmuls, attention = _matmul_seconds(step, False), _matmul_seconds(step, True)
     elementwise = sum(graph.runs * _elementwise(graph) for graph in (forward, backward)) / BANDWIDTH
     flops = flops_per_token(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens)
     return asdict(
@@ -119,8 +119,8 @@ def figures(step: TracedStep, spec: RunSpec, parameters: int) -> dict[str, Any]:
             saved_bytes=_saved(forward.graph) / tokens,
             shared_input_casts=shared_input_casts(forward.graph),
             weight_casts=_weight_casts(forward.graph),
-            summing_products=sum(map(_adds_to_a_sum, backward.graph.graph.nodes)),
-            scaled_products=len(list(_scaled(forward.graph))) + len(list(_scaled(backward.graph))),
+            summing_matmuls=sum(map(_adds_to_a_sum, backward.graph.graph.nodes)),
+            scaled_matmuls=len(list(_scaled(forward.graph))) + len(list(_scaled(backward.graph))),
             graph_breaks=step.graph_breaks,
             host_syncs=step.host_syncs,
             step_launches=sum(len(one.kernels) * one.runs for one in step.graphs)
@@ -129,17 +129,17 @@ def figures(step: TracedStep, spec: RunSpec, parameters: int) -> dict[str, Any]:
             optimizer_bytes=_optimizer(step) / parameters,
             attention=_attention(forward.graph),
             step_ms=seconds * 1e3,
-            products_ms=products * 1e3,
+            matmuls_ms=matmuls * 1e3,
             attention_ms=attention * 1e3,
             block_elementwise_ms=elementwise * 1e3,
-            other_ms=(seconds - products - attention - elementwise) * 1e3,
+            other_ms=(seconds - matmuls - attention - elementwise) * 1e3,
             mfu_percent=100 * flops * spec.tokens_per_step / seconds / BF16_PEAK,
         )
     )
 
 
 def shared_input_casts(forward: GraphModule) -> int:
-    """How many FP8 tensors the products with a shared input read as that input; at least one for each input."""
+    """How many FP8 tensors the matmuls with a shared input read as that input; at least one for each input."""
     inputs = dict(zip(_PRODUCTS, (node.args[0] for node in _scaled(forward)), strict=False))
     return sum(len({inputs[name] for name in names if name in inputs}) for names in _SHARED)
 
@@ -215,27 +215,27 @@ def _optimizer(step: TracedStep) -> int:
 def _step_seconds(step: TracedStep) -> float:
     elementwise = sum(graph.runs * _elementwise(graph) for graph in step.graphs)
     elementwise += sum(one.bytes for one in step.eager.values() if not one.flops)
-    return elementwise / BANDWIDTH + _product_seconds(step, False) + _product_seconds(step, True)
+    return elementwise / BANDWIDTH + _matmul_seconds(step, False) + _matmul_seconds(step, True)
 
 
-def _product_seconds(step: TracedStep, attention: bool) -> float:
-    """Seconds of matrix products, or of attention."""
+def _matmul_seconds(step: TracedStep, attention: bool) -> float:
+    """Seconds of matmuls, or of attention."""
     graphs = sum(
         graph.runs * flops / RATES[kind]
         for graph in step.graphs
-        for kind, flops in _products(graph.graph)
+        for kind, flops in _matmuls(graph.graph)
         if (kind in _ATTENTION) is attention
     )
-    eager = 0.0 if attention else sum(map(_eager_product_seconds, step.eager.values()))
+    eager = 0.0 if attention else sum(map(_eager_matmul_seconds, step.eager.values()))
     return graphs + eager
 
 
-def _eager_product_seconds(one: EagerOperator) -> float:
+def _eager_matmul_seconds(one: EagerOperator) -> float:
     return max(one.flops / RATES["bf16"], one.bytes / BANDWIDTH) if one.flops else 0.0
 
 
-def _products(graph: GraphModule) -> Iterator[tuple[str, int]]:
-    """Kind of rate and FLOPs of each product and attention."""
+def _matmuls(graph: GraphModule) -> Iterator[tuple[str, int]]:
+    """Kind of rate and FLOPs of each matmul and attention."""
     for node in graph.graph.nodes:
         name = str(node.target)
         if name in ("aten.mm.default", "aten._scaled_mm.default", "trainwright.multiply_blocks.default"):
@@ -267,10 +267,10 @@ def _kind(node: Node) -> str:
 
 
 def _attention_work(node: Node, name: str) -> tuple[str, int]:
-    """Two products forward, five backward; the causal mask halves each."""
+    """Two matmuls forward, five backward; the causal mask halves each."""
     kind = "cudnn" if "cudnn" in name else "flash"
     backward = "backward" in name
     query = _value(node.args[1 if backward else 0])
     batch, heads, tokens, features = query.shape
-    product = 2 * batch * heads * tokens * tokens * features // 2
-    return (f"{kind}, backward", 5 * product) if backward else (kind, 2 * product)
+    matmul = 2 * batch * heads * tokens * tokens * features // 2
+    return (f"{kind}, backward", 5 * matmul) if backward else (kind, 2 * matmul)

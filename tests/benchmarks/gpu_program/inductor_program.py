@@ -33,7 +33,7 @@ class Kernel:
     """Read and written."""
 
     library: bool
-    """A product or attention, in contrast to element-wise kernels, whether Inductor's or ours."""
+    """A matmul or attention, in contrast to element-wise kernels, whether Inductor's or ours."""
 
     scattered_bytes: int = 0
     """The part of ``bytes`` that is stored far apart, one element at a time: in a kernel that reduces rows, the

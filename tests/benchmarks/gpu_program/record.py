@@ -63,7 +63,7 @@ def tables(file: Path = RECORD) -> str:
         f"Before at {first['commit']} ({first['date']}); the last column says at which commit a row is now.",
         "",
         "| model | precision | launches per block | element-wise MB per block | saved bytes per token and layer "
-        "| casts of shared inputs | FP8 products checked | graph breaks, host syncs | optimizer bytes per parameter "
+        "| casts of shared inputs | FP8 matmuls checked | graph breaks, host syncs | optimizer bytes per parameter "
         "| estimated ms per step | estimated MFU % | now at |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -123,7 +123,7 @@ def _line(size: str, precision: str, before: dict[str, Any], now: dict[str, Any]
         cell("block_elementwise_mb"),
         cell("saved_bytes"),
         cell("shared_input_casts"),
-        cell("scaled_products"),
+        cell("scaled_matmuls"),
         stops,
         cell("optimizer_bytes", 1),
         cell("step_ms"),

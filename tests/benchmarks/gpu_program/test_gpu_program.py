@@ -123,15 +123,15 @@ def test_a_step_stays_on_the_device_and_casts_what_layers_share_once(library: Pa
         "fp8-tensor": (0, 1),
     }  # the metrics; bfloat16 clips by a norm that the host reads
     assert {name: one["shared_input_casts"] for name, one in found.items()} == {"bf16": 0, "fp8-tensor": 2}
-    assert found["fp8-tensor"]["scaled_products"] == 21
+    assert found["fp8-tensor"]["scaled_matmuls"] == 21
     assert {name: one["weight_casts"] for name, one in found.items()} == {"bf16": 0, "fp8-tensor": 0}
-    assert found["bf16"]["summing_products"] == 7
+    assert found["bf16"]["summing_matmuls"] == 7
     assert {one["attention"] for one in found.values()} == {"cudnn"}
 
 
 LEFT_TO_AUTOGRAD = """
 from trainwright_trainer.training import model_passes
-model_passes.sums_in_products = lambda spec: False
+model_passes.sums_in_matmuls = lambda spec: False
 """
 
 
@@ -149,7 +149,7 @@ def test_additional_casts_and_reads_are_counted(library: Path) -> None:
     assert traced(library, "fp8-tensor", CAST_FOR_EACH_LAYER)["shared_input_casts"] == 5
     assert traced(library, "fp8-tensor", WEIGHTS_CAST_IN_EACH_MICRO_BATCH)["weight_casts"] == 7
     autograd = traced(library, "bf16", LEFT_TO_AUTOGRAD)
-    assert (autograd["weight_casts"], autograd["summing_products"]) == (7, 0)
+    assert (autograd["weight_casts"], autograd["summing_matmuls"]) == (7, 0)
 
 
 @dry_run

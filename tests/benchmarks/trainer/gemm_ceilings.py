@@ -21,22 +21,22 @@ def gemm_ceilings(size: int, repeats: int) -> dict[str, float]:
     left, right = torch.randn(2, size, size, device=device(), dtype=torch.bfloat16)
     one = torch.ones((), device=device())
     a, b = Operand(left.to(E4M3), one), Operand(right.to(E4M3), one)
-    products: dict[str, Callable[[], Tensor]] = {
+    matmuls: dict[str, Callable[[], Tensor]] = {
         "bf16": lambda: left @ right,
         "fp8": lambda: scaled_matmul(a, b, torch.bfloat16, fast_accumulation=True),
     }
     flops = 2 * size**3
-    return {name: flops / _seconds(product, repeats) for name, product in products.items()}
+    return {name: flops / _seconds(matmul, repeats) for name, matmul in matmuls.items()}
 
 
-def _seconds(product: Callable[[], Tensor], repeats: int) -> float:
+def _seconds(matmul: Callable[[], Tensor], repeats: int) -> float:
     """Median time of one matmul over all rounds but the first, which warms up."""
     times = []
     for _ in range(_ROUNDS + 1):
         synchronize()
         began = time.perf_counter()
         for _ in range(repeats):
-            product()
+            matmul()
         synchronize()
         times.append((time.perf_counter() - began) / repeats)
     return median(times[1:])

@@ -367,7 +367,7 @@ def _peer_row(name: str, precision: str, says: str, *marks: Mark) -> Row:
 
 ROWS: tuple[Row, ...] = (
     _checks_row("checks", "the tests marked `gpu`, except those of FP8"),
-    _checks_row("checks-fp8-layers", "the tests marked `gpu` of FP8's products and layers"),
+    _checks_row("checks-fp8-layers", "the tests marked `gpu` of FP8's matmuls and layers"),
     _checks_row(
         "checks-fp8-learning", "the tests marked `gpu` that compare a training in FP8 with the CPU's"
     ),

@@ -15,7 +15,7 @@ from functools import cache
 from statistics import mean, stdev
 
 POWER = 0.8
-_MOST_SEEDS = 1_000
+_MAX_SEEDS = 1_000
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def power(deviation: float, seeds: int, bound: float) -> float:
 
 def seeds_needed(deviation: float, bound: float) -> int | None:
     """The number of seeds that gives the required power; None if it is more than a thousand."""
-    enough = range(2, _MOST_SEEDS)
+    enough = range(2, _MAX_SEEDS)
     found = bisect_left(enough, True, key=lambda seeds: power(deviation, seeds, bound) >= POWER)
     return enough[found] if found < len(enough) else None
 

@@ -50,7 +50,7 @@ class Resumed(NamedTuple):
     """Bytes of the tensors that it read."""
 
     losses: list[float]
-    """Of a step after it has resumed, and of the same if each rank reads for itself."""
+    """The loss of a step after resuming, and the loss of the same step if each rank reads for itself."""
 
 
 def _resume(mesh: Mesh, job_file: Path) -> Resumed:

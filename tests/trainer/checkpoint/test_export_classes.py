@@ -154,7 +154,7 @@ def test_each_class_computes_some_combination(architecture: str) -> None:
     partly_slow([*SOME, *[(name, 10_000) for name in NAMES], (PLAIN.architecture, 2_000)], SOME),
 )
 def test_an_exported_model_computes_our_logits(architecture: str, count: int) -> None:
-    # About thirty products in sequence, sums of at most 32 terms in float32.
+    # About thirty matmuls in sequence, sums of at most 32 terms in float32.
     wrong = [(spec, error) for spec in some_of(architecture, count) if not (error := apart(spec)) <= 1e-4]
     assert not wrong
 

@@ -25,7 +25,7 @@ from trainwright_trainer.runtime.errors import CheckpointInvalidError
 
 SEED = 14
 STEP_BEFORE, STEP = 10, 20
-"""Of a complete checkpoint, and of the one whose save is killed."""
+"""The steps of a complete checkpoint and of the one whose save is killed."""
 
 TENSORS, NUMBERS, FILE_BYTES = 24, 1 << 15, 1 << 19
 SAVE_SECONDS = 60

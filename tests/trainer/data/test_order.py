@@ -144,7 +144,7 @@ def _differing_steps(
 def test_a_resumed_loader_reads_the_sequences_that_follow(
     data: Path, global_sequences: int, ranks: int
 ) -> None:
-    """With as many sequences a step as before, fewer, and more."""
+    """It does so with the same number of sequences a step as before, with fewer, and with more."""
     assert _differing_steps(data, global_sequences, ranks) == []
 
 

@@ -49,7 +49,7 @@ class RankResult(NamedTuple):
     """On rank 0: values of all layers, in the order of the full model."""
 
     amaxes: list[dict[str, float]]
-    """By step, of the inputs and output gradients of all layers, as this rank knows them."""
+    """The amaxes of the inputs and output gradients of all layers that this rank knows, by step."""
 
     scales: list[dict[str, float]]
     """The scales used in each step."""
@@ -164,7 +164,7 @@ def complaints(results: list[RankResult], whole: RankResult, same_bits: bool) ->
 
     Args:
         same_bits: whether ranks compute each micro batch as one process does, so that before the first update
-            the amaxes are equal bit for bit. Otherwise products are rounded in parts: by at most 1 of 8 bits
+            the amaxes are equal bit for bit. Otherwise matmuls are rounded in parts: by at most 1 of 8 bits
             in each of the few in sequence in a layer, and their sum again.
     """
     found = []

@@ -1,4 +1,4 @@
-"""FP8 on a GPU: tensor core products, fused casts and updates, and a host that never waits within a step."""
+"""FP8 on a GPU: tensor core matmuls, fused casts and updates, and a host that never waits within a step."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def test_tensor_cores_learn_what_the_cpu_learns(
     on_cpu = make_job(tmp_path / "cpu", data, job={"device": "cpu"}, precision=fp8(**recipe), **shorter)
     train_here(on_gpu, GPU)
     train_here(on_cpu)
-    # Products are summed in another order. That moves the first losses by 0.002; later the two drift apart, by up to
+    # Matmuls are summed in another order. That moves the first losses by 0.002; later the two drift apart, by up to
     # 0.06 in one step and by 0.01 on average. The bounds are at least three times that.
     differences = [abs(ours - theirs) for ours, theirs in zip(losses(on_gpu), losses(on_cpu), strict=True)]
     assert max(differences[:8]) < 0.02
@@ -95,7 +95,7 @@ def test_a_resumed_run_continues(tmp_path: Path, data: Path) -> None:
 
 
 def test_the_host_waits_only_for_the_loss(tmp_path: Path, data: Path) -> None:
-    """Everything from the first product to the loss value is enqueued without a wait."""
+    """Everything from the first matmul to the loss value is enqueued without a wait."""
     training = build_here(make_job(tmp_path, data, precision=fp8(level="O2", observe_every_steps=1_000)), GPU)
     engine, clock = training.engine, StepTimer(torch.device(GPU))
     for step in (1, 2):  # compiles, and observes amaxes
@@ -147,6 +147,6 @@ def test_the_fused_update_equals_that_of_the_cpu(formats: StateFormats) -> None:
     for kind in ("master", "first", "second"):
         ours, exact = getattr(made["cuda"], kind), getattr(made["cpu"], kind)
         assert torch.equal(ours.scale.cpu(), exact.scale)
-        # A product or root that differs in its last bit is occasionally rounded the other way.
+        # A matmul or root that differs in its last bit is occasionally rounded the other way.
         same = ours.codes.cpu().view(torch.uint8) == exact.codes.view(torch.uint8)
         assert same.float().mean() > 0.99

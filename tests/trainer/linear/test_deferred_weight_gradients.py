@@ -101,7 +101,7 @@ def test_without_gradients_a_deferred_layer_is_a_plain_one() -> None:
 
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("scaling", list(ScalingKind))
-def test_fp8_layers_defer_the_same_product_and_record_amaxes_immediately(scaling: ScalingKind) -> None:
+def test_fp8_layers_defer_the_same_matmul_and_record_amaxes_immediately(scaling: ScalingKind) -> None:
     spec = FP8Spec(scaling=scaling)
     plain, split = (converted(build(tied=False), spec)[0] for _ in range(2))
     deferred = DeferredWeightGradients()

@@ -23,7 +23,7 @@ from trainwright_trainer.runtime.module_replacement import replace_modules
 AnyBlock = Block | ParallelBlock
 
 EPSILON = 2.0**-8
-"""Of bfloat16."""
+"""The spacing of bfloat16 at 1, relative to 1."""
 
 
 def blocks(kind: type[AnyBlock] = Block) -> tuple[AnyBlock, AnyBlock]:
@@ -78,7 +78,7 @@ def _first_half_twice(dy_MN: Tensor, weight_NK: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("fault", ["rows are swapped", "part of the gradient is lost"])
-def test_a_wrong_fused_product_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_fused_matmul_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     separate, fused = blocks()
     if fault == "rows are swapped":
         monkeypatch.setattr(fused_projections._FusedFeedForward, "fused_names", ("up", "gate"))
@@ -98,7 +98,7 @@ def test_casts_of_fused_layers_share_one_tensor_and_add_no_memory() -> None:
         assert torch.equal(layer.weight_cast, layer.weight.bfloat16())
 
 
-def test_a_parallel_block_multiplies_its_input_in_one_product() -> None:
+def test_a_parallel_block_multiplies_its_input_in_one_matmul() -> None:
     _, fused = blocks(ParallelBlock)
     assert isinstance(fused, FusedProjections) and fused.fused_cast is not None
     assert len(fused.fused_layers) == 5
@@ -106,7 +106,7 @@ def test_a_parallel_block_multiplies_its_input_in_one_product() -> None:
 
 
 @pytest.mark.parametrize("kind", [Block, ParallelBlock])
-def test_all_layers_that_a_variant_declares_are_in_the_product(
+def test_all_layers_that_a_variant_declares_are_in_the_matmul(
     kind: type[AnyBlock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(Gated, monkeypatch.setitem)
@@ -133,7 +133,7 @@ def test_a_variant_that_changes_its_input_is_not_converted(monkeypatch: pytest.M
 
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_compiled_blocks_join_products_too(at_once: int) -> None:
+def test_compiled_blocks_join_matmuls_too(at_once: int) -> None:
     _, fused = blocks()
     _, compiled = blocks()
     compiled.compile(backend="aot_eager", fullgraph=True, dynamic=False)

@@ -1,4 +1,4 @@
-"""Products of bf16 layers on a GPU: weight gradients added to a float32 sum, and fused products of one input."""
+"""Matmuls of bf16 layers on a GPU: weight gradients added to a float32 sum, and fused matmuls of one input."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("cuda")
 GPU = "cuda:0"
 
 
-def test_a_16_bit_product_is_not_rounded_before_it_is_added() -> None:
+def test_a_16_bit_matmul_is_not_rounded_before_it_is_added() -> None:
     total = torch.randn(64, 48)
     dy, x = torch.randn(256, 64).bfloat16(), torch.randn(256, 48).bfloat16()
     exact = total.double() + dy.double().t() @ x.double()

@@ -1,4 +1,4 @@
-"""Products that add weight gradients to the step's sums, and casts made once per step, learn what autograd does."""
+"""Matmuls that add weight gradients to the step's sums, and casts made once per step, learn what autograd does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tests.trainer.jobs import build_here, write_job
 from trainwright.contracts.model_spec import ModelSpec
-from trainwright.planner.memory import keeps_weight_casts, sums_in_products
+from trainwright.planner.memory import keeps_weight_casts, sums_in_matmuls
 from trainwright_trainer.distributed.mesh import single_rank_mesh
 from trainwright_trainer.linear.dense import DenseLinear, clear_sums, summed_weights
 from trainwright_trainer.linear.weight_casts import WeightCasts
@@ -128,7 +128,7 @@ def test_reused_casts_equal_autocast_with_and_without_gradients() -> None:
                 weight.add_(0.1)
         casts.refresh()
         x = torch.randn(2, LENGTH, SPEC.width)
-        assert torch.equal(plain(x, TABLES), summing(x, TABLES)), "float32 products read the weights"
+        assert torch.equal(plain(x, TABLES), summing(x, TABLES)), "float32 matmuls read the weights"
         with torch.autocast("cpu", dtype=torch.bfloat16):
             assert torch.equal(plain(x, TABLES), summing(x, TABLES))
 
@@ -169,7 +169,7 @@ def test_a_training_equals_one_by_autograd_bit_for_bit(
     with monkeypatch.context() as patch:
         patch.setattr(materialize, "keeps_weight_casts", lambda spec, layer: False)
         assert torch.equal(state_after_steps(tmp_path / "cast", data), learned)
-        patch.setattr(model_passes, "sums_in_products", lambda spec: False)
+        patch.setattr(model_passes, "sums_in_matmuls", lambda spec: False)
         assert torch.equal(state_after_steps(tmp_path / "autograd", data), learned)
 
 
@@ -187,15 +187,15 @@ RUNS: dict[str, tuple[int, dict[str, Any], bool, bool]] = {
     "zero bubble": (2, {"parallelism": {"pipeline": 2, "schedule": "zbv"}}, False, True),
     "deepspeed": (1, {"parallelism": {"engine": "deepspeed"}}, False, False),
 }
-"""Ranks, sections of the spec, whether products add to sums, and whether casts are reused."""
+"""Ranks, sections of the spec, whether matmuls add to sums, and whether casts are reused."""
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_which_runs_add_in_products_and_reuse_casts(tmp_path: Path, data: Path, run: str) -> None:
+def test_which_runs_add_in_matmuls_and_reuse_casts(tmp_path: Path, data: Path, run: str) -> None:
     ranks, sections, sums, keeps = RUNS[run]
     given = {"precision": {"kind": "bf16"}, "model": {"layers": 4}} | sections
     spec = read_job(write_job(tmp_path, data, ranks, **given)).spec
-    assert (sums_in_products(spec), keeps_weight_casts(spec, 0)) == (sums, keeps)
+    assert (sums_in_matmuls(spec), keeps_weight_casts(spec, 0)) == (sums, keeps)
 
 
 def test_only_blocks_that_are_not_recomputed_reuse_casts(tmp_path: Path, data: Path) -> None:

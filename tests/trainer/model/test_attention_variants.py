@@ -61,8 +61,8 @@ class Gained(Attention):
         super().__init__(spec, layer)
         self.gain = nn.Parameter(torch.empty(spec.heads))
 
-    def mix(self, tables: AttentionTables, /, *products_BTF: Tensor) -> Tensor:
-        mixed_BHTK = self._heads(super().mix(tables, *products_BTF)) * self.gain[:, None, None]
+    def mix(self, tables: AttentionTables, /, *projections_BTF: Tensor) -> Tensor:
+        mixed_BHTK = self._heads(super().mix(tables, *projections_BTF)) * self.gain[:, None, None]
         return mixed_BHTK.transpose(1, 2).flatten(2)
 
 
@@ -82,8 +82,8 @@ class Gated(Attention):
         super().__init__(spec, layer)
         self.gate = nn.Linear(spec.width, spec.query_features, bias=False)
 
-    def mix(self, tables: AttentionTables, /, *products_BTF: Tensor) -> Tensor:
-        *projected_BTF, gate_BTF = products_BTF
+    def mix(self, tables: AttentionTables, /, *projections_BTF: Tensor) -> Tensor:
+        *projected_BTF, gate_BTF = projections_BTF
         return super().mix(tables, *projected_BTF) * gate_BTF.sigmoid()
 
 
@@ -207,7 +207,7 @@ def test_a_variant_learns_the_same_in_every_layout(tmp_path: Path, data: Path) -
     stages = on_mesh(Degrees(pipeline=2), learn, Filtered, job(tmp_path, data, 2, pipeline=2))
     parts = on_mesh(Degrees(tensor=2), learn, Filtered, job(tmp_path, data, 2, tensor=2))
     apart = on_mesh(Degrees(tensor=2), learn, Filtered, job(tmp_path, data, 2, tensor=2), True)
-    # About ten products are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
+    # About ten matmuls are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
     bound = 20 * 256 * 2.0**-24
     assert all(_apart(result, one) <= bound for result in (*stages, *parts))
     assert _apart(plain, one) > bound

@@ -53,7 +53,7 @@ def test_a_feed_forward_network_computes_its_formula(kind: str) -> None:
     given = FeedForward(spec_of(activation=kind, biases="all"))
     fill(given)
     x = torch.randn(5, 32, generator=torch.Generator().manual_seed(1))
-    # Two products in sequence, of sums of at most 128 terms of order 1 in float32.
+    # Two matmuls in sequence, of sums of at most 128 terms of order 1 in float32.
     with torch.no_grad():
         assert (given(x) - forwarded(given, kind, x)).abs().max() <= 2 * 128 * 2.0**-22
         other = forwarded(given, "geglu" if kind == "swiglu" else "swiglu", x) if kind != "gelu" else x
@@ -96,14 +96,14 @@ def test_biases_of_queries_keys_and_values_are_those_of_linear_layers(biases: st
     x = torch.randn(2, 16, 32, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         tables = build(SPEC).tables(16, torch.float32)
-        products = [attention.query(x), attention.key(x), attention.value(x)]
+        matmuls = [attention.query(x), attention.key(x), attention.value(x)]
         own = [attention.query_bias.weight, attention.key_bias.weight, attention.value_bias.weight]
-        biased = [product + bias for product, bias in zip(products, own, strict=True)]
-        got = attention.mix(tables, *products)
+        biased = [matmul + bias for matmul, bias in zip(matmuls, own, strict=True)]
+        got = attention.mix(tables, *matmuls)
         for bias in own:
             bias.zero_()
         assert torch.equal(got, attention.mix(tables, *biased))
-        assert not torch.equal(got, attention.mix(tables, *products))
+        assert not torch.equal(got, attention.mix(tables, *matmuls))
 
 
 @pytest.mark.parametrize("block", ["serial", "parallel"])
@@ -168,7 +168,7 @@ def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path, bl
     """Other layouts are cells of ``tests.parity``."""
     model = MODEL | {"block": block} | POST_NORMS[block]
     one = learned(tmp_path, data, model, FP32)
-    # About ten products are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
+    # About ten matmuls are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
     bound = 20 * 256 * 2.0**-24
     assert learned(tmp_path, data, model, FP32, tensor=2) == pytest.approx(one, rel=bound)
     if block == "parallel":

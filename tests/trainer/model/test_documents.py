@@ -140,7 +140,7 @@ def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) ->
     """Other layouts are cells of ``tests.parity``."""
     model = MODEL | {"layers": 2, "attention": "localized_filtering", "sliding_window": 12}
     one = learned(tmp_path, data, model, FP32, batch=MASKED)
-    # About fifteen products are computed in sequence in each of two layers, sums of at most 512 tokens in float32.
+    # About fifteen matmuls are computed in sequence in each of two layers, sums of at most 512 tokens in float32.
     bound = 30 * 512 * 2.0**-24
     assert learned(tmp_path, data, model, FP32, batch=MASKED, tensor=2) == pytest.approx(one, rel=bound)
     unmasked = learned(tmp_path / "unmasked", data, model, FP32, batch=MASKED | {"document_mask": False})

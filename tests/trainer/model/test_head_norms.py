@@ -59,7 +59,7 @@ def apart_from_formula() -> float:
 
 
 def test_each_head_is_normalized_before_it_is_rotated() -> None:
-    # Four products in sequence, of sums of at most 32 terms of order 1 in float32.
+    # Four matmuls in sequence, of sums of at most 32 terms of order 1 in float32.
     assert apart_from_formula() <= 4 * 32 * 2.0**-22
 
 
@@ -91,7 +91,7 @@ def leave_out_sums() -> None:
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Other layouts are cells of ``tests.parity``."""
     one = learned(tmp_path, data, MODEL, FP32)
-    # About ten products are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
+    # About ten matmuls are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
     bound = 20 * 256 * 2.0**-24
     assert learned(tmp_path, data, MODEL, FP32, tensor=2) == pytest.approx(one, rel=bound)
     apart = learned(tmp_path / "apart", data, MODEL, FP32, leave_out_sums, tensor=2)

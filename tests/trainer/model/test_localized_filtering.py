@@ -72,7 +72,7 @@ def decoded(given: LocalFilter, x_BTD: Tensor, prompt: int) -> Tensor:
 
 
 CLOSE = 64 * 2.0**-22
-"""Three products in sequence, of sums of at most 16 terms of order 1 in float32."""
+"""Three matmuls in sequence, of sums of at most 16 terms of order 1 in float32."""
 
 
 def test_a_filter_mixes_each_token_with_the_two_before() -> None:
@@ -136,7 +136,7 @@ def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) ->
     """Other layouts are cells of ``tests.parity``."""
     strong = MODEL | {"initializer_std": 0.2}  # so that convolutions matter
     one = learned(tmp_path, data, strong, FP32)
-    # About fifteen products are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
+    # About fifteen matmuls are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
     bound = 30 * 256 * 2.0**-24
     assert learned(tmp_path, data, strong, FP32, tensor=2) == pytest.approx(one, rel=bound)
     apart = learned(tmp_path / "apart", data, strong, FP32, leave_out_sums, tensor=2)
@@ -191,7 +191,7 @@ def test_a_width_that_tensor_ranks_cannot_halve_is_refused() -> None:
     assert problem.field == "model.width" and "must be even" in problem.message
 
 
-def test_fp8_products_need_half_of_the_width_in_tiles() -> None:
+def test_fp8_matmuls_need_half_of_the_width_in_tiles() -> None:
     model = {"width": 48, "heads": 4, "kv_heads": 4, "head_size": 16, "feed_forward": 64}
     run_spec(model=model, precision=FP8)
     with pytest.raises(ValidationError) as caught:

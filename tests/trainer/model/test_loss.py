@@ -61,7 +61,7 @@ def _exact(features: Tensor, head: Tensor, targets: Tensor) -> tuple[Tensor, Ten
 
 
 @pytest.mark.parametrize(
-    ("weights", "products"),
+    ("weights", "matmuls"),
     [
         (torch.float32, torch.float32),
         (torch.float32, torch.bfloat16),  # autocast
@@ -69,11 +69,11 @@ def _exact(features: Tensor, head: Tensor, targets: Tensor) -> tuple[Tensor, Ten
     ],
 )
 def test_chunks_have_the_loss_and_gradients_of_full_logits(
-    weights: torch.dtype, products: torch.dtype
+    weights: torch.dtype, matmuls: torch.dtype
 ) -> None:
-    features, head, targets = _given(products)
+    features, head, targets = _given(matmuls)
     x, w = features.to(weights).requires_grad_(), head.to(weights).requires_grad_()
-    with torch.autocast("cpu", torch.bfloat16, enabled=products != weights):
+    with torch.autocast("cpu", torch.bfloat16, enabled=matmuls != weights):
         loss = head_loss(x, w, targets, CHUNK)
     (loss / 4).backward()  # a scaled loss, as with four micro batches of accumulation
     exact, by_x, by_w = _exact(features, head, targets)
@@ -81,7 +81,7 @@ def test_chunks_have_the_loss_and_gradients_of_full_logits(
     # magnitudes) + u·|logit|, with u the unit of rounding. It shifts every probability by at most twice that,
     # relatively. The gradient and its product are each rounded to the dtype, and sums over at most V terms
     # are in float32.
-    unit = 2.0**-9 if products == torch.bfloat16 else 2.0**-24
+    unit = 2.0**-9 if matmuls == torch.bfloat16 else 2.0**-24
     magnitudes = linear(features.abs(), head.abs()).max().item()
     logit_error = D * 2.0**-24 * magnitudes + unit * linear(features, head).abs().max().item()
     bound = 2 * logit_error + 3 * unit + V * 2.0**-24
@@ -176,11 +176,11 @@ def test_gradients_of_one_chunk_can_be_computed_with_its_loss() -> None:
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("products", [torch.float32, torch.bfloat16])
-def test_full_logits_never_exist(products: torch.dtype) -> None:
-    features, head, targets = _given(products)
+@pytest.mark.parametrize("matmuls", [torch.float32, torch.bfloat16])
+def test_full_logits_never_exist(matmuls: torch.dtype) -> None:
+    features, head, targets = _given(matmuls)
     x, w = features.requires_grad_(), head.requires_grad_()
-    with torch.autocast("cpu", torch.bfloat16, enabled=products is torch.bfloat16), watched() as shapes:
+    with torch.autocast("cpu", torch.bfloat16, enabled=matmuls is torch.bfloat16), watched() as shapes:
         head_loss(x, w, targets, CHUNK).backward()
     assert shapes.largest == V * D  # the head itself and its gradient; a chunk's logits are 15 · 97
     assert shapes.largest < B * T * V

@@ -96,7 +96,7 @@ LAYOUTS: dict[str, tuple[Degrees, dict[str, Any]]] = {
 }
 
 FP32_BOUND = 20 * 256 * 2.0**-24
-"""About ten products are computed in sequence in each of two layers, sums of at most 256 tokens."""
+"""About ten matmuls are computed in sequence in each of two layers, sums of at most 256 tokens."""
 
 
 def _jobs(

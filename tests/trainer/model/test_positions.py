@@ -154,7 +154,7 @@ MASKED = {"document_mask": True, "sequence_tokens": 64}
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Other layouts are cells of ``tests.parity``."""
     one = learned(tmp_path, data, MODEL, FP32, batch=MASKED)
-    # About ten products are computed in sequence in each of two layers, sums of at most 512 tokens in float32.
+    # About ten matmuls are computed in sequence in each of two layers, sums of at most 512 tokens in float32.
     bound = 20 * 512 * 2.0**-24
     assert learned(tmp_path, data, MODEL, FP32, batch=MASKED, tensor=2) == pytest.approx(one, rel=bound)
     apart = learned(tmp_path / "apart", data, MODEL, FP32, first_part, batch=MASKED, tensor=2)

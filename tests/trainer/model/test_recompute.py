@@ -105,7 +105,7 @@ def test_less_is_saved_and_only_that_is_recomputed() -> None:
     selective, _, cheap = _watched(RecomputeKind.SELECTIVE)
     full, forward, everything = _watched(RecomputeKind.FULL)
     assert full < selective < none
-    # Besides each block's input, `selective` saves the outputs of its products and attention in bfloat16: q
+    # Besides each block's input, `selective` saves the outputs of its matmuls and attention in bfloat16: q
     # and, half as wide, k and v; attention and output; gate and up; down; and a float32 per head and token.
     width, hidden, heads = 32, 96, 4
     made = 2 * B * T * (2 * width + 2 * width + 2 * hidden + width) + 4 * B * T * heads
@@ -144,7 +144,7 @@ def _learn_in_fp8(kind: RecomputeKind) -> tuple[Tensor, list[Tensor], list[float
 
 
 @pytest.mark.slow(target="layouts")
-def test_products_of_blocks_are_saved_like_other_products() -> None:
+def test_matmuls_of_blocks_are_saved_like_other_matmuls() -> None:
     # Meta tensors take the same path as GPUs. A single block of 128 would be a row, so all dims are two
     # blocks.
     calls = {}
@@ -161,7 +161,7 @@ def test_products_of_blocks_are_saved_like_other_products() -> None:
         with Watch() as backward:
             loss.backward()
         calls[kind] = backward.calls["multiply_blocks"]
-    matrices = 7  # each has a product for x and one for W
+    matrices = 7  # each has a matmul for x and one for W
     assert calls[RecomputeKind.NONE] == calls[RecomputeKind.SELECTIVE] == 2 * matrices
     assert calls[RecomputeKind.FULL] == 3 * matrices
 

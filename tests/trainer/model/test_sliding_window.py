@@ -109,7 +109,7 @@ MODEL = {"layers": 3, "sliding_window": 6, "sliding_window_pattern": 3, "tied_em
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Other layouts are cells of ``tests.parity``."""
     one = learned(tmp_path, data, MODEL, FP32)
-    # About ten products are computed in sequence in each of three layers, sums of at most 256 tokens in float32.
+    # About ten matmuls are computed in sequence in each of three layers, sums of at most 256 tokens in float32.
     bound = 30 * 256 * 2.0**-24
     assert learned(tmp_path, data, MODEL, FP32, tensor=2) == pytest.approx(one, rel=bound)
     plain = MODEL | {"sliding_window": None, "sliding_window_pattern": None}

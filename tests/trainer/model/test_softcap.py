@@ -119,7 +119,7 @@ MODEL = {"layers": 2, "tied_embeddings": False, "initializer_std": 0.2} | CAPS
 def test_tensor_ranks_learn_what_one_process_does(tmp_path: Path, data: Path) -> None:
     """Other layouts are cells of ``tests.parity``."""
     one = learned(tmp_path, data, MODEL, FP32)
-    # About ten products are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
+    # About ten matmuls are computed in sequence in each of two layers, sums of at most 256 tokens in float32.
     bound = 20 * 256 * 2.0**-24
     assert learned(tmp_path, data, MODEL, FP32, tensor=2) == pytest.approx(one, rel=bound)
     apart = learned(tmp_path / "apart", data, MODEL, FP32, leave_out_caps, tensor=2)

@@ -137,7 +137,7 @@ def wrong_by_muon(results: list[Steps], spec: OptimizerSpec) -> list[str]:
             step = first / (second.sqrt() + spec.epsilon)
             decay, scale = spec.weight_decay * (weight.ndim >= 2), 1.0
         wanted = weight - LEARNING_RATE * (decay * weight + scale * step)
-        # Fifteen products whose sums have at most as many terms as the matrix is wide, each rounded once.
+        # Fifteen matmuls whose sums have at most as many terms as the matrix is wide, each rounded once.
         lost = 15 * max(weight.shape) * NEWTON_SCHULZ * ROUNDING if weight.ndim == 2 else 2**8 * ROUNDING
         allowed = LEARNING_RATE * scale * lost * step.norm() + 2 * ROUNDING * weight.norm()
         if not float((moved - wanted).norm()) <= float(allowed):

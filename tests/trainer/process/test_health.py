@@ -22,7 +22,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_healthy_machine_passes_every_check() -> None:
     checks = [SelfTestCheck.model_validate(check) for check in health.check_health()]
-    assert [check.name for check in checks][:2] == ["memory of cpu", "products on cpu"]
+    assert [check.name for check in checks][:2] == ["memory of cpu", "matmuls on cpu"]
     assert [check for check in checks if not check.passed or check.detail] == []
 
 
@@ -47,8 +47,8 @@ def test_blocks_differ_so_that_swapped_addresses_are_detected() -> None:
         assert {0, 1} == set(((values >> bit) & 1).tolist()), bit
 
 
-def make_products_faulty(monkeypatch: pytest.MonkeyPatch, error: float, at: range) -> None:
-    """Add ``error`` to one value of the float32 products whose numbers are in ``at``."""
+def make_matmuls_faulty(monkeypatch: pytest.MonkeyPatch, error: float, at: range) -> None:
+    """Add ``error`` to one value of the float32 matmuls whose numbers are in ``at``."""
     multiply, numbers = Tensor.matmul, count(1)
 
     def faulty(left: Tensor, right: Tensor) -> Tensor:
@@ -60,14 +60,14 @@ def make_products_faulty(monkeypatch: pytest.MonkeyPatch, error: float, at: rang
     monkeypatch.setattr(Tensor, "__matmul__", faulty)
 
 
-def test_a_product_that_is_not_reproducible_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_products_faulty(monkeypatch, 1e-3, at=range(4, 5))
-    assert health.check_products(CPU) == "product 4 of the same matrices differed from the first"
+def test_a_matmul_that_is_not_reproducible_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_matmuls_faulty(monkeypatch, 1e-3, at=range(4, 5))
+    assert health.check_matmuls(CPU) == "matmul 4 of the same matrices differed from the first"
 
 
-def test_products_with_the_same_error_each_time_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_products_faulty(monkeypatch, 3.0, at=range(1, 11))
-    assert health.check_products(CPU) == "a product was wrong by 3"
+def test_matmuls_with_the_same_error_each_time_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_matmuls_faulty(monkeypatch, 3.0, at=range(1, 11))
+    assert health.check_matmuls(CPU) == "a matmul was wrong by 3"
 
 
 def test_a_transfer_that_changes_data_is_reported_with_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ class Table(NamedTuple):
     """Layouts; each forms a pair with the next one."""
 
     ranks: int
-    """Of each layout except a single process.
+    """The ranks of each layout except the single process.
     torch could not connect ranks that had created different process groups before."""
 
     precision: dict[str, Any]
@@ -84,7 +84,7 @@ def fp8(**recipe: Any) -> dict[str, Any]:
     return {"kind": "fp8", "fp8": recipe}
 
 
-# About ten products in each of four layers, each a sum over at most the 128 tokens of the batch: worst-case
+# About ten matmuls in each of four layers, each a sum over at most the 128 tokens of the batch: worst-case
 # rounding.
 FP32_NOISE = 40 * 128 * 2.0**-24
 # Four places per layer where two terms and their sum are each rounded to 2^-9, forward and backward; as
@@ -137,13 +137,13 @@ class TrainingResult(NamedTuple):
 class Pair(NamedTuple):
     names: tuple[str, str]
     straight: TrainingResult
-    """In B throughout."""
+    """Trained with B throughout."""
 
     detour: TrainingResult
-    """In B, from what A saved."""
+    """Trained with B, from the checkpoint of A."""
 
     crossed: TrainingResult
-    """In A, from what B saved."""
+    """Trained with A, from the checkpoint of B."""
 
 
 class Tour:

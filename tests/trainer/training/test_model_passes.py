@@ -22,7 +22,7 @@ ORDER = [
     "convert layers to FP8",
     "compute on this rank's tokens, heads and features",
     "defer weight gradients",
-    "add weight gradients to their sums in the products",
+    "add weight gradients to their sums in the matmuls",
     "fuse projections of one input",
     "recompute activations",
     "shard weights over data ranks",

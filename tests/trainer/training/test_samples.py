@@ -33,7 +33,7 @@ class Trained(NamedTuple):
     """What one training reported."""
 
     texts: list[list[str]]
-    """Of each validation."""
+    """The sampled texts, by validation."""
 
     losses: list[float]
 

@@ -54,8 +54,8 @@ from trainwright_agent.workspace import AttemptFolder, ClaimRecord, Condition, W
 
 log = logging.getLogger(__name__)
 
-_LONGEST_TICK_SECONDS = 1.0
-_SHORTEST_TICK_SECONDS = 0.05
+_MAX_TICK_SECONDS = 1.0
+_MIN_TICK_SECONDS = 0.05
 _SAMPLES_PER_HEARTBEAT = 2
 _PEAK_SECONDS = 600.0
 """Time between two measurements of the CPU's peak."""
@@ -113,7 +113,7 @@ class Agent:
             began = time.monotonic()
             run_logging_errors(self._heartbeat, "the heartbeat failed")
             rest = self._timers.heartbeat_seconds - (time.monotonic() - began)
-            self._heartbeat_now.wait(max(rest, _SHORTEST_TICK_SECONDS))
+            self._heartbeat_now.wait(max(rest, _MIN_TICK_SECONDS))
             self._heartbeat_now.clear()
 
     def _heartbeat(self) -> None:
@@ -269,7 +269,7 @@ class Agent:
         return Client(identity.api_url, identity.node_token)
 
     def _tick_seconds(self) -> float:
-        return min(_LONGEST_TICK_SECONDS, max(_SHORTEST_TICK_SECONDS, self._timers.heartbeat_seconds / 10))
+        return min(_MAX_TICK_SECONDS, max(_MIN_TICK_SECONDS, self._timers.heartbeat_seconds / 10))
 
 
 def run_logging_errors(step: Callable[[], None], failure: str) -> None:

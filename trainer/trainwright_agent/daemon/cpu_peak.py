@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 PEAK_NAME = "cpu-peak.json"
 METHOD = 2
-"""2: one product per thread, in CPU time. 1 measured in wall time, which depends on what else runs."""
+"""2: one matmul per thread, in CPU time. 1 measured in wall time, which depends on what else runs."""
 _CALM_LOAD_PER_CORE = 0.25
 _UNKNOWN = CpuPeak(fp32=0.0, bf16=0.0, fp8=0.0)
 
@@ -58,7 +58,7 @@ class PeakRecord(Envelope):
         return self.model_copy(update={"peak": _best(self.peak, again), "is_calm": is_calm})
 
     def beaten(self, by: Peak) -> PeakRecord:
-        """The record after a run computed ``by`` FLOP/s; FP8 products count as bfloat16's."""
+        """The record after a run computed ``by`` FLOP/s; FP8 matmuls count as bfloat16's."""
         rate = by.flops_per_second
         fp32 = by.dtype == PrecisionKind.FP32
         reached = CpuPeak(fp32=rate if fp32 else 0.0, bf16=0.0 if fp32 else rate, fp8=0.0 if fp32 else rate)

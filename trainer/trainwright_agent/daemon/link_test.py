@@ -4,7 +4,7 @@ The platform pairs a node in quarantine with its neighbours, and the neighbours 
 its peer address, at a port of its own choice, and the other connects. The node that connects first sends the key of the test, so
 that nobody else is served. Then it sends its data, and after that the listener does.
 
-A test sends at most `MOST_BYTES` each way, for at most `MOST_SECONDS`, in blocks that are compared as they arrive. So a slow connection
+A test sends at most `MAX_BYTES` each way, for at most `MAX_SECONDS`, in blocks that are compared as they arrive. So a slow connection
 still gets a speed, and runs on the node are disturbed only briefly.
 """
 
@@ -24,11 +24,11 @@ from trainwright.contracts.agent_protocol import LinkResult, LinkTest, LinkTestR
 log = logging.getLogger(__name__)
 
 BLOCK_BYTES = 2**20
-MOST_BYTES = 64 * BLOCK_BYTES
-MOST_SECONDS = 10.0
+MAX_BYTES = 64 * BLOCK_BYTES
+MAX_SECONDS = 10.0
 """Of sending, and of a wait for the next data."""
 _POLL_SECONDS = 0.5
-_LONGEST_PROBLEM = 500
+_MAX_PROBLEM_LENGTH = 500
 _NUMBER = struct.Struct("!Q")
 """Before each block: its number, from 1. After the last one: 0."""
 
@@ -83,7 +83,7 @@ class _Running(threading.Thread):
             else:
                 self._result = connect(self._test.address, self._test.port, self._test.key)
         except (OSError, ValueError) as error:
-            self._result = LinkResult(problem=str(error)[:_LONGEST_PROBLEM])
+            self._result = LinkResult(problem=str(error)[:_MAX_PROBLEM_LENGTH])
         log.info("test of a connection: %s", self._result)
         self._on_news()
 
@@ -110,7 +110,7 @@ def serve(server: socket.socket, key: str, seconds: float, cancelled: threading.
         except TimeoutError:
             continue
         with connection:
-            connection.settimeout(MOST_SECONDS)
+            connection.settimeout(MAX_SECONDS)
             if _knows(connection, key):
                 arrived = _receive(connection, _content(key, "connector"))
                 if not arrived.problem:
@@ -125,7 +125,7 @@ def connect(address: str, port: int, key: str) -> LinkResult:
     Raises:
         OSError: the connection failed or broke.
     """
-    with socket.create_connection((address, port), MOST_SECONDS) as connection:
+    with socket.create_connection((address, port), MAX_SECONDS) as connection:
         connection.sendall(key.encode())
         _send(connection, _content(key, "connector"))
         return _receive(connection, _content(key, "listener"))
@@ -144,8 +144,8 @@ def _content(key: str, sender: str) -> bytes:
 
 
 def _send(connection: socket.socket, content: bytes) -> None:
-    until = time.monotonic() + MOST_SECONDS
-    for number in range(1, MOST_BYTES // BLOCK_BYTES + 1):
+    until = time.monotonic() + MAX_SECONDS
+    for number in range(1, MAX_BYTES // BLOCK_BYTES + 1):
         if time.monotonic() > until:
             break
         connection.sendall(_NUMBER.pack(number))
@@ -166,8 +166,8 @@ def _receive(connection: socket.socket, content: bytes) -> LinkResult:
             return LinkResult(
                 problem=f"block {count} of {BLOCK_BYTES // 2**20} MiB had changed when it arrived"
             )
-        if time.monotonic() > begin + 3 * MOST_SECONDS:
-            raise OSError(f"only {count} MiB arrived within {3 * MOST_SECONDS:g} s")
+        if time.monotonic() > begin + 3 * MAX_SECONDS:
+            raise OSError(f"only {count} MiB arrived within {3 * MAX_SECONDS:g} s")
     if not count:
         raise OSError("no data arrived")
     return LinkResult(bytes_per_second=count * BLOCK_BYTES / max(time.monotonic() - begin, 1e-6))

@@ -1,6 +1,6 @@
 """The self-test that a node in quarantine has to pass.
 
-The trainer checks memory, products and the links between GPUs. This module compares the GPUs and the CPU's peak with
+The trainer checks memory, matmuls and the links between GPUs. This module compares the GPUs and the CPU's peak with
 those that the node had before, and checks whether the node reaches itself at the address that it gives to others. The
 test runs in a thread when no run is on the node. If it fails, it runs again later. After it has passed, the platform has the
 connections to other nodes tested (`link_test`).
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 REPEAT_SECONDS = 600.0
 """Time between a failed test and the next one."""
 SLOWEST_FRACTION = 1 / 3
-"""Fraction of the best earlier peak that must be reached. On cores that other machines share, the same products have taken 2.5
+"""Fraction of the best earlier peak that must be reached. On cores that other machines share, the same matmuls have taken 2.5
 times as long."""
 _CANCEL_SECONDS = 5.0
 _LOOPBACK_SECONDS = 5.0
@@ -130,7 +130,7 @@ def _check_rates(before: CpuPeak, now: CpuPeak) -> Iterator[SelfTestCheck]:
         expected, rate = before.rate(kind), getattr(now, kind.value)
         if expected is not None:
             detail = f"{rate / 1e9:.1f} of {expected / 1e9:.1f} GFLOP/s per slot"
-            name, passed = f"{kind.value} products per second", rate >= SLOWEST_FRACTION * expected
+            name, passed = f"{kind.value} matmul speed", rate >= SLOWEST_FRACTION * expected
             yield SelfTestCheck(name=name, passed=passed, detail=detail)
 
 

@@ -48,7 +48,7 @@ from trainwright_agent.workspace import AttemptFolder
 
 log = logging.getLogger(__name__)
 
-_LONGEST_PAUSE_SECONDS = 1.0
+_MAX_PAUSE_SECONDS = 1.0
 
 
 class Shipper:
@@ -90,7 +90,7 @@ class Shipper:
         """Events up to this offset are sent line by line, because a chunk was refused."""
         self._refused_logs: set[str] = set()
         self._exported = False
-        self._pause_seconds = min(_LONGEST_PAUSE_SECONDS, claim.timers.heartbeat_seconds / 5)
+        self._pause_seconds = min(_MAX_PAUSE_SECONDS, claim.timers.heartbeat_seconds / 5)
         self._thread = threading.Thread(target=self._run, name=f"ship {folder.claim_id[:8]}", daemon=True)
         self._checkpoints = CheckpointQueue(folder, claim.job, self._uploader, self._stored_events)
 

@@ -18,8 +18,8 @@ from trainwright_agent.workspace import AttemptFolder
 
 log = logging.getLogger(__name__)
 
-_LONGEST_TICK_SECONDS = 1.0
-_SHORTEST_TICK_SECONDS = 0.05
+_MAX_TICK_SECONDS = 1.0
+_MIN_TICK_SECONDS = 0.05
 
 
 def start_deadline_guard(attempt: AttemptFolder) -> None:
@@ -60,5 +60,5 @@ def _watch(attempt: AttemptFolder, supervisor: int) -> None:
 def _tick_seconds(attempt: AttemptFolder) -> float:
     """Short enough that the watchdog does not take a tick for a suspended machine."""
     deadline = attempt.deadline()
-    allowed = _LONGEST_TICK_SECONDS if deadline is None else (deadline.kill_at - deadline.deadline) / 4
-    return min(_LONGEST_TICK_SECONDS, max(_SHORTEST_TICK_SECONDS, allowed))
+    allowed = _MAX_TICK_SECONDS if deadline is None else (deadline.kill_at - deadline.deadline) / 4
+    return min(_MAX_TICK_SECONDS, max(_MIN_TICK_SECONDS, allowed))

@@ -28,7 +28,7 @@ _WAITING_RENEWAL_SECONDS = 2.0
 """Renewal period while the supervisor waits for the platform: to accept the end, or to report that all nodes are
 ready."""
 
-_SHORTEST_TIMEOUT_SECONDS = 1.0
+_MIN_TIMEOUT_SECONDS = 1.0
 
 
 class LeaseEnd(StrEnum):
@@ -194,7 +194,7 @@ class Lease:
         remaining = (
             timers.lease_seconds - timers.margin_seconds if self._deadline is None else self._deadline - sent
         )
-        return max(_SHORTEST_TIMEOUT_SECONDS, timers.renewal_seconds, remaining / 2)
+        return max(_MIN_TIMEOUT_SECONDS, timers.renewal_seconds, remaining / 2)
 
     def _note_refusal(self, error: RefusedError) -> bool:
         log.warning("the renewal was refused: %s", error)

@@ -67,8 +67,8 @@ from trainwright_agent.workspace import AlreadyRunningError, AttemptFolder, Dead
 
 log = logging.getLogger(__name__)
 
-_LONGEST_TICK_SECONDS = 1.0
-_SHORTEST_TICK_SECONDS = 0.05
+_MAX_TICK_SECONDS = 1.0
+_MIN_TICK_SECONDS = 0.05
 _GIVE_UP_LEASES = 10
 _ASK_SECONDS = 1.0
 """Time between two requests whether the last checkpoint is committed."""
@@ -378,9 +378,7 @@ class Supervisor:
 
     def _sleep(self) -> None:
         """Sleep until the child exits, another thread wakes this one, or a tick has passed."""
-        tick = min(
-            _LONGEST_TICK_SECONDS, max(_SHORTEST_TICK_SECONDS, self._lease.timers.renewal_seconds / 10)
-        )
+        tick = min(_MAX_TICK_SECONDS, max(_MIN_TICK_SECONDS, self._lease.timers.renewal_seconds / 10))
         child = os.pidfd_open(self._child.pid) if self._child and self._child.returncode is None else None
         try:
             watched = [self._wake_reader] if child is None else [self._wake_reader, child]

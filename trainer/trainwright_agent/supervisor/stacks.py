@@ -27,7 +27,7 @@ from trainwright_agent.untrusted_files import opened_folder
 DUMP_SECONDS = 10.0
 """Longest time for the stacks of one rank."""
 _AT_ONCE = 4
-_LONGEST_STACKS = 256 * 2**10
+_MAX_STACKS_LENGTH = 256 * 2**10
 _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
@@ -82,7 +82,7 @@ def _stacks_of(marker: str, pids: Mapping[int, int], rank: int) -> str:
         return _ask_rank(marker, rank, pid, error.stderr.decode(errors="replace").strip())
     except (subprocess.TimeoutExpired, OSError) as error:
         return _ask_rank(marker, rank, pid, str(error))
-    return f"Rank {rank}:\n{dump.stdout.decode(errors='replace')[:_LONGEST_STACKS]}"
+    return f"Rank {rank}:\n{dump.stdout.decode(errors='replace')[:_MAX_STACKS_LENGTH]}"
 
 
 def _ask_rank(marker: str, rank: int, pid: int, why: str) -> str:

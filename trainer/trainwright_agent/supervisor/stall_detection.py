@@ -32,7 +32,7 @@ from trainwright_agent.untrusted_files import opened_folder, read_small
 
 PATIENCE = 10.0
 """Times the limit that ranks may take without progress outside of steps, and in the first steps."""
-_LONGEST_GAP_SECONDS = 2.0
+_MAX_GAP_SECONDS = 2.0
 """Longest time between two checks that counts; the rest of a longer gap does not."""
 _COUNTED_FILES = 10_000
 _COUNTED_FOLDERS = 100
@@ -74,7 +74,7 @@ class StallDetector:
             floor_seconds: the least limit.
             stopped_elsewhere: whether a rank's process is stopped on another node of the run.
         """
-        elapsed_seconds = min(self._clock() - self._looked, _LONGEST_GAP_SECONDS)
+        elapsed_seconds = min(self._clock() - self._looked, _MAX_GAP_SECONDS)
         self._looked = self._clock()
         progress_by_rank = read_progress_of_ranks(self._folder, self._ranks)
         if not progress_by_rank:

@@ -121,7 +121,7 @@ def _model_spec(config: dict[str, Any]) -> ModelSpec:
 
 
 def weight_shapes(model: Transformer) -> dict[str, tuple[int, ...]]:
-    """Of the weights of ``model``, by canonical name."""
+    """The shapes of the weights of ``model``, by canonical name."""
     return {name: tuple(weight.shape) for name, weight in model.named_parameters()}
 
 

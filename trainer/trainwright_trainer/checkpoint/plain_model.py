@@ -169,7 +169,7 @@ def _previous(x_BTD: Tensor) -> Tensor:
 
 
 def _rotate(x_BHTK: Tensor, rotation: Rotation) -> Tensor:
-    """Of the first R features of each head, feature i is paired with feature i + R/2."""
+    """Rotate the first R features of each head in pairs: feature i with feature i + R/2."""
     cosines_TR, sines_TR = rotation
     features = cosines_TR.shape[-1]
     first, second = x_BHTK[..., :features].float().chunk(2, -1)

@@ -34,9 +34,9 @@ from trainwright_trainer.data.position import DataPosition
 
 BATCHES_VARIABLE = "TRAINWRIGHT_BATCHES"
 SLOTS = 2
-_LARGEST_TOKEN_BYTES = 4
+_MAX_TOKEN_BYTES = 4
 _ERROR_BYTES = 1_000
-SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 5e-5, 5e-3
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5e-5, 5e-3
 """Between two looks at a cell. A process that waits for long looks rarely, and one that must not wait for long is not late."""
 
 _START_STEP, _START_SEQUENCES, _ROWS_READ, _ERROR_LENGTH, _FIRST_SLOT = range(5)
@@ -69,7 +69,7 @@ class RingLayout(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        return (self.sequence_tokens + 1) * _LARGEST_TOKEN_BYTES
+        return (self.sequence_tokens + 1) * _MAX_TOKEN_BYTES
 
     @property
     def header_bytes(self) -> int:
@@ -78,7 +78,7 @@ class RingLayout(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of the entire ring. Of ids that are stored in two bytes, half is never touched and uses no memory."""
+        """The size of the entire ring. If ids are stored in two bytes, half of it is never touched and uses no memory."""
         return self.header_bytes + SLOTS * self.rows * self.row_bytes
 
 

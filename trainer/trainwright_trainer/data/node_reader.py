@@ -13,8 +13,8 @@ from pathlib import Path
 
 from trainwright.contracts.job_spec import JobSpec
 from trainwright_trainer.data.batch_ring import (
-    LONGEST_PAUSE_SECONDS,
-    SHORTEST_PAUSE_SECONDS,
+    MAX_PAUSE_SECONDS,
+    MIN_PAUSE_SECONDS,
     BatchRing,
     ring_layout,
 )
@@ -69,7 +69,7 @@ def _read_step(ring: BatchRing, files: TokenFiles, sequences: Indices, step: int
 
 
 def _wait_until(ready: Callable[[], bool]) -> None:
-    pause = SHORTEST_PAUSE_SECONDS
+    pause = MIN_PAUSE_SECONDS
     while not ready():
         time.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        pause = min(2 * pause, MAX_PAUSE_SECONDS)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from trainwright.contracts.token_shards import TokenType
 from trainwright_trainer.data.batch_ring import (
-    LONGEST_PAUSE_SECONDS,
-    SHORTEST_PAUSE_SECONDS,
+    MAX_PAUSE_SECONDS,
+    MIN_PAUSE_SECONDS,
     BatchRing,
 )
 from trainwright_trainer.data.position import DataPosition
@@ -63,7 +63,7 @@ class SharedBatches:
         return torch.from_numpy(rows)
 
     def _wait_for(self, step: int) -> None:
-        waited, rows_read, pause = 0.0, -1, SHORTEST_PAUSE_SECONDS
+        waited, rows_read, pause = 0.0, -1, MIN_PAUSE_SECONDS
         while True:
             alive = self._ring.reader_is_alive()
             if self._ring.contains(step):  # asked after the lock: it may have filled the slot and ended
@@ -73,7 +73,7 @@ class SharedBatches:
             # Pauses are counted, not time: a machine that was suspended blames nobody.
             waited = waited + pause if rows_read == self._ring.rows_read else 0.0
             rows_read = self._ring.rows_read
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     def _raise_problem(self, step: int, alive: bool, waited_seconds: float) -> None:
         if (error := self._ring.error) is not None:

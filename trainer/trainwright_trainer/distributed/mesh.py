@@ -115,13 +115,13 @@ class Mesh:
                 _ = axis.group
 
     def share_of_writing(self, sizes: Mapping[str, int], axis: Axis) -> set[str]:
-        """Of weights that all ranks of ``axis`` have, those that this rank writes to checkpoints.
+        """The weights that this rank writes to checkpoints, among those that all ranks of ``axis`` have.
 
         The ranks on the node of the first one divide them. If other nodes wrote too, a checkpoint would be lost with any of
         them that fails before its part is shipped.
 
         Args:
-            sizes: of the weights.
+            sizes: the weights' sizes, by name.
         """
         if axis.global_ranks[0] not in self.on_node:
             return set()

@@ -1,4 +1,4 @@
-"""The product of a linear layer in float32 or bfloat16, and the layer that can choose when its weight is cast, and when and
+"""The matmul of a linear layer in float32 or bfloat16, and the layer that can choose when its weight is cast, and when and
 where its weight gradient is computed.
 
 M tokens   K features in   N features out
@@ -92,7 +92,7 @@ class DenseLinear(nn.Linear):
         self.deferred = deferred
         self.sums_gradient = sums_gradient
         self.weight_cast: Tensor | None = None
-        """The weight in the dtype of the products, if it is kept between updates (``weight_casts``). On data ranks that
+        """The weight in the dtype of the matmuls, if it is kept between updates (``weight_casts``). On data ranks that
         do not update the weight, only this is up to date."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -104,12 +104,12 @@ class DenseLinear(nn.Linear):
         return y
 
     def matmuls(self, dtype: torch.dtype) -> DenseMatmuls:
-        """The products in ``dtype``."""
+        """The matmuls in ``dtype``."""
         total = self.weight.grad if self.sums_gradient else None
         return DenseMatmuls(self.weight, dtype, self.deferred, self._cast_in(dtype), total)
 
     def _cast_in(self, dtype: torch.dtype) -> Tensor | None:
-        """The stored cast, if products in ``dtype`` can read it."""
+        """The stored cast, if matmuls in ``dtype`` can read it."""
         return self.weight_cast if self.weight_cast is not None and self.weight_cast.dtype == dtype else None
 
 

@@ -1,10 +1,10 @@
-"""Several products of one input, computed as one: the stored casts of their weights are the rows of one matrix.
+"""Several matmuls of one input, computed as one: the stored casts of their weights are the rows of one matrix.
 
-    y₁ … yₙ = x · (W₁ … Wₙ)ᵀ     one product instead of n
-    dx      = (dy₁ … dyₙ) · W     one product with sums in float32, instead of n products and additions of their results
+    y₁ … yₙ = x · (W₁ … Wₙ)ᵀ     one matmul instead of n
+    dx      = (dy₁ … dyₙ) · W     one matmul with sums in float32, instead of n matmuls and additions of their results
     dWᵢ     = dyᵢᵀ · x            one for each layer as before, so parameters, their gradients and hooks stay separate
 
-The parameters keep their own memory and names; only the casts that products read share a tensor (``weight_casts``).
+The parameters keep their own memory and names; only the casts that matmuls read share a tensor (``weight_casts``).
 
     M tokens   K features in   N features out of all layers
 """
@@ -39,11 +39,11 @@ def multiply_at_once(x: Tensor, module: HasFusedLayers) -> list[Tensor]:
         return [layer(x) for layer in layers]
     x = x.to(dtype)
     sizes = [layer.out_features for layer in layers]
-    products = [layer.matmuls(dtype) for layer in layers]
-    return linear(x, Cast((x.detach().flatten(0, -2),)), products, _FusedProducts(cast_NK, sizes))
+    matmuls = [layer.matmuls(dtype) for layer in layers]
+    return linear(x, Cast((x.detach().flatten(0, -2),)), matmuls, _FusedMatmuls(cast_NK, sizes))
 
 
-class _FusedProducts(NamedTuple):
+class _FusedMatmuls(NamedTuple):
     """All tokens are here (``Tokens``); the fused cast multiplies them."""
 
     cast: Tensor
@@ -52,11 +52,11 @@ class _FusedProducts(NamedTuple):
     sizes: list[int]
     output_axis: None = None
 
-    def forward(self, x: Cast, products: Sequence[RowMatmul]) -> tuple[Factor, list[Tensor]]:
+    def forward(self, x: Cast, matmuls: Sequence[RowMatmul]) -> tuple[Factor, list[Tensor]]:
         return x.factor, list(output(x.rows[0], self.cast).split(self.sizes, 1))
 
     def backward(
-        self, dys: Sequence[Cast], products: Sequence[RowMatmul]
+        self, dys: Sequence[Cast], matmuls: Sequence[RowMatmul]
     ) -> tuple[list[Factor], Callable[[], Tensor]]:
         dy_MN = torch.cat([dy.rows[0] for dy in dys], 1)
         dx_MK = input_gradient(dy_MN, self.cast)

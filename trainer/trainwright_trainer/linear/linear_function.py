@@ -1,22 +1,22 @@
-"""The product of a linear layer, forward and backward, written once.
+"""The matmul of a linear layer, forward and backward, written once.
 
     y  = x · Wᵀ     forward                                   contracted over K
     dx = dy · W     backward: the layer below waits for it    contracted over N
     dW = dyᵀ · x    backward, or later: it is needed when the step ends; contracted over M
 
-``torch.nn.functional.linear`` is this product as autograd computes it, and the layers of ``model`` call nothing else. A
+``torch.nn.functional.linear`` is this matmul as autograd computes it, and the layers of ``model`` call nothing else. A
 pass that needs another number format, order or time replaces them by layers that call ``linear`` here. A layer chooses:
 
     number format    ``Matmuls``: how x and dy are cast, and what multiplies. ``dense`` here, ``fp8.compute.linear``
     tokens           ``Tokens``: all are on this rank, or they are sent between ranks chunk by chunk while others are multiplied
                      (``parallel.tensor.chunked_collectives``)
     when dW is       in the backward pass, or when ``Matmuls.deferred`` is called (zero bubble)
-    where dW goes    autograd adds it to ``grad`` and calls hooks; the product adds it to ``Matmuls.total``, which is ``grad``,
+    where dW goes    autograd adds it to ``grad`` and calls hooks; the matmul adds it to ``Matmuls.total``, which is ``grad``,
                      and autograd calls the hooks; ``deferred_weight_gradients.accumulate`` adds it and calls none;
                      ``model.loss`` sums it over chunks of tokens
 
 In one number format the matmuls are always these three, rounded in the same way. So all choices give the same bits,
-except that products of fewer rows, chunk by chunk, may be summed in another order, and that GPUs do not round a 16-bit
+except that matmuls of fewer rows, chunk by chunk, may be summed in another order, and that GPUs do not round a 16-bit
 dW that they add to a float32 sum (``add_weight_gradient``).
 
     M tokens   K features in   N features out   F either   m some of the tokens
@@ -59,7 +59,7 @@ class Factor(NamedTuple):
 
 
 class Cast(NamedTuple):
-    """x or dy, cast for the products that read it."""
+    """x or dy, cast for the matmuls that read it."""
 
     rows: Matrix
     """(M, F), for y or dx."""
@@ -125,13 +125,13 @@ class Tokens(Protocol):
     def output_axis(self) -> Axis | None:
         """The ranks that y and dy are sharded over; None if each rank has all of their tokens."""
 
-    def forward(self, x: Cast, products: Sequence[RowMatmul]) -> tuple[Factor, list[Tensor]]:
-        """Apply each of ``products`` to x; returns x of all tokens, and a y for each."""
+    def forward(self, x: Cast, matmuls: Sequence[RowMatmul]) -> tuple[Factor, list[Tensor]]:
+        """Apply each of ``matmuls`` to x; returns x of all tokens, and a y for each."""
 
     def backward(
-        self, dys: Sequence[Cast], products: Sequence[RowMatmul]
+        self, dys: Sequence[Cast], matmuls: Sequence[RowMatmul]
     ) -> tuple[list[Factor], Callable[[], Tensor]]:
-        """Apply each of ``products`` to its dy; returns each dy of all tokens, and what returns the sum dx. It may still be
+        """Apply each of ``matmuls`` to its dy; returns each dy of all tokens, and what returns the sum dx. It may still be
         in flight, and is asked for last.
         """
 
@@ -141,13 +141,13 @@ class _AllTokens:
 
     output_axis = None
 
-    def forward(self, x: Cast, products: Sequence[RowMatmul]) -> tuple[Factor, list[Tensor]]:
-        return x.factor, [product(x.rows) for product in products]
+    def forward(self, x: Cast, matmuls: Sequence[RowMatmul]) -> tuple[Factor, list[Tensor]]:
+        return x.factor, [matmul(x.rows) for matmul in matmuls]
 
     def backward(
-        self, dys: Sequence[Cast], products: Sequence[RowMatmul]
+        self, dys: Sequence[Cast], matmuls: Sequence[RowMatmul]
     ) -> tuple[list[Factor], Callable[[], Tensor]]:
-        dx_MK = summed(product(dy.rows) for dy, product in zip(dys, products, strict=True))
+        dx_MK = summed(matmul(dy.rows) for dy, matmul in zip(dys, matmuls, strict=True))
         return [dy.factor for dy in dys], lambda: dx_MK
 
 
@@ -179,8 +179,8 @@ class LinearFunction(Function):
         ctx: Any, tokens: Tokens, layers: Sequence[Matmuls], cast: Cast, x_MK: Tensor, *leaves: Any
     ) -> tuple[Tensor, ...]:
         weights = [layer.stored(leaf) for layer, leaf in zip(layers, leaves[::2], strict=True)]
-        products = [layer.output(weight) for layer, weight in zip(layers, weights, strict=True)]
-        x, outs = tokens.forward(cast, products)
+        matmuls = [layer.output(weight) for layer, weight in zip(layers, weights, strict=True)]
+        x, outs = tokens.forward(cast, matmuls)
         ctx.tokens, ctx.layers, ctx.x_transposed = tokens, layers, x.transposed
         ctx.sizes = [len(x.matrix), *map(len, weights)]
         ctx.save_for_backward(*x.matrix, *(tensor for weight in weights for tensor in weight))
@@ -198,8 +198,8 @@ class LinearFunction(Function):
             layer.cast_output_gradient(dy_MN, tokens.output_axis)
             for layer, dy_MN in zip(layers, dys_MN, strict=True)
         ]
-        products = [layer.input_gradient(weight) for layer, weight in zip(layers, weights, strict=True)]
-        dys, dx = tokens.backward(casts, products)
+        matmuls = [layer.input_gradient(weight) for layer, weight in zip(layers, weights, strict=True)]
+        dys, dx = tokens.backward(casts, matmuls)
         gradients: list[Tensor | None] = []
         for layer, cast, dy in zip(layers, casts, dys, strict=True):
             gradients += [hand_weight_gradient(layer, dy, x), cast.amax]

@@ -1,4 +1,4 @@
-"""Casts of float32 weights to the dtype of their products, made once per update for all micro batches of the next step.
+"""Casts of float32 weights to the dtype of their matmuls, made once per update for all micro batches of the next step.
 
 Autocast casts a weight in each forward pass and keeps the cast until the backward pass, for each micro batch in flight. So
 sharing one cast does not raise the peak memory of a step, unless activations are recomputed: then autocast keeps no casts.
@@ -23,7 +23,7 @@ class WeightCasts:
     def __init__(
         self, layers: Sequence[DenseLinear], dtype: torch.dtype, fused: Sequence[HasFusedLayers] = ()
     ) -> None:
-        """``fused``: modules whose products read the casts of several of ``layers`` as one tensor."""
+        """``fused``: modules whose matmuls read the casts of several of ``layers`` as one tensor."""
         for module in fused:
             _allocate_jointly(module, dtype)
         for layer in layers:

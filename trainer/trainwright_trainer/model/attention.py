@@ -7,7 +7,7 @@ Attention is causal, over the entire sequence or a window of it (``masks``). A d
 attends to the documents before it, as in GPT-3, unless a run masks documents (``documents``).
 
 A variant is a subclass in a separate file, a line in ``attention_registry``, and what it declares in
-``contracts.attention_parts``. It overrides ``mix``, which gets the products of all layers that are declared to read the
+``contracts.attention_parts``. It overrides ``mix``, which gets the matmuls of all layers that are declared to read the
 input, or ``forward`` if it does more with its input than project it (``only_projects``). A variant that overrides
 ``forward`` cannot be chunked (`parallelism.tensor_chunks`). Its constructor gets the sizes of the entire model. Tensor
 parallelism shrinks weights afterwards and runs the same code on some of the heads, so the code takes the number of heads
@@ -94,7 +94,7 @@ class Attention(nn.Module):
 
     def mix(self, tables: AttentionTables, q_BTF: Tensor, k_BTF: Tensor, v_BTF: Tensor, /) -> Tensor:
         """Attention between the projections, which have no biases yet, with the heads next to each other: (B, T, H·K),
-        (B, T, G·K) and (B, T, G·K) → (B, T, H·K). A variant gets the products of its other ``first_layers`` after these.
+        (B, T, G·K) and (B, T, G·K) → (B, T, H·K). A variant gets the matmuls of its other ``first_layers`` after these.
         """
         q_BTF, k_BTF, v_BTF = self.query_bias(q_BTF), self.key_bias(k_BTF), self.value_bias(v_BTF)
         q_BHTK = self._rotated(self.query_norm(self._heads(q_BTF)).type_as(q_BTF), tables)

@@ -1,4 +1,4 @@
-"""Documents packed into one sequence, of which none sees another (`batch.document_mask`).
+"""Attention within documents that are packed into one sequence (`batch.document_mask`): no document sees another.
 
 A sequence is cut out of a stream of documents, each with the end of a text as its last token. That token still belongs to the
 document before it, and its target is the first token of the next one (Megatron-LM's `reset_attention_mask` and

@@ -47,10 +47,10 @@ class FeedForward(nn.Module):
         out_BTD: Tensor = self.down(self.hidden(*(layer(x_BTD) for layer in self.first_layers)))
         return out_BTD
 
-    def hidden(self, *products_BTF: Tensor) -> Tensor:
+    def hidden(self, *projections_BTF: Tensor) -> Tensor:
         """(B, T, F) between the first layers and the last one."""
-        up_BTF: Tensor = self.up_bias(products_BTF[-1])
+        up_BTF: Tensor = self.up_bias(projections_BTF[-1])
         if self.gate_bias is None:
             return gelu(up_BTF, approximate="tanh")
-        gate_BTF: Tensor = self.gate_bias(products_BTF[0])
+        gate_BTF: Tensor = self.gate_bias(projections_BTF[0])
         return (silu(gate_BTF) if self.is_silu else gelu(gate_BTF, approximate="tanh")) * up_BTF

@@ -1,7 +1,7 @@
 """Attention under masks by FlexAttention (Dong et al. 2024, arXiv 2412.05496), which needs a GPU to train.
 
 A mask is a function of two positions that is compiled into the kernel. It skips tiles of scores that no query of the tile sees,
-so a window of w tokens costs products with about w + 128 keys, and no number per pair of positions is stored.
+so a window of w tokens costs matmuls with about w + 128 keys, and no number per pair of positions is stored.
 
 This is a pass over the built model: it replaces how attention and masks are computed, and the model's code does not
 change.

@@ -68,16 +68,16 @@ class _FusedParallelBlock(FusedProjections, ParallelBlock):
 
     def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
         attention, feed_forward = self.attention, self.feed_forward
-        products_BTF = multiply_at_once(normed_BTD, self)
+        projections_BTF = multiply_at_once(normed_BTD, self)
         count = len(attention.first_names)
-        attended_BTD: Tensor = attention.output(attention.mix(tables, *products_BTF[:count]))
-        forwarded_BTD: Tensor = feed_forward.down(feed_forward.hidden(*products_BTF[count:]))
+        attended_BTD: Tensor = attention.output(attention.mix(tables, *projections_BTF[:count]))
+        forwarded_BTD: Tensor = feed_forward.down(feed_forward.hidden(*projections_BTF[count:]))
         return attended_BTD + forwarded_BTD
 
 
 def fuse_projections(blocks: nn.Module, where: Callable[[str], bool] = lambda path: True) -> None:
     """Let the modules in ``blocks``, whose linear layers are ``DenseLinear``, multiply inputs of several layers in one
-    product.
+    matmul.
 
     Args:
         where: whether to change the module at a path.

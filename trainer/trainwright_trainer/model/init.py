@@ -19,7 +19,7 @@ from trainwright.contracts.block_parts import is_bias, weight_in_block
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, Slice, unsharded_specs
 
-_MOST_THREADS = 8
+_MAX_THREADS = 8
 """Each has an entire weight in host memory, on every rank of a node."""
 
 
@@ -79,7 +79,7 @@ def _deviation(name: str, spec: ModelSpec) -> float:
 def _threads() -> Iterator[ThreadPoolExecutor]:
     """Several, because torch draws noise on one thread only; within each, torch starts no others."""
     before = torch.get_num_threads()
-    count = min(before, _MOST_THREADS)
+    count = min(before, _MAX_THREADS)
     try:
         with ThreadPoolExecutor(
             count, "initial-weights", initializer=torch.set_num_threads, initargs=(1,)

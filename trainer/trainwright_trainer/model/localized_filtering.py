@@ -1,7 +1,7 @@
 """Localized filtering attention (Yuan 2.0, arXiv 2311.15786): queries and keys come from an input in which each token has been
 mixed with the two before it. Values come from the input itself.
 
-    h_t = first · [x_(t-1), x_t] + b      D → D/2       a causal convolution over two tokens, as one product
+    h_t = first · [x_(t-1), x_t] + b      D → D/2       a causal convolution over two tokens, as one matmul
     y_t = second · [h_(t-1), h_t] + c     D/2 → D       another
     f_t = RMSNorm(x_t + y_t)
 

@@ -6,7 +6,7 @@
 
 Causal attention has separate kernels, but not for scores with a soft cap (``softcap``). For these, and for narrower masks, ``DenseMasks`` are the reference: they add a number to the
 score of each pair of positions, -inf if the query does not attend to the key. ``flex_attention`` computes the same on a
-GPU without storing these numbers, and without the products that the mask excludes.
+GPU without storing these numbers, and without the matmuls that the mask excludes.
 
     B sequence   T position   H query heads   G key heads   K features of a head
 """

@@ -9,7 +9,7 @@ class PartialSum(nn.Module):
     """(…) → (…): the identity where one rank computes the entire sum. Tensor parallelism replaces it by the sum of the ranks'
     terms (``parallel.tensor.parallelize``).
 
-    A variant of attention has one after each product whose columns tensor ranks split, except its last, whose result the
+    A variant of attention has one after each matmul whose columns tensor ranks split, except its last, whose result the
     ranks sum together with the residual stream's tokens.
     """
 

@@ -6,5 +6,5 @@ from torch import Tensor
 
 
 def softcapped(x: Tensor, cap: float | None) -> Tensor:
-    """``x`` itself if there is no cap."""
+    """``x`` limited smoothly to (-cap, cap); ``x`` itself if ``cap`` is None."""
     return x if cap is None else (x / cap).tanh() * cap

@@ -30,7 +30,7 @@ class Stragglers:
 
     Args:
         lines: the ranks with the same layers, one line for each stage.
-        ranks_sharing_cores: so many successive ranks compute on the same cores and are not compared with each other.
+        ranks_sharing_cores: number of successive ranks that compute on the same cores; they are not compared with each other.
     """
 
     def __init__(self, lines: Sequence[Sequence[int]], ranks_sharing_cores: int = 1) -> None:

@@ -9,7 +9,7 @@ So weights move as far in directions that are rare among gradients as in frequen
 root mean square of AdamW's (Moonlight, arXiv 2502.16982, section 2.2), so both use one learning rate and one weight
 decay.
 
-O is computed by five Newton–Schulz iterations, which need products only, in float32:
+O is computed by five Newton–Schulz iterations, which need matmuls only, in float32:
 
     X ← N / ‖N‖        five times: A = X Xᵀ,  X ← a X + (b A + c A²) X
 
@@ -17,7 +17,7 @@ The constants make small singular values grow fast, 3.4 times in an iteration, a
 
 O is a function of the entire matrix. With ZeRO 1 and 2 its owner computes it. Tensor ranks, and the ranks that divide
 its rows at ZeRO 3, gather the matrix, and each computes all of O and keeps its part (``whole_weights``). They repeat
-the same arithmetic, 15 products of the matrix's sizes per step, which is little compared with the many tokens of a
+the same arithmetic, 15 matmuls of the matrix's sizes per step, which is little compared with the many tokens of a
 step.
 """
 
@@ -35,7 +35,7 @@ from trainwright_trainer.optim.optimizer import Optimizer, WeightGroup
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
-_SMALLEST_NORM = 1e-7
+_MIN_NORM = 1e-7
 _ADAMW_RMS = 0.2
 
 
@@ -82,8 +82,8 @@ def orthogonalized(matrix: Tensor) -> Tensor:
     """A matrix with the singular vectors of ``matrix`` and singular values of about 1."""
     a, b, c = _COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.t() if tall else matrix  # products of the shorter side are smaller
-    x = x / (vector_norm(x) + _SMALLEST_NORM)
+    x = matrix.t() if tall else matrix  # matmuls of the shorter side are smaller
+    x = x / (vector_norm(x) + _MIN_NORM)
     for _ in range(_ITERATIONS):
         squares = x @ x.t()
         x = torch.addmm(x, torch.addmm(squares, squares, squares, beta=b, alpha=c), x, beta=a)

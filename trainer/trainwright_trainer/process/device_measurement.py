@@ -1,14 +1,14 @@
 """The self-test: which devices this machine has, and how fast its CPU multiplies matrices.
 
 No data sheet gives the peak of a share of a CPU's cores, so it is measured: every thread of every slot multiplies
-matrices on its own, all at the same time. Products are timed in the CPU time of their thread, which stops while another
-process uses the core, so the result does not depend on other load. (Threads that share a product spin while they wait
-for each other, which CPU time counts, so each thread has its own product.) The best of many samples over several sizes
+matrices on its own, all at the same time. Matmuls are timed in the CPU time of their thread, which stops while another
+process uses the core, so the result does not depend on other load. (Threads that share a matmul spin while they wait
+for each other, which CPU time counts, so each thread has its own matmul.) The best of many samples over several sizes
 counts, because disturbances only make a sample slower.
 
-CPUs have no FP8 products: the trainer converts the codes to bfloat16 and multiplies those (``fp8.compute.matmul``), so
+CPUs have no FP8 matmuls: the trainer converts the codes to bfloat16 and multiplies those (``fp8.compute.matmul``), so
 bfloat16's peak is also FP8's. The conversion takes time in proportion to the operands' size, which is little compared
-with the product.
+with the matmul.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _SIZES = (256, 512, 1_024)
 _CPU_SECONDS_PER_SIZE = 0.15
 _CPU_SECONDS_PER_SAMPLE = 0.02
-"""Far above the resolution of any clock of CPU time, and above the noise of one small product."""
-_SLOWEST_PRODUCT_SECONDS = 0.3
-"""After a size with a slower product, larger sizes are not measured: they are no faster."""
-_LONGEST_SECONDS = 10.0
+"""Far above the resolution of any clock of CPU time, and above the noise of one small matmul."""
+_MAX_MATMUL_SECONDS = 0.3
+"""Larger sizes are not measured after one whose matmul took longer: their rate is not higher."""
+_MAX_SECONDS = 10.0
 """Wall time for one dtype. On a busy machine this leaves fewer samples, but always some."""
 
 
@@ -101,7 +101,7 @@ def _multiply(
     for index, dtype in enumerate(_DTYPES.values()):
         unfinished.value = count
         barrier.wait()
-        deadline = time.perf_counter() + _LONGEST_SECONDS
+        deadline = time.perf_counter() + _MAX_SECONDS
         rates[index * count + number] = _best_rate(dtype, deadline)
         with unfinished.get_lock():
             unfinished.value -= 1
@@ -118,7 +118,7 @@ def _best_rate(dtype: torch.dtype, deadline: float) -> float:
         left, right = torch.randn(2, size, size).to(dtype)
         for factor in (right, right.T):
             best = max(best, _best_of_samples(left, factor, deadline))
-        if 2 * size**3 / best > _SLOWEST_PRODUCT_SECONDS:
+        if 2 * size**3 / best > _MAX_MATMUL_SECONDS:
             break
     return best
 
@@ -129,12 +129,12 @@ def _best_of_samples(left: torch.Tensor, right: torch.Tensor, deadline: float) -
     left @ right
     best = spent = 0.0
     while not best or (spent < _CPU_SECONDS_PER_SIZE and time.perf_counter() < deadline):
-        products = 0
+        matmuls = 0
         began, seconds = time.thread_time(), 0.0
         while seconds < _CPU_SECONDS_PER_SAMPLE:
             left @ right
-            products += 1
+            matmuls += 1
             seconds = time.thread_time() - began
-        best = max(best, products * flops / seconds)
+        best = max(best, matmuls * flops / seconds)
         spent += seconds
     return best

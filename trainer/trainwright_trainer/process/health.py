@@ -1,4 +1,4 @@
-"""The checks of a node that is suspected to be faulty: whether its memory keeps written values, whether products are
+"""The checks of a node that is suspected to be faulty: whether its memory keeps written values, whether matmuls are
 repeatable, and whether its GPUs exchange data unchanged.
 
 ``process.device_measurement`` measures how fast the CPU is, and the agent compares that with earlier measurements. Connections
@@ -24,7 +24,7 @@ _PRODUCT_SIZE = 1_024
 _PRODUCTS = 10
 _EXCHANGED_BYTES = 64 * 2**20
 _SEED = 4711
-_LONGEST_DETAIL = 500
+_MAX_DETAIL_LENGTH = 500
 
 
 def check_health() -> list[dict[str, Any]]:
@@ -34,7 +34,7 @@ def check_health() -> list[dict[str, Any]]:
     checks: list[tuple[str, Callable[[], str]]] = []
     for device in (torch.device("cpu"), *gpus):
         checks.append((f"memory of {device}", partial(check_memory, device)))
-        checks.append((f"products on {device}", partial(check_products, device)))
+        checks.append((f"matmuls on {device}", partial(check_matmuls, device)))
     for index, source in enumerate(gpus[:-1]):
         checks.append(
             (f"{source} to later GPUs and back", partial(check_exchanges, source, gpus[index + 1 :]))
@@ -52,18 +52,18 @@ def check_memory(device: torch.device) -> str:
     return ""
 
 
-def check_products(device: torch.device) -> str:
-    """The error of products of the same matrices; empty if all are equal bit by bit and near the exact result."""
+def check_matmuls(device: torch.device) -> str:
+    """The error of matmuls of the same matrices; empty if all are equal bit by bit and near the exact result."""
     generator = torch.Generator().manual_seed(_SEED)
     left, right = torch.randn(2, _PRODUCT_SIZE, _PRODUCT_SIZE, generator=generator).to(device)
     first = left @ right
     for number in range(2, _PRODUCTS + 1):
         if not torch.equal(left @ right, first):
-            return f"product {number} of the same matrices differed from the first"
+            return f"matmul {number} of the same matrices differed from the first"
     exact = left[:8].double() @ right.double()
-    # Rounding of float32 sums of 1,024 products of normal values stays below 1e-3; TF32 below 0.2.
+    # Rounding of float32 sums of 1,024 matmuls of normal values stays below 1e-3; TF32 below 0.2.
     error = float((first[:8].double() - exact).abs().max())
-    return f"a product was wrong by {error:.3g}" if error > 0.5 else ""
+    return f"a matmul was wrong by {error:.3g}" if error > 0.5 else ""
 
 
 def check_exchanges(source: torch.device, targets: Sequence[torch.device]) -> str:
@@ -101,4 +101,4 @@ def _run(name: str, check: Callable[[], str]) -> dict[str, Any]:
         problem = check()
     except (RuntimeError, MemoryError) as error:  # what torch raises for broken and missing devices
         problem = f"{type(error).__name__}: {error}"
-    return {"name": name, "passed": not problem, "detail": problem[:_LONGEST_DETAIL]}
+    return {"name": name, "passed": not problem, "detail": problem[:_MAX_DETAIL_LENGTH]}

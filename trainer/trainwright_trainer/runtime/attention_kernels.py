@@ -18,7 +18,7 @@ _NAMES = {
     SDPBackend.CUDNN_ATTENTION: "cuDNN's kernel",
     SDPBackend.FLASH_ATTENTION: "flash attention",
     SDPBackend.EFFICIENT_ATTENTION: "memory-efficient attention",
-    SDPBackend.MATH: "plain matrix products",
+    SDPBackend.MATH: "plain matmuls",
 }
 """The preferred one first."""
 

@@ -3,7 +3,7 @@
 Compiling the model as one graph would take minutes, growing with its layers, and gain little, because blocks
 meet only in the residual stream. Shapes are compiled as constants. Training has one shape; validation, which
 needs no gradients, adds one or two. A compiled block gains from fused passes over memory: norms, rotations,
-gates and casts become a few kernels each, which low-precision products need most.
+gates and casts become a few kernels each, which low-precision matmuls need most.
 
 Compilation comes after all other passes over the model: the compiler includes replaced layers and checkpoints in its
 graph. ``trainwright.planner.compilation`` decides which runs are compiled.

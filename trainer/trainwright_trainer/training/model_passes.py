@@ -22,7 +22,7 @@ from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind
 from trainwright.planner.compilation import compiles
-from trainwright.planner.memory import FLEX_HEAD_SIZE, keeps_weight_casts, sums_in_products
+from trainwright.planner.memory import FLEX_HEAD_SIZE, keeps_weight_casts, sums_in_matmuls
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, unsharded_specs
 from trainwright_trainer.fp8.compute.conversion import ConvertedModel, convert
@@ -83,8 +83,8 @@ def passes(spec: RunSpec, mesh: Mesh, stages: Stages | None) -> Iterator[Pass]:
     compiled = compiles(spec, on_gpu) and can_compile(spec.precision.compile, mesh.device)
     if stages is not None and stages.schedule.is_zero_bubble:
         yield Pass("defer weight gradients", _defer)
-    elif sums_in_products(spec):
-        yield Pass("add weight gradients to their sums in the products", _sum_in_products)
+    elif sums_in_matmuls(spec):
+        yield Pass("add weight gradients to their sums in the matmuls", _sum_in_matmuls)
         fused = [layer for layer in range(spec.model.layers) if keeps_weight_casts(spec, layer)]
         if compiled and on_gpu and mesh.tensor.ranks == 1 and fused:
             yield Pass("fuse projections of one input", partial(_fuse_projections, layers=fused))
@@ -166,12 +166,12 @@ def _defer(parts: ModelParts) -> None:
     defer_weight_gradients(parts.model, parts.deferred)
 
 
-def _sum_in_products(parts: ModelParts) -> None:
+def _sum_in_matmuls(parts: ModelParts) -> None:
     replace_modules(parts.model.layers, {nn.Linear: partial(DenseLinear, sums_gradient=True)})
 
 
 def _fuse_projections(parts: ModelParts, layers: Collection[int]) -> None:
-    """Join products in ``layers``. They keep casts of their weights, which can share one tensor."""
+    """Join matmuls in ``layers``. They keep casts of their weights, which can share one tensor."""
     fuse_projections(parts.model.layers, lambda path: int(path.partition(".")[0]) in layers)
 
 

@@ -20,7 +20,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from trainwright.contracts.events import LONGEST_SAMPLE, Sample
+from trainwright.contracts.events import MAX_SAMPLE_LENGTH, Sample
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.token_shards import TOKENIZER_NAME
@@ -33,7 +33,7 @@ from trainwright_trainer.runtime.seeds import sample_seed
 from trainwright_trainer.training.engine import Engine
 
 _FP8_UNIT = 16
-"""FP8 products on GPUs need tokens in multiples of this."""
+"""FP8 matmuls on GPUs need tokens in multiples of this."""
 
 
 def sample_writer(spec: RunSpec, data: Path, mesh: Mesh) -> SampleWriter | None:
@@ -135,4 +135,4 @@ class SampleWriter:
     def _text(self, ids: list[int]) -> str:
         """The decoded text, without null characters, which databases cannot store."""
         text = self._tokenizer.decode(ids).replace("\0", "\ufffd")
-        return text if len(text) <= LONGEST_SAMPLE else f"{text[: LONGEST_SAMPLE - 1]}…"
+        return text if len(text) <= MAX_SAMPLE_LENGTH else f"{text[: MAX_SAMPLE_LENGTH - 1]}…"

@@ -37,7 +37,7 @@ export async function startProviderSignIn(next: string) {
   return body(await api.POST("/api/v1/auth/oidc/start", { body: { next } }));
 }
 
-export async function finishProviderSignIn(answer: components["schemas"]["ProviderAnswer"]) {
+export async function finishProviderSignIn(answer: components["schemas"]["ProviderCallback"]) {
   return body(await api.POST("/api/v1/auth/oidc/finish", { body: answer }));
 }
 

@@ -75,7 +75,7 @@ export function ScaleChart({ scaling, tensors, markers, zoom, choice, pattern, l
   );
 }
 
-/** Matrix products may use several scales per tensor; a stored gradient always has one. */
+/** Matmuls may use several scales per tensor; a stored gradient always has one. */
 function scaleDescription(kind: TensorKind, scaling: Fp8Recipe["scaling"]): string {
   if (kind === "gradient") {
     return "The number that multiplies the stored FP8 values to get real ones: a power of two, times the clipping factor.";

@@ -175,7 +175,7 @@ it("shows an error if tensors cannot be loaded, and retries", async () => {
   expect(await screen.findByText("step 10: largest 6.000 in layer 1")).toBeDefined();
 });
 
-it("names only the BF16 peak if FP8 products are no faster", async () => {
+it("names only the BF16 peak if FP8 matmuls are no faster", async () => {
   const summary = {
     ...aRun().summary,
     values: { loss: 3, mfu: 0.41, bf16_mfu: 0.41 },

@@ -10,7 +10,7 @@ POST    /auth/mailed-link                           MailedLink → 202: a sign-i
 POST    /auth/sign-in                               SignIn → Me; sets the session cookie
 POST    /auth/sign-out                              204
 GET     /auth/oidc                                  SignInProvider: the identity provider, if there is one
-POST    /auth/oidc/start · /auth/oidc/finish        ProviderSignIn → ProviderAddress; ProviderAnswer → ProviderSignedIn
+POST    /auth/oidc/start · /auth/oidc/finish        ProviderSignIn → ProviderAddress; ProviderCallback → ProviderSignedIn
 POST    /auth/device                                NewDeviceLogin → 201 DeviceLogin: a program asks for a key
 POST    /auth/device/key                            DevicePoll → CreatedKey, once approved; 400 until then
 GET     /me/device/{user_code} · POST /me/device    DeviceRequest; DeviceDecision → 204

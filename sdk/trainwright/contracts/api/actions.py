@@ -19,7 +19,7 @@ from pydantic import (
 from trainwright.contracts.api.checkpoints import Checkpoint
 from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.base import Envelope, Problem, Strict, field_error
-from trainwright.contracts.hardware import MOST_SLOTS
+from trainwright.contracts.hardware import MAX_SLOTS
 from trainwright.contracts.parallelism_spec import ParallelismSpec
 from trainwright.contracts.run_spec import Name
 from trainwright.contracts.spec_upgrade import upgrade_changes, upgrade_spec
@@ -33,15 +33,15 @@ def _is_tag(tag: str) -> str:
 
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=40), AfterValidator(_is_tag)]
 
-MOST_TAGS = 20
-MOST_RUNS_AT_ONCE = 200
+MAX_TAGS = 20
+MAX_RUNS_AT_ONCE = 200
 
 
 class RunEdit(Strict):
     """Changes name, tags, notes or priority of a run. Omitted fields do not change."""
 
     name: Name | None = None
-    tags: tuple[Tag, ...] | None = Field(default=None, max_length=MOST_TAGS)
+    tags: tuple[Tag, ...] | None = Field(default=None, max_length=MAX_TAGS)
     notes: str | None = Field(default=None, max_length=20_000)
     priority: Priority | None = None
     """Editors can assign `low` and `normal`, owners also `high`. It counts while the run waits."""
@@ -85,8 +85,8 @@ class BulkAction(Strict):
     """One action for many runs. It succeeds or fails for each run independently."""
 
     action: RunAction
-    runs: tuple[str, ...] = Field(min_length=1, max_length=MOST_RUNS_AT_ONCE)
-    tags: tuple[Tag, ...] = Field(default=(), max_length=MOST_TAGS)
+    runs: tuple[str, ...] = Field(min_length=1, max_length=MAX_RUNS_AT_ONCE)
+    tags: tuple[Tag, ...] = Field(default=(), max_length=MAX_TAGS)
     """Tags for the actions `tag` and `untag`."""
 
     @model_validator(mode="before")
@@ -132,7 +132,7 @@ class Retention(Strict):
     """Which checkpoints to keep. Exports, pinned checkpoints, those being downloaded, and those that a live run or a fork needs
     are also kept."""
 
-    runs: tuple[str, ...] | None = Field(default=None, max_length=MOST_RUNS_AT_ONCE)
+    runs: tuple[str, ...] | None = Field(default=None, max_length=MAX_RUNS_AT_ONCE)
     """Only checkpoints of these runs. Empty: of all runs of the team."""
 
     keep_last: int = Field(default=2, ge=0, le=10_000)
@@ -179,8 +179,8 @@ class CheckpointEdit(Strict):
 class AllowedSlots(Strict):
     """Most slots that a node may have, by device; omitted devices do not change."""
 
-    cuda: int | None = Field(default=None, ge=0, le=MOST_SLOTS)
-    cpu: int | None = Field(default=None, ge=0, le=MOST_SLOTS)
+    cuda: int | None = Field(default=None, ge=0, le=MAX_SLOTS)
+    cpu: int | None = Field(default=None, ge=0, le=MAX_SLOTS)
 
 
 class RunMove(Strict):

@@ -17,24 +17,24 @@ from trainwright.contracts.base import Envelope, Strict
 NOTICE_PERCENTS = (80, 100)
 """Shares of a limit at which a notice is stored."""
 
-MOST_HOURS = 1_000_000_000.0
-MOST_RUNS = 1_000_000
-MOST_BYTES = 2**60
+MAX_HOURS = 1_000_000_000.0
+MAX_RUNS = 1_000_000
+MAX_BYTES = 2**60
 
 
 class RunLimits(Strict):
     """Limits that a team and each of its members can have. Null: no limit."""
 
-    gpu_hours_per_month: float | None = Field(default=None, ge=0, le=MOST_HOURS)
+    gpu_hours_per_month: float | None = Field(default=None, ge=0, le=MAX_HOURS)
     """GPU-hours in a calendar month (UTC). When they are used up, running runs are paused and waiting ones wait."""
 
-    cpu_hours_per_month: float | None = Field(default=None, ge=0, le=MOST_HOURS)
+    cpu_hours_per_month: float | None = Field(default=None, ge=0, le=MAX_HOURS)
     """CPU slot-hours in a calendar month (UTC)."""
 
-    concurrent_runs: int | None = Field(default=None, ge=0, le=MOST_RUNS)
+    concurrent_runs: int | None = Field(default=None, ge=0, le=MAX_RUNS)
     """Runs on nodes at the same time. Further ones wait."""
 
-    queued_runs: int | None = Field(default=None, ge=0, le=MOST_RUNS)
+    queued_runs: int | None = Field(default=None, ge=0, le=MAX_RUNS)
     """Queued runs. Further submissions are refused."""
 
     def hours_of(self, device: str) -> float | None:
@@ -45,7 +45,7 @@ class RunLimits(Strict):
 class TeamLimits(RunLimits):
     """Limits of a team, which site admins set."""
 
-    storage_bytes: int | None = Field(default=None, ge=0, le=MOST_BYTES)
+    storage_bytes: int | None = Field(default=None, ge=0, le=MAX_BYTES)
     """Uploads, prepared data, checkpoints and exports together. A run whose next checkpoint would not fit is paused."""
 
     editor_priority: Priority = HIGHEST_PRIORITY[Role.EDITOR]
@@ -58,13 +58,13 @@ class TeamLimits(RunLimits):
 class MemberLimits(RunLimits):
     """Limits of one member's runs, within those of the team. Owners set them."""
 
-    gpus: int | None = Field(default=None, ge=0, le=MOST_RUNS)
+    gpus: int | None = Field(default=None, ge=0, le=MAX_RUNS)
     """GPUs at the same time."""
 
-    cpu_slots: int | None = Field(default=None, ge=0, le=MOST_RUNS)
+    cpu_slots: int | None = Field(default=None, ge=0, le=MAX_RUNS)
     """CPU slots at the same time."""
 
-    storage_bytes: int | None = Field(default=None, ge=0, le=MOST_BYTES)
+    storage_bytes: int | None = Field(default=None, ge=0, le=MAX_BYTES)
     """The files that the member was the first to upload, the data prepared from these and for the member's datasets, and the
     checkpoints and exports of the member's runs together. A run whose next checkpoint would not fit is paused."""
 

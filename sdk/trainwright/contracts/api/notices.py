@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from trainwright.contracts.base import Envelope, Strict
 
-MOST_NOTICES = 200
+MAX_NOTICES = 200
 """Notices that are kept of one person. Older ones are deleted."""
 
 
@@ -61,7 +61,7 @@ class NoticePage(Envelope):
 class ReadNotices(Strict):
     """Notices to mark as read."""
 
-    ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MOST_NOTICES)
+    ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_NOTICES)
     """Null: all of them."""
 
 
@@ -70,10 +70,10 @@ class NoticeChoice(Strict):
 
     kind: NoticeKind
     app: bool
-    """In the list of notices."""
+    """Whether they appear in the list of notices."""
 
     mail: bool
-    """By mail to the account's address."""
+    """Whether they are sent to the account's email address."""
 
 
 class NoticeChoices(Strict):

@@ -28,8 +28,8 @@ class ProviderAddress(Envelope):
     url: str
 
 
-class ProviderAnswer(Strict):
-    """What the provider added to the address when it sent the browser back: a code, or an error."""
+class ProviderCallback(Strict):
+    """The parameters with which the provider sent the browser back: a code, or an error."""
 
     state: str = Field(max_length=200)
     authorization_code: str | None = Field(default=None, max_length=8_000)

@@ -44,7 +44,7 @@ class PlannedMemory(Envelope):
 
     weights: int
     copies: int
-    """Copies of weights: casts for matrix products, FP8 copies, gathered weights."""
+    """Copies of weights: casts for matmuls, FP8 copies, gathered weights."""
 
     gradients: int
     optimizer: int
@@ -52,7 +52,7 @@ class PlannedMemory(Envelope):
     """Activations of the micro batches in flight."""
 
     gathered: int
-    """Inputs of matrix products, gathered from all tensor ranks."""
+    """Inputs of matmuls, gathered from all tensor ranks."""
 
     loss: int
     transfers: int
@@ -145,7 +145,7 @@ class GpuModel(Envelope):
     """Compute capability, such as `9.0`."""
 
     peaks: dict[str, float]
-    """The vendor's FLOP/s for dense matrix products, by precision. A precision that the GPU does not support has no entry."""
+    """The vendor's FLOP/s for dense matmuls, by precision. A precision that the GPU does not support has no entry."""
 
 
 class WhatIf(Envelope):

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field
 from trainwright.contracts.api.people import Role
 from trainwright.contracts.base import Envelope, Strict
 
-MOST_REORDERED = 200
+MAX_REORDERED = 200
 
 
 class Priority(StrEnum):
@@ -57,5 +57,5 @@ class QueuedRun(Envelope):
 class QueueOrder(Strict):
     """A new order of some waiting runs of the same priority. They exchange places among themselves."""
 
-    runs: tuple[str, ...] = Field(min_length=2, max_length=MOST_REORDERED)
+    runs: tuple[str, ...] = Field(min_length=2, max_length=MAX_REORDERED)
     """Ids, in the order in which the runs should start."""

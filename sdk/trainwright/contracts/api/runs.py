@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field, StringConstraints
 
-from trainwright.contracts.api.actions import MOST_TAGS, RunLayout, Tag
+from trainwright.contracts.api.actions import MAX_TAGS, RunLayout, Tag
 from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.base import Envelope, Problem, Strict
 from trainwright.contracts.end_codes import EndCode
@@ -171,7 +171,7 @@ class RunView(Strict):
     """Words that the name must contain."""
 
     state: tuple[RunState, ...] = Field(default=(), max_length=len(RunState))
-    tag: tuple[Tag, ...] = Field(default=(), max_length=MOST_TAGS)
+    tag: tuple[Tag, ...] = Field(default=(), max_length=MAX_TAGS)
     mine: bool = False
     """Only the person's own runs."""
 

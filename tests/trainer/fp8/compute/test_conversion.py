@@ -89,9 +89,9 @@ def test_the_converted_model_computes_what_the_bf16_model_computes(scaling: Scal
     logits, expected = in_fp8(tokens()), in_bf16(tokens())
     logits.backward(towards(logits))
     expected.backward(towards(expected))
-    # A product in FP8 has noise of 3.6 % forward and 5.7 % backward (see test_linear). A block adds to the
+    # A matmul in FP8 has noise of 3.6 % forward and 5.7 % backward (see test_linear). A block adds to the
     # residual stream, whose largest part is the embedding, so logits get less. A gradient accumulates the
-    # noise of the products it passes through, at most 3 layers × 3 in a row: 5.7 % · √9 = 17 %.
+    # noise of the matmuls it passes through, at most 3 layers × 3 in a row: 5.7 % · √9 = 17 %.
     assert 0.005 < distance(logits, expected) < 0.06
     for name, one in in_bf16.named_parameters():
         gradient = result.weights[name].handle.grad
@@ -323,7 +323,7 @@ def test_generated_code_computes_what_the_layers_compute() -> None:
         result.amax_history.end_micro_batch()
     # Fused code does not round to bfloat16 between operations. Of values that differ by 2⁻⁹, one in 32 falls
     # on the other side of a midpoint between codes (2⁻⁴ apart on average, relative to the value) and moves by
-    # a full step: noise of 2⁻⁴ · √(1/32) = 1 % per operand. Three products in a row with two operands each: 1
+    # a full step: noise of 2⁻⁴ · √(1/32) = 1 % per operand. Three matmuls in a row with two operands each: 1
     # % · √6 = 2.7 %.
     for one, other in zip(found[1], found[0], strict=True):
         assert one is not None and other is not None

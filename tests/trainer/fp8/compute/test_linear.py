@@ -77,7 +77,7 @@ def test_output_and_both_gradients_are_as_precise_as_their_formats(
     scaling: ScalingKind, held: torch.dtype, device: str
 ) -> None:
     # Rounding to m mantissa bits makes a relative error of mean square 2^-2m / 24 (uniform within half a
-    # step, averaged over a binade): E4M3 -31.9 dB, E5M2 -25.8 dB. A product adds those of its operands: 28.9
+    # step, averaged over a binade): E4M3 -31.9 dB, E5M2 -25.8 dB. A matmul adds those of its operands: 28.9
     # dB for y, 24.9 dB for dx and dW. Outliers push small values into the subnormal codes, hence the limit of
     # 20 dB.
     x, w = heavy(4, M // 4, K, seed=0).bfloat16().to(device), heavy(N, K, seed=1, size=0.02).to(device)
@@ -113,7 +113,7 @@ def test_operands_have_the_layouts_that_torch_requires_on_gpus(
 
 
 @pytest.mark.slow(target="layouts")
-def test_products_of_blocks_are_one_opaque_operator_to_the_compiler() -> None:
+def test_matmuls_of_blocks_are_one_opaque_operator_to_the_compiler() -> None:
     # torch 2.13 would pass the scales of one operator to another that expects a different memory layout. Meta
     # tensors take the same path as GPUs.
     torch._dynamo.reset()
@@ -252,7 +252,7 @@ def test_operands_represent_their_values_within_rounding() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 128])
-def test_products_of_blocks_are_sums_over_their_blocks(rows: int) -> None:
+def test_matmuls_of_blocks_are_sums_over_their_blocks(rows: int) -> None:
     a = cast_per_block(heavy(256, 384, seed=0).bfloat16(), E4M3).operand
     b = cast_per_block(heavy(128, 384, seed=1).bfloat16(), E4M3, rows).operand
     expected = torch.zeros(256, 128, dtype=torch.float64)
@@ -268,7 +268,7 @@ def test_products_of_blocks_are_sums_over_their_blocks(rows: int) -> None:
 
 @pytest.mark.parametrize("dtype", [E4M3, E5M2])
 @pytest.mark.parametrize("out", [torch.bfloat16, torch.float32])
-def test_products_are_those_of_torch(dtype: torch.dtype, out: torch.dtype) -> None:
+def test_matmuls_are_those_of_torch(dtype: torch.dtype, out: torch.dtype) -> None:
     a, b = heavy(256, 384, seed=0).bfloat16(), heavy(128, 384, seed=1).bfloat16()
     for one, other in (
         (cast_per_tensor(a, dtype, PRESENT).operand, cast_per_tensor(b, E4M3, PRESENT).operand),
@@ -305,7 +305,7 @@ def test_operands_that_tensor_cores_refuse_are_refused_on_a_cpu_too(a: Tensor, b
 
 
 @pytest.mark.parametrize("rows", [1, 128])
-def test_e5m2_has_no_products_with_scales_by_block(rows: int) -> None:
+def test_e5m2_has_no_matmuls_with_scales_by_block(rows: int) -> None:
     a = cast_per_block(torch.ones(128, 256), E5M2).operand
     b = cast_per_block(torch.ones(128, 256), E4M3, rows).operand
     with pytest.raises(AssertionError, match="both operands are E4M3"):

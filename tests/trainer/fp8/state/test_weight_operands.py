@@ -87,7 +87,7 @@ def cast_in_every_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FP8Updater, "end_micro_batch", cast_again)
 
 
-def cast_in_every_product(monkeypatch: pytest.MonkeyPatch) -> None:
+def cast_in_every_matmul(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         Weight, "stored", lambda weight: StoredMatrix(weight.codes, weight.scale, weight.cast_scale, None)
     )
@@ -99,7 +99,7 @@ def cast_in_every_product(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, {"for the step": MATRICES}),
         (cast_in_every_micro_batch, {"for the step": 2 * MATRICES}),
         # Forward and backward, in two micro batches.
-        (cast_in_every_product, {"for the step": MATRICES, "for a product": 4 * MATRICES}),
+        (cast_in_every_matmul, {"for the step": MATRICES, "for a matmul": 4 * MATRICES}),
     ],
 )
 def test_weights_are_cast_once_per_step(
@@ -123,7 +123,7 @@ def test_weights_are_cast_once_per_step(
         fault(monkeypatch)
     into = counted(weight_operands.cast_and_transpose_into, "for the step")
     monkeypatch.setattr(weight_operands, "cast_and_transpose_into", into)
-    monkeypatch.setattr(linear, "cast_", counted(linear.cast_, "for a product"))
+    monkeypatch.setattr(linear, "cast_", counted(linear.cast_, "for a matmul"))
     training.engine.step(training.loader.micro_batches(1), 1e-2, StepTimer(CPU))
     assert made == casts
 

@@ -125,7 +125,7 @@ def test_a_block_waits_only_for_its_own_weights(layout: str, events: dict[str, l
     assert all(earlier < later for earlier, later in pairwise(waits_before))
 
 
-def test_matrices_are_sent_in_bfloat16_where_products_read_casts(
+def test_matrices_are_sent_in_bfloat16_where_matmuls_read_casts(
     data: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     sent = {}

@@ -95,7 +95,7 @@ def test_a_non_finite_step_changes_no_state_on_any_rank(
 
 
 def _layers_with_casts(training: Training) -> dict[str, DenseLinear]:
-    """By the names of their weights."""
+    """The layers, by the names of their weights."""
     layers = {f"{name}.weight": module for name, module in training.engine.model.named_modules()}
     return {
         name: layer

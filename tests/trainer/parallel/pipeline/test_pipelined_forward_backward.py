@@ -56,7 +56,7 @@ def _count_backward_passes(mesh: Mesh, job_file: Path, torch_splits: bool) -> di
 
         function.backward = staticmethod(counted)
 
-    counting(_Product if torch_splits else LinearFunction, "linear")
+    counting(_Matmul if torch_splits else LinearFunction, "linear")
     counting(loss_module.LossAndGradients, "loss")
     counting(_Identity, "block")
     forward = Block.forward
@@ -69,7 +69,7 @@ def _count_backward_passes(mesh: Mesh, job_file: Path, torch_splits: bool) -> di
     return counts
 
 
-class _Product(torch.autograd.Function):
+class _Matmul(torch.autograd.Function):
     """A linear layer as one function, like FP8 layers."""
 
     @staticmethod
@@ -96,7 +96,7 @@ class _Identity(torch.autograd.Function):
 def _split_by_torch() -> None:
     """Let torch find the two halves of a backward pass in the graph."""
     model_passes.defer_weight_gradients = lambda model, deferred: None
-    nn.Linear.forward = lambda self, x: _Product.apply(x, self.weight)
+    nn.Linear.forward = lambda self, x: _Matmul.apply(x, self.weight)
     made = TrainingStage.__init__
 
     def without_builder(self: TrainingStage, *arguments: Any, **named: Any) -> None:

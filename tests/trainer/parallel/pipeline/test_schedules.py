@@ -47,7 +47,7 @@ def test_stages_on_two_ranks_equal_one_process_bit_for_bit(
     tmp_path: Path, data: Path, whole: Whole, kind: str
 ) -> None:
     """Each weight's gradient is the sum over the same micro batches in the same order,
-    from the same products."""
+    from the same matmuls."""
     precision = {"kind": kind}
     like, learned = whole(precision=precision)
     two = Degrees(pipeline=2)

@@ -1,5 +1,5 @@
 """Tensor ranks that communicate in chunks get the unchunked result, in an order that overlaps transfer and
-products.
+matmuls.
 
 Inputs to single layers are integers so small that bfloat16 represents all of their sums, at most 128,
 exactly: the bits are equal in any order of summation.
@@ -214,7 +214,7 @@ def order(mesh: Mesh) -> list[list[str]]:
         return called
 
     def multiplying(right: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *given: hearing("product", right(*given))
+        return lambda *given: hearing("matmul", right(*given))
 
     order = []
     with pytest.MonkeyPatch.context() as patch:
@@ -245,8 +245,8 @@ def order(mesh: Mesh) -> list[list[str]]:
 
 @pytest.mark.slow(target="layouts")
 def test_one_chunk_is_sent_while_another_is_multiplied() -> None:
-    gathers = ["gather", *["gather", "wait", "product"] * 2, "wait", "product"]
-    scatters = ["product", "scatter"] * 3
+    gathers = ["gather", *["gather", "wait", "matmul"] * 2, "wait", "matmul"]
+    scatters = ["matmul", "scatter"] * 3
     for results in on_mesh(Degrees(tensor=2), order):
         assert results == [
             gathers,
@@ -300,7 +300,7 @@ CASES = {
 def test_a_chunked_training_equals_an_unchunked_one(case: str, learned: Callable[..., list[float]]) -> None:
     kind, degrees = CASES[case][:2]
     tensor = Degrees(tensor=degrees.tensor)
-    # Products of fewer rows may be summed in another order, and so rounded differently. The noise is at most
+    # Matmuls of fewer rows may be summed in another order, and so rounded differently. The noise is at most
     # that of sums over another number of ranks in bfloat16, and of its own rounding in FP8. In practice the
     # bits were equal.
     tied_replicas = [("bf16", Degrees(tensor=2)), (kind, Degrees(tensor=4 if kind == "bf16" else 2))]

@@ -195,7 +195,7 @@ def test_ranks_learn_what_one_process_does(
     degrees, level, sections = CASES[case]
     results = on_mesh(degrees, learn_fp8, job(degrees, level, **sections))
     wanted = alone(level)
-    # Partial products are rounded to bfloat16 before they are summed, which changes some of the later
+    # Partial matmuls are rounded to bfloat16 before they are summed, which changes some of the later
     # roundings to FP8: at most as much noise as those roundings cause themselves, compared with bfloat16.
     noise = max(abs(one - other) for one, other in zip(wanted, alone(None), strict=True))
     assert noise < 0.1

@@ -53,12 +53,12 @@ BASE: dict[str, Any] = {
     "checkpoint": {"every_steps": 2},
 }
 
-# In the model's backward pass about ten products are computed in sequence in each of two layers, and each sums at
+# In the model's backward pass about ten matmuls are computed in sequence in each of two layers, and each sums at
 # most the 512 tokens of the batch, so another order of summation changes at most 512 · 2⁻²⁴ of the sum of
 # magnitudes.
 GRADIENT_BOUND = 20 * 512 * 2.0**-24
 
-# Under autocast each product is rounded to 2⁻⁹ of itself. At four places per layer the t terms of t ranks are
+# Under autocast each matmul is rounded to 2⁻⁹ of itself. At four places per layer the t terms of t ranks are
 # each rounded, and so is each of their sums: 2·t - 1 roundings instead of one.
 BF16_UNIT = 2.0**-9
 
@@ -75,7 +75,7 @@ class Learned:
     norms: list[float]
     initial: dict[str, TensorShard]
     gradients: dict[str, TensorShard]
-    """In the first step, clipped."""
+    """The clipped gradients of the first step."""
 
     weights: dict[str, TensorShard]
     """After the last step."""
@@ -282,8 +282,8 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
         "backward",
         _backward(_own_summand),
     ),
-    "products are not summed": (sequence_parallel.ReduceScatter, "forward", _forward(_own_summand)),
-    "gradients of summed products are not gathered": (
+    "matmuls are not summed": (sequence_parallel.ReduceScatter, "forward", _forward(_own_summand)),
+    "gradients of summed matmuls are not gathered": (
         sequence_parallel.ReduceScatter,
         "backward",
         _backward(_own_repeated),

@@ -32,7 +32,7 @@ def _given(scale: float) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def sharded_loss(
-    mesh: Mesh, scale: float, chunk_tokens: int, products: torch.dtype, options: LossOptions
+    mesh: Mesh, scale: float, chunk_tokens: int, matmuls: torch.dtype, options: LossOptions
 ) -> dict[str, Any]:
     """This rank's loss, gradients and largest tensor."""
     axis = mesh.tensor
@@ -42,7 +42,7 @@ def sharded_loss(
     w = head[first : first + number].clone().requires_grad_()
 
     def loss_here() -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=products is torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=matmuls is torch.bfloat16):
             return vocab_parallel_head_loss(
                 x,
                 w,
@@ -71,7 +71,7 @@ def sharded_loss(
 
 @pytest.mark.parametrize("ranks", partly_slow([2, 4], [2]))
 @pytest.mark.parametrize(
-    ("scale", "chunk_tokens", "products", "options"),
+    ("scale", "chunk_tokens", "matmuls", "options"),
     [
         (1.0, CHUNK, torch.float32, NO_OPTIONS),
         (1.0, B * T, torch.float32, NO_OPTIONS),
@@ -81,18 +81,18 @@ def sharded_loss(
     ],
 )
 def test_the_loss_of_a_sharded_vocabulary_equals_that_of_a_full_one(
-    ranks: int, scale: float, chunk_tokens: int, products: torch.dtype, options: LossOptions
+    ranks: int, scale: float, chunk_tokens: int, matmuls: torch.dtype, options: LossOptions
 ) -> None:
-    results = on_mesh(Degrees(tensor=ranks), sharded_loss, scale, chunk_tokens, products, options)
+    results = on_mesh(Degrees(tensor=ranks), sharded_loss, scale, chunk_tokens, matmuls, options)
     features, head, targets = (item.double() if item.is_floating_point() else item for item in _given(scale))
     x, w = features.requires_grad_(), head.requires_grad_()
     exact = head_loss(x, w, targets, B * T, options=options)
     (exact / 4).backward()
     assert x.grad is not None and w.grad is not None
-    # As in test_loss.py: a logit is a sum of D products, rounded to the dtype of products, and the
+    # As in test_loss.py: a logit is a sum of D products, rounded to the dtype of matmuls, and the
     # probabilities change with these roundings. Sums over V terms are in float32, and each rank's sum is
     # rounded once more.
-    unit = 2.0**-8 if products is torch.bfloat16 else 2.0**-24
+    unit = 2.0**-8 if matmuls is torch.bfloat16 else 2.0**-24
     magnitudes = (features.abs().flatten(0, 1) @ head.abs().T).max().item()
     largest = (features.flatten(0, 1) @ head.T).abs().max().item()
     logit_error = (D * 2.0**-24 + (3 * unit if unit > 2.0**-24 else 0)) * magnitudes + unit * largest

@@ -1,6 +1,6 @@
-"""Cast a matrix to FP8 in both layouts at once: codes by rows for one product, and their transpose for the next.
+"""Cast a matrix to FP8 in both layouts at once: codes by rows for one matmul, and their transpose for the next.
 
-Tensor cores require the contracted dim of both operands to be contiguous, so a matrix that enters two products is
+Tensor cores require the contracted dim of both operands to be contiguous, so a matrix that enters two matmuls is
 written twice. By default, a compiler fuses the second store into the kernel that computes the matrix. In a reduction
 over rows, that store writes single bytes, one row of the result apart. On GPUs one kernel therefore reads a tile, and
 writes it in both directions (``triton_kernels``); the compiler sees it as one operator. TransformerEngine's kernel

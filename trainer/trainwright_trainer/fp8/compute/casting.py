@@ -1,8 +1,8 @@
-"""Casting a matrix to FP8 for the products that read it.
+"""Casting a matrix to FP8 for the matmuls that read it.
 
-A matrix enters two products, contracted over its columns in one and over its rows in the other. A scale may
+A matrix enters two matmuls, contracted over its columns in one and over its rows in the other. A scale may
 not vary along the contracted dim, except by blocks of 128. So with one scale for the entire matrix its codes
-serve both products, transposed for the second; with scales by row or block it is cast twice.
+serve both matmuls, transposed for the second; with scales by row or block it is cast twice.
 
     R rows   C columns
 
@@ -27,12 +27,12 @@ from trainwright_trainer.linear.linear_function import Cast
 
 
 def gradient_format(scaling: ScalingKind) -> torch.dtype:
-    """The format of output gradients. GPUs have no products of E5M2 with scales by block."""
+    """The format of output gradients. GPUs have no matmuls of E5M2 with scales by block."""
     return E4M3 if scaling is ScalingKind.BLOCK else E5M2
 
 
 def cast_by_rows(x_RC: Tensor, dtype: torch.dtype, scaling: ScalingKind, delayed: Tensor) -> Cast:
-    """Cast for a product over the columns only; ``delayed`` as in ``cast_per_tensor``, and only there."""
+    """Cast for a matmul over the columns only; ``delayed`` as in ``cast_per_tensor``, and only there."""
     if scaling is ScalingKind.TENSOR:
         rows, amax = cast_per_tensor(x_RC, dtype, delayed)
     else:
@@ -41,7 +41,7 @@ def cast_by_rows(x_RC: Tensor, dtype: torch.dtype, scaling: ScalingKind, delayed
 
 
 def cast_both_ways(x_RC: Tensor, dtype: torch.dtype, scaling: ScalingKind, delayed: Tensor) -> Cast:
-    """``cast_by_rows``, and (C, R) for a product over the rows."""
+    """``cast_by_rows``, and (C, R) for a matmul over the rows."""
     if scaling is not ScalingKind.TENSOR:
         rows, amax = _cast_finely(x_RC, dtype, scaling)
         return Cast(rows, _cast_finely(x_RC.t(), dtype, scaling).operand, amax)

@@ -33,7 +33,7 @@ _E4M3_IN_BFLOAT16 = 0x87F0 - 2**16
 """The bits where an E4M3 number has its sign, exponent and mantissa once its code is sign-extended and
 shifted by four."""
 
-_SMALLEST_EXPONENT, _LARGEST_EXPONENT = -100, 100
+_MIN_EXPONENT, _MAX_EXPONENT = -100, 100
 """Range of a scale's exponent: the scale and its inverse stay finite for any amax."""
 
 
@@ -51,7 +51,7 @@ def scale_for(amax: Tensor, dtype: torch.dtype, previous: Tensor | None = None) 
     usable = (amax > 0) & torch.isfinite(amax)
     room = LARGEST[dtype] / torch.where(usable, amax, 1.0).clamp(min=2.0**-120)
     # A float32's bits contain its exponent: floor(log2(x)) without a logarithm that rounds.
-    exponent = ((room.view(torch.int32) >> 23) - 127).clamp(_SMALLEST_EXPONENT, _LARGEST_EXPONENT)
+    exponent = ((room.view(torch.int32) >> 23) - 127).clamp(_MIN_EXPONENT, _MAX_EXPONENT)
     scale = ((127 - exponent) << 23).view(torch.float32)
     return torch.where(usable, scale, 1.0 if previous is None else previous)
 

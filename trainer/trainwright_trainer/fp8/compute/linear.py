@@ -1,6 +1,6 @@
 """An FP8 linear layer (FP8-LM, arXiv 2310.18313, section 2; formats of Micikevicius et al. 2022, arXiv 2209.05433).
 
-**Three products**, summed in float32 on tensor cores (``matmul.scaled_matmul``; on a CPU the same numbers are multiplied in
+**Three matmuls**, summed in float32 on tensor cores (``matmul.scaled_matmul``; on a CPU the same numbers are multiplied in
 a wider format). ``linear.linear_function`` says when each is computed.
 
     y  = x · Wᵀ      E4M3 · E4M3 → bfloat16, contracted over K, with fast accumulation
@@ -10,14 +10,14 @@ a wider format). ``linear.linear_function`` says when each is computed.
     M tokens   K features in   N features out
 
 E4M3 has finer steps, and E5M2 has the range that gradients need. With scales by block dy is E4M3 too (DeepSeek-V3,
-arXiv 2412.19437, section 3.3): a block of 128 needs less range, and GPUs have no such products of E5M2.
+arXiv 2412.19437, section 3.3): a block of 128 needs less range, and GPUs have no such matmuls of E5M2.
 
 **Casts.** Tensor cores require the contracted dim to be contiguous, and each matrix is contracted over a different dim
-in each of its two products. With one scale per tensor, its codes are transposed for the second product. Scales by row
+in each of its two matmuls. With one scale per tensor, its codes are transposed for the second matmul. Scales by row
 or block may not vary along the contracted dim, so with these it is cast twice (``casting``).
 
     x     once for all layers that read it (``InputCast``)
-    W     for each product from the codes that the optimizer stores, or once per step for all (``Weight.operands``)
+    W     for each matmul from the codes that the optimizer stores, or once per step for all (``Weight.operands``)
     dy    once in the backward pass
 
 **Scales.** A number is code · scale, and the scale is the power of two with which the largest absolute value, the amax, fills
@@ -146,7 +146,7 @@ class InputCast(nn.Module):
 
 
 class FP8Matmuls(NamedTuple):
-    """The three products; x, W and dy are ``Operand``s."""
+    """The three matmuls; x, W and dy are ``Operand``s."""
 
     stored_weight: Weight
     scaling: ScalingKind
@@ -154,7 +154,7 @@ class FP8Matmuls(NamedTuple):
     probe: Tensor
     deferred: DeferredWeightGradients | None
     total: None = None
-    """torch's scaled products cannot add to a sum (``_scaled_mm``, to 2.13): autograd does."""
+    """torch's scaled matmuls cannot add to a sum (``_scaled_mm``, to 2.13): autograd does."""
 
     @property
     def weight(self) -> Tensor:

@@ -134,8 +134,8 @@ def _check_layout(a_codes: Tensor, b_codes: Tensor) -> None:
 def _scaled_mm(
     a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, out: torch.dtype, fast: bool
 ) -> Tensor:
-    product: Tensor = torch._scaled_mm(a, b.t(), scale_a, scale_b, out_dtype=out, use_fast_accum=fast)
-    return product
+    matmul: Tensor = torch._scaled_mm(a, b.t(), scale_a, scale_b, out_dtype=out, use_fast_accum=fast)
+    return matmul
 
 
 def _multiply_exactly(a: Operand, b: Operand, out: torch.dtype) -> Tensor:
@@ -156,7 +156,7 @@ def _call_cublas(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> Tens
     square = scale_b.shape[0] != b.shape[0]
     blocks_b = F.ScalingType.BlockWise128x128 if square else F.ScalingType.BlockWise1x128
     padded = F.pad(scale_b, (0, -scale_b.shape[1] % 4)).contiguous().t() if square else _by_columns(scale_b)
-    product: Tensor = F.scaled_mm(
+    matmul: Tensor = F.scaled_mm(
         a,
         b.t(),
         _by_columns(scale_a),
@@ -167,7 +167,7 @@ def _call_cublas(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> Tens
         swizzle_b=F.SwizzleType.NO_SWIZZLE,
         output_dtype=torch.bfloat16,
     )
-    return product
+    return matmul
 
 
 _multiply_blocks = torch.library.custom_op(

@@ -30,7 +30,7 @@ def aligned_scales(count: int, device: torch.device) -> Tensor:
 
 
 class StoredMatrix(NamedTuple):
-    """A weight (N, K) as FP8 products read it: ``codes · scale``."""
+    """A weight (N, K) as FP8 matmuls read it: ``codes · scale``."""
 
     codes: Tensor
     """(N, K) float32, float16 or E4M3."""
@@ -79,7 +79,7 @@ class Weight(nn.Module):
             self.register_buffer(name, tensor.data, persistent=False)
 
     def stored(self) -> StoredMatrix:
-        """What FP8 products read."""
+        """What FP8 matmuls read."""
         if self.operands is not None:
             codes_NK, codes_KN = self.operands
             return StoredMatrix(codes_NK, self.cast_scale, None, codes_KN)

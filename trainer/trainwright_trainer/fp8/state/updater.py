@@ -233,7 +233,7 @@ class FP8Updater:
         self._update_counts += torch.stack(counts)
 
     def _sync_weights(self) -> None:
-        """Send all ranks the weights that the owners have updated, and slices of one weight its amax; cast what products
+        """Send all ranks the weights that the owners have updated, and slices of one weight its amax; cast what matmuls
         read.
         """
         axis = self._mesh.stage if self.layout.sharded else self._mesh.tensor

@@ -5,7 +5,7 @@ FP8-LM (section 3.3). So an update needs nothing from other ranks, and one rank 
 load is slightly uneven, because a model has many tensors per rank.
 
     owns   each rank the moments of its tensors; all have all weights, some of them up to date only as casts to bfloat16
-    moves  every weight, once per update, from its owner to the ranks of its shard axis: in bfloat16 where the products
+    moves  every weight, once per update, from its owner to the ranks of its shard axis: in bfloat16 where the matmuls
            read a stored cast (``linear.weight_casts``). The matrices of a block arrive while earlier blocks compute.
 """
 

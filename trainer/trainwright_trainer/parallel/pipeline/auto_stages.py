@@ -39,7 +39,7 @@ _ALIKE = 0.9
 _USABLE = 0.9
 """Fraction of a GPU's free memory: the rest goes to kernels' own buffers and to fragmentation."""
 
-_MOST_TOKENS = 4_096
+_MAX_TOKENS = 4_096
 _PRODUCTS_AT_ONCE = 8
 
 
@@ -82,17 +82,17 @@ def choose_stages(
 def matmul_speed(spec: RunSpec, device: torch.device) -> float:
     """FLOP/s of this rank in the largest matmul of the model's blocks, on random numbers."""
     dtype = torch.float32 if spec.precision.kind is PrecisionKind.FP32 else torch.bfloat16
-    tokens = min(spec.batch.micro_sequences * spec.batch.sequence_tokens, _MOST_TOKENS)
+    tokens = min(spec.batch.micro_sequences * spec.batch.sequence_tokens, _MAX_TOKENS)
     inner, out = spec.model.width, max(1, spec.model.feed_forward_width // spec.parallelism.tensor)
     left = torch.randn(tokens, inner, device=device).to(dtype)
     right = torch.randn(inner, out, device=device).to(dtype)
     into = left @ right
     _wait(device)
     each = 2.0 * tokens * inner * out
-    return median(each / _product_seconds(left, right, into) for _ in range(_MEASUREMENTS))
+    return median(each / _matmul_seconds(left, right, into) for _ in range(_MEASUREMENTS))
 
 
-def _product_seconds(left: Tensor, right: Tensor, into: Tensor) -> float:
+def _matmul_seconds(left: Tensor, right: Tensor, into: Tensor) -> float:
     """Seconds of one matmul, in one measurement."""
     began, made = time.perf_counter(), 0
     while (seconds := time.perf_counter() - began) < _SECONDS:

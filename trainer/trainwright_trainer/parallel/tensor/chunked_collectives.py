@@ -75,11 +75,11 @@ def matmuls_reduce_scatter(
     matmuls = [_matmuls_of(layer, x_BTK.dtype) for x_BTK, layer in zip(inputs, layers, strict=True)]
     leaves = [leaf for each in matmuls for leaf in (each.leaf(), each.probe)]
     flat = [x_BTK.flatten(0, -2) for x_BTK in inputs]
-    part_MN: Tensor = SummedProducts.apply(chunking, matmuls, casts, *flat, *leaves)
+    part_MN: Tensor = SummedMatmuls.apply(chunking, matmuls, casts, *flat, *leaves)
     return part_MN.view(*inputs[0].shape[:-2], -1, part_MN.shape[1])
 
 
-class SummedProducts(Function):
+class SummedMatmuls(Function):
     """``matmuls_reduce_scatter`` as a node of the autograd graph.
 
     The gradient of a sum is that of each summand. So dy is cast and gathered once, as the first layer casts it. All
@@ -92,10 +92,8 @@ class SummedProducts(Function):
     ) -> Tensor:
         leaves = given[len(layers) :: 2]
         weights = [layer.stored(leaf) for layer, leaf in zip(layers, leaves, strict=True)]
-        products = [layer.output(weight) for layer, weight in zip(layers, weights, strict=True)]
-        part_MN = _wait_all(
-            _multiply_and_scatter([cast.rows for cast in casts], products, chunking), chunking
-        )
+        matmuls = [layer.output(weight) for layer, weight in zip(layers, weights, strict=True)]
+        part_MN = _wait_all(_multiply_and_scatter([cast.rows for cast in casts], matmuls, chunking), chunking)
         ctx.chunking, ctx.layers = chunking, layers
         factors = [cast.factor for cast in casts]
         ctx.transposed = [factor.transposed for factor in factors]
@@ -113,8 +111,8 @@ class SummedProducts(Function):
         factors = [Factor(*each) for each in zip(matrices, ctx.transposed, strict=False)]
         weights = matrices[len(layers) :]
         cast = layers[0].cast_output_gradient(dy_MN, ctx.chunking.axis)
-        products = [layer.input_gradient(weight) for layer, weight in zip(layers, weights, strict=True)]
-        dy, inputs = _gather_and_multiply(cast.rows, products, ctx.chunking)
+        matmuls = [layer.input_gradient(weight) for layer, weight in zip(layers, weights, strict=True)]
+        dy, inputs = _gather_and_multiply(cast.rows, matmuls, ctx.chunking)
         gradients: list[Tensor | None] = []
         for layer, x in zip(layers, factors, strict=True):
             gradients += [hand_weight_gradient(layer, dy, x), cast.amax]
@@ -127,13 +125,13 @@ class _GatheredTokens(NamedTuple):
     chunking: Chunking
     output_axis: None = None
 
-    def forward(self, x: Cast, products: Sequence[RowMatmul]) -> tuple[Factor, list[Tensor]]:
-        return _gather_and_multiply(x.rows, products, self.chunking)
+    def forward(self, x: Cast, matmuls: Sequence[RowMatmul]) -> tuple[Factor, list[Tensor]]:
+        return _gather_and_multiply(x.rows, matmuls, self.chunking)
 
     def backward(
-        self, dys: Sequence[Cast], products: Sequence[RowMatmul]
+        self, dys: Sequence[Cast], matmuls: Sequence[RowMatmul]
     ) -> tuple[list[Factor], Callable[[], Tensor]]:
-        pending = _multiply_and_scatter([dy.rows for dy in dys], products, self.chunking)
+        pending = _multiply_and_scatter([dy.rows for dy in dys], matmuls, self.chunking)
         return [dy.factor for dy in dys], partial(_wait_all, pending, self.chunking)
 
 
@@ -146,26 +144,26 @@ class _ScatteredTokens(NamedTuple):
     def output_axis(self) -> Axis:
         return self.chunking.axis
 
-    def forward(self, x: Cast, products: Sequence[RowMatmul]) -> tuple[Factor, list[Tensor]]:
-        pending = _multiply_and_scatter([x.rows], products, self.chunking)
+    def forward(self, x: Cast, matmuls: Sequence[RowMatmul]) -> tuple[Factor, list[Tensor]]:
+        pending = _multiply_and_scatter([x.rows], matmuls, self.chunking)
         return x.factor, [_wait_all(pending, self.chunking)]
 
     def backward(
-        self, dys: Sequence[Cast], products: Sequence[RowMatmul]
+        self, dys: Sequence[Cast], matmuls: Sequence[RowMatmul]
     ) -> tuple[list[Factor], Callable[[], Tensor]]:
         (part,) = dys
-        dy, (dx_MK,) = _gather_and_multiply(part.rows, products, self.chunking)
+        dy, (dx_MK,) = _gather_and_multiply(part.rows, matmuls, self.chunking)
         return [dy], lambda: dx_MK
 
 
 def _gather_and_multiply(
-    part: Matrix, products: Sequence[RowMatmul], chunking: Chunking
+    part: Matrix, matmuls: Sequence[RowMatmul], chunking: Chunking
 ) -> tuple[Factor, list[Tensor]]:
-    """Gather the rows of all ranks and apply each of ``products`` to them."""
+    """Gather the rows of all ranks and apply each of ``matmuls`` to them."""
     part_MF, *scale = part
     gathered_RSCF: list[Tensor] = []
     for chunk, rows_MF in enumerate(_gathered_chunks(part_MF, chunking)):
-        results = [rows_MF, *(product((rows_MF, *scale)) for product in products)]
+        results = [rows_MF, *(matmul((rows_MF, *scale)) for matmul in matmuls)]
         gathered_RSCF = gathered_RSCF or [
             result.new_empty(
                 chunking.axis.ranks, chunking.chunks, len(result) // chunking.axis.ranks, result.shape[1]
@@ -189,14 +187,14 @@ def _gathered_chunks(part_MK: Tensor, chunking: Chunking) -> Iterator[Tensor]:
 
 
 def _multiply_and_scatter(
-    given: Sequence[Matrix], products: Sequence[RowMatmul], chunking: Chunking
+    given: Sequence[Matrix], matmuls: Sequence[RowMatmul], chunking: Chunking
 ) -> list[PendingTensor]:
     """Multiply chunk by chunk and start to reduce-scatter the sum of all results."""
     pending = []
     for chunk in range(chunking.chunks):
         sum_MN = summed(
-            product((_rows(full_MF, chunk, chunking), *scale))
-            for (full_MF, *scale), product in zip(given, products, strict=True)
+            matmul((_rows(full_MF, chunk, chunking), *scale))
+            for (full_MF, *scale), matmul in zip(given, matmuls, strict=True)
         )
         pending.append(chunking.axis.reduce_scatter_async(sum_MN))
     return pending

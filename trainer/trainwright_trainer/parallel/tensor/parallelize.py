@@ -290,10 +290,10 @@ class _ChunkedParallelBlock(_ShardedParallelBlock):
     """``_ShardedParallelBlock`` whose tokens are sent in chunks."""
 
     def both(self, normed_BTD: Tensor, tables: AttentionTables) -> Tensor:
-        products_BTF = all_gather_matmul(normed_BTD, self.first_layers, self.chunking)
+        projections_BTF = all_gather_matmul(normed_BTD, self.first_layers, self.chunking)
         count = len(self.attention.first_names)
-        mixed_BTF = self.attention.mix(tables, *products_BTF[:count])
-        hidden_BTF = self.feed_forward.hidden(*products_BTF[count:])
+        mixed_BTF = self.attention.mix(tables, *projections_BTF[:count])
+        hidden_BTF = self.feed_forward.hidden(*projections_BTF[count:])
         layers = [self.attention.output, self.feed_forward.down]
         return matmuls_reduce_scatter([mixed_BTF, hidden_BTF], layers, self.chunking)
 

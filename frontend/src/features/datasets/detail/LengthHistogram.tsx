@@ -12,7 +12,7 @@ interface Props {
 type Unit = "characters" | "tokens";
 
 const BAR_WIDTH = 10;
-const LEAST_HEIGHT = 1.5;
+const MIN_HEIGHT = 1.5;
 
 /** A histogram of document lengths with a summary, also as a table. Of lengths that are all alike only the summary. */
 export function LengthHistogram({ characters, tokens }: Props) {
@@ -60,7 +60,7 @@ function Bars({ bins, unit }: { bins: readonly HistogramBin[]; unit: Unit }) {
         className="h-28 w-full border-b border-control"
       >
         {bins.map(({ upto, documents }, index) => {
-          const height = documents === 0 ? 0 : Math.max(LEAST_HEIGHT, (documents / most) * 100);
+          const height = documents === 0 ? 0 : Math.max(MIN_HEIGHT, (documents / most) * 100);
           return (
             <rect
               key={upto}

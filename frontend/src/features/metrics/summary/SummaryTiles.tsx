@@ -53,7 +53,7 @@ function memoryParts(value: number | undefined): [string, string] {
   return value === undefined ? ["–", ""] : bytesParts(value);
 }
 
-/** The peak that MFU refers to; only the BF16 peak if FP8 products are no faster, as on a CPU. */
+/** The peak that MFU refers to; only the BF16 peak if FP8 matmuls are no faster, as on a CPU. */
 function peaksOf({ summary: { peak_name: peak, bf16_peak_name: bf16Peak } }: Run): (string | null | undefined)[] {
   return peak && bf16Peak && peak.replace(/^FP8/, "BF16") === bf16Peak ? [bf16Peak] : [peak, bf16Peak];
 }

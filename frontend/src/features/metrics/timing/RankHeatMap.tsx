@@ -59,7 +59,7 @@ export function RankHeatMap({ team, run, live, window, newest, part, onPart, nod
           <h2 className="font-medium">{TITLE}</h2>
           <p className="mt-2 text-small text-soft">{live ? "Every tenth step is measured." : "None of these steps was measured by rank."}</p>
         </section>
-      ) : columns.every(({ column }) => column.steps.length < LEAST_SAMPLES) ? (
+      ) : columns.every(({ column }) => column.steps.length < MIN_SAMPLES) ? (
         <SingleSample columns={columns} part={part} controls={partSelect} />
       ) : (
         <HeatMap
@@ -83,7 +83,7 @@ export function RankHeatMap({ team, run, live, window, newest, part, onPart, nod
 
 const TITLE = "time by rank";
 /** Fewer make no map. */
-const LEAST_SAMPLES = 2;
+const MIN_SAMPLES = 2;
 
 /** The ranks' times in the only measured step, as bars. */
 function SingleSample({ columns, part, controls }: { columns: readonly RankColumn[]; part: StepPart; controls: ReactNode }) {

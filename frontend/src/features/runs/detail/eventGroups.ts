@@ -8,7 +8,7 @@ export interface EventGroup {
 }
 
 /** Fewer are shown one by one. */
-const LEAST_GROUPED = 3;
+const MIN_GROUPED = 3;
 
 /** Groups neighbours of the same type in one attempt; changes of state are never grouped. */
 export function groupEvents(newestFirst: readonly RunEvent[]): EventGroup[] {
@@ -18,7 +18,7 @@ export function groupEvents(newestFirst: readonly RunEvent[]): EventGroup[] {
     if (last !== undefined && isAlike(last[0], event)) last.push(event);
     else runs.push({ events: [event] });
   }
-  return runs.flatMap((group) => (group.events.length < LEAST_GROUPED ? group.events.map((event): EventGroup => ({ events: [event] })) : [group]));
+  return runs.flatMap((group) => (group.events.length < MIN_GROUPED ? group.events.map((event): EventGroup => ({ events: [event] })) : [group]));
 }
 
 function isAlike(one: RunEvent, other: RunEvent): boolean {

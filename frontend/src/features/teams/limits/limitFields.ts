@@ -18,37 +18,37 @@ export interface LimitField<Name extends string> {
 }
 
 const GIB = 2 ** 30;
-const MOST_HOURS = 1_000_000_000;
-const MOST_COUNT = 1_000_000;
-const MOST_GIB = 2 ** 30;
+const MAX_HOURS = 1_000_000_000;
+const MAX_COUNT = 1_000_000;
+const MAX_GIB = 2 ** 30;
 
 /** The fields of a team's quota of one kind of device: its limit and its guaranteed share. */
 export function quotaFields({ device }: Quota) {
   const slots = DEVICE_LABELS[device]?.slots ?? device;
   return {
-    limit: { name: `${device}_limit`, label: `${slots} at once`, isCount: true, isRequired: true, most: MOST_COUNT },
-    share: { name: `${device}_share`, label: `Guaranteed ${slots}`, isCount: true, isRequired: true, most: MOST_COUNT },
+    limit: { name: `${device}_limit`, label: `${slots} at once`, isCount: true, isRequired: true, most: MAX_COUNT },
+    share: { name: `${device}_share`, label: `Guaranteed ${slots}`, isCount: true, isRequired: true, most: MAX_COUNT },
   } as const satisfies Record<string, LimitField<string>>;
 }
 
-export const FILES_FIELD: LimitField<"files"> = { name: "files", label: "Uploaded files, GiB", unit: GIB, isRequired: true, most: MOST_GIB };
+export const FILES_FIELD: LimitField<"files"> = { name: "files", label: "Uploaded files, GiB", unit: GIB, isRequired: true, most: MAX_GIB };
 
 export const TEAM_FIELDS: readonly LimitField<NumberField<TeamLimits>>[] = [
-  { name: "gpu_hours_per_month", label: "GPU-hours a month", most: MOST_HOURS },
-  { name: "cpu_hours_per_month", label: "CPU slot-hours a month", most: MOST_HOURS },
-  { name: "storage_bytes", label: "Total storage, GiB", unit: GIB, most: MOST_GIB },
-  { name: "concurrent_runs", label: "Runs at once", isCount: true, most: MOST_COUNT },
-  { name: "queued_runs", label: "Queued runs", isCount: true, most: MOST_COUNT },
+  { name: "gpu_hours_per_month", label: "GPU-hours a month", most: MAX_HOURS },
+  { name: "cpu_hours_per_month", label: "CPU slot-hours a month", most: MAX_HOURS },
+  { name: "storage_bytes", label: "Total storage, GiB", unit: GIB, most: MAX_GIB },
+  { name: "concurrent_runs", label: "Runs at once", isCount: true, most: MAX_COUNT },
+  { name: "queued_runs", label: "Queued runs", isCount: true, most: MAX_COUNT },
 ];
 
 export const MEMBER_FIELDS: readonly LimitField<NumberField<MemberLimits>>[] = [
-  { name: "gpus", label: "GPUs at once", isCount: true, most: MOST_COUNT },
-  { name: "cpu_slots", label: "CPU slots at once", isCount: true, most: MOST_COUNT },
-  { name: "gpu_hours_per_month", label: "GPU-hours a month", most: MOST_HOURS },
-  { name: "cpu_hours_per_month", label: "CPU slot-hours a month", most: MOST_HOURS },
-  { name: "storage_bytes", label: "Total storage, GiB", unit: GIB, most: MOST_GIB },
-  { name: "concurrent_runs", label: "Runs at once", isCount: true, most: MOST_COUNT },
-  { name: "queued_runs", label: "Queued runs", isCount: true, most: MOST_COUNT },
+  { name: "gpus", label: "GPUs at once", isCount: true, most: MAX_COUNT },
+  { name: "cpu_slots", label: "CPU slots at once", isCount: true, most: MAX_COUNT },
+  { name: "gpu_hours_per_month", label: "GPU-hours a month", most: MAX_HOURS },
+  { name: "cpu_hours_per_month", label: "CPU slot-hours a month", most: MAX_HOURS },
+  { name: "storage_bytes", label: "Total storage, GiB", unit: GIB, most: MAX_GIB },
+  { name: "concurrent_runs", label: "Runs at once", isCount: true, most: MAX_COUNT },
+  { name: "queued_runs", label: "Queued runs", isCount: true, most: MAX_COUNT },
 ];
 
 /** What a limit is typed as, to a millionth; empty for none. */

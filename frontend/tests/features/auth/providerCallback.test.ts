@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { readProviderAnswer } from "@/features/auth/providerAnswer";
+import { readProviderCallback } from "@/features/auth/providerCallback";
 
 it.each([
   ["?code=1e9&state=123&iss=https%3A%2F%2Flogin.example.org", { state: "123", authorization_code: "1e9", error: null, issuer: "https://login.example.org" }],
@@ -9,5 +9,5 @@ it.each([
   ["?state=abc", null],
   ["", null],
 ])("reads what a provider added to the address: %s", (search, answer) => {
-  expect(readProviderAnswer(search)).toEqual(answer);
+  expect(readProviderCallback(search)).toEqual(answer);
 });

@@ -1,9 +1,9 @@
 import type { components } from "@/api/schema";
 
-type ProviderAnswer = components["schemas"]["ProviderAnswer"];
+type ProviderCallback = components["schemas"]["ProviderCallback"];
 
 /** What an identity provider added to the address of the sign-in page; null if it sent nobody here. */
-export function readProviderAnswer(search: string): ProviderAnswer | null {
+export function readProviderCallback(search: string): ProviderCallback | null {
   const given = new URLSearchParams(search);
   const state = given.get("state");
   const code = given.get("code");
@@ -12,12 +12,12 @@ export function readProviderAnswer(search: string): ProviderAnswer | null {
   return { state, authorization_code: code, error, issuer: given.get("iss") };
 }
 
-let arrived = location.pathname === "/sign-in" ? readProviderAnswer(location.search) : null;
+let arrived = location.pathname === "/sign-in" ? readProviderCallback(location.search) : null;
 // The code is of use once, so it must stay neither in the history nor in an address that is copied.
 if (arrived !== null) history.replaceState(history.state, "", location.pathname);
 
 /** The answer with which this page was opened, once. */
-export function takeProviderAnswer(): ProviderAnswer | null {
+export function takeProviderCallback(): ProviderCallback | null {
   const taken = arrived;
   arrived = null;
   return taken;
