@@ -1,12 +1,14 @@
 """Receiving an object through a signed upload link."""
 
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 
+from anyio import CancelScope
 from fastapi.concurrency import run_in_threadpool
 
 from trainwright.contracts.base import Problem
 from trainwright_backend.core.errors import Invalid
-from trainwright_backend.core.object_store import BUFFER_BYTES, ObjectStore, StoredObject
+from trainwright_backend.core.object_store import BUFFER_BYTES, ObjectStore, ObjectWriter, StoredObject
 
 
 async def receive_object(store: ObjectStore, signed: str, stream: AsyncIterator[bytes]) -> None:
@@ -19,18 +21,27 @@ async def receive_object(store: ObjectStore, signed: str, stream: AsyncIterator[
     grant = store.verify(signed, "PUT")
     assert grant.b is not None and grant.d is not None
     expected = StoredObject(grant.b, grant.d)
-    with store.open_write(grant.k, expected) as writer:
-        async for data in in_blocks(stream):
-            if writer.bytes + len(data) > grant.b:
-                raise _mismatch("bytes", f"More than the announced {grant.b} bytes arrived.")
-            await run_in_threadpool(writer.write, data)
-        if writer.bytes != grant.b:
-            raise _mismatch("bytes", f"{writer.bytes} bytes arrived instead of the announced {grant.b}.")
-        if writer.digest != grant.d:
-            raise _mismatch(
-                "digest", f"The bytes have SHA-256 {writer.digest} instead of the announced {grant.d}."
-            )
-        await run_in_threadpool(writer.finish)
+    opened = ExitStack()
+    writer = await run_in_threadpool(opened.enter_context, store.open_write(grant.k, expected))
+    try:
+        await _write_expected(writer, expected, stream)
+    finally:
+        with CancelScope(shield=True):
+            await run_in_threadpool(opened.close)
+
+
+async def _write_expected(writer: ObjectWriter, expected: StoredObject, stream: AsyncIterator[bytes]) -> None:
+    async for data in in_blocks(stream):
+        if writer.bytes + len(data) > expected.bytes:
+            raise _mismatch("bytes", f"More than the announced {expected.bytes} bytes arrived.")
+        await run_in_threadpool(writer.write, data)
+    if writer.bytes != expected.bytes:
+        raise _mismatch("bytes", f"{writer.bytes} bytes arrived instead of the announced {expected.bytes}.")
+    if writer.digest != expected.digest:
+        raise _mismatch(
+            "digest", f"The bytes have SHA-256 {writer.digest} instead of the announced {expected.digest}."
+        )
+    await run_in_threadpool(writer.finish)
 
 
 async def in_blocks(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

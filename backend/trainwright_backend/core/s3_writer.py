@@ -8,6 +8,7 @@ Where the ETag is something else (with keys of a key service), the object is rea
 import hashlib
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from queue import Full, Queue
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import obstore
 from obstore.store import S3Store
 
 from trainwright_backend.core.object_store import WRITTEN, ObjectDamagedError, StoredObject
-from trainwright_backend.core.s3_errors import reaching_store, writing_to_store
+from trainwright_backend.core.s3_errors import ObjectStoreError, reaching_store, writing_to_store
 
 if TYPE_CHECKING:
     from obstore import PutResult
@@ -99,9 +100,10 @@ class S3Writer:
         return StoredObject(self.bytes, self.digest)
 
     def discard(self) -> None:
-        """Abort what was not finished."""
+        """Abort what was not finished, and wait for the store. Its errors are logged, not raised."""
         if self._sending is not None and not self._sending.done():
-            self._hand_over(_DiscardedError())
+            with suppress(ObjectStoreError):
+                self._hand_over(_DiscardedError())
             self._sending.exception()
         self._stop()
 

@@ -105,7 +105,7 @@ class Receiver:
                 if not file.is_complete:
                     await self._add(file, request, body)
             finally:
-                file.close()
+                await self._in_thread(file.close)
             return await self._in_thread(self.position, team_id, upload)
         except OSError as error:
             if error.errno in (ENOSPC, EDQUOT):

@@ -3,11 +3,8 @@
 import hashlib
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event
 from typing import Any
 
 import httpx
@@ -16,6 +13,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
+from tests.backend.bucket_proxy import bucket_proxy
 from tests.backend.conftest import Site, both_stores, new_bucket
 from trainwright_backend.api.blobs import MIN_DIRECT_SECONDS
 from trainwright_backend.core.file_cache import FileCache
@@ -23,7 +21,7 @@ from trainwright_backend.core.local_store import LocalStore
 from trainwright_backend.core.object_store import INCOMING, ObjectDamagedError, ObjectStore, StoredObject
 from trainwright_backend.core.open_store import open_store
 from trainwright_backend.core.s3_errors import ObjectStoreError
-from trainwright_backend.core.s3_writer import PART_BYTES
+from trainwright_backend.core.s3_writer import PART_BYTES, PARTS_AT_ONCE
 from trainwright_backend.core.settings import Settings
 
 CONTENT = b"0123456789" * 300_000
@@ -101,51 +99,6 @@ def bucket(s3_endpoint: str, tmp_path: Path) -> Settings:
     return Settings(secret_key=secret, data_dir=tmp_path, **new_bucket(s3_endpoint))
 
 
-@contextmanager
-def flipping_proxy(target: str) -> Iterator[str]:
-    """A proxy to ``target`` that flips the first bit of each object's bytes."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def forward(self) -> None:
-            body = bytearray(self.rfile.read(int(self.headers.get("content-length", 0))))
-            if self.command == "PUT" and body:
-                body[0] ^= 1
-            dropped = ("host", "content-length")
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
-            answer = httpx.request(self.command, target + self.path, content=bytes(body), headers=headers)
-            self.send_response(answer.status_code)
-            for name, value in answer.headers.items():
-                if name.lower() not in ("content-length", "connection", "content-encoding"):
-                    self.send_header(name, value)
-            length = answer.headers["content-length"] if self.command == "HEAD" else len(answer.content)
-            self.send_header("Content-Length", str(length))
-            self.end_headers()
-            self.wfile.write(answer.content)
-
-        def do_GET(self) -> None:
-            self.forward()
-
-        def do_PUT(self) -> None:
-            self.forward()
-
-        def do_POST(self) -> None:
-            self.forward()
-
-        def do_DELETE(self) -> None:
-            self.forward()
-
-        def do_HEAD(self) -> None:
-            self.forward()
-
-        def log_message(self, *_: object) -> None:
-            """Quietly."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-
-
 def test_an_object_that_was_changed_in_the_bucket_is_refused(bucket: Settings) -> None:
     store = open_store(bucket)
     store.write("a/b", b"as stored")
@@ -164,12 +117,37 @@ def test_bytes_corrupted_during_the_upload_to_the_bucket_are_detected_and_delete
     bucket: Settings, tmp_path: Path
 ) -> None:
     """A proxy in between flips a bit of each body and leaves the header that moto does not check."""
-    with flipping_proxy(str(bucket.s3_endpoint)) as address:
+
+    def flip(method: str, _: str, body: bytearray) -> None:
+        if method == "PUT" and body:
+            body[0] ^= 1
+
+    with bucket_proxy(str(bucket.s3_endpoint), flip) as address:
         store = open_store(bucket.model_copy(update={"s3_endpoint": address}))
         for content in (b"small", bytes(9 << 20)):
             with pytest.raises(ObjectDamagedError):
                 store.write("a/b", content)
             assert open_store(bucket).stat("a/b") is None
+
+
+def test_a_bucket_that_fails_while_an_object_is_discarded_does_not_hide_why(bucket: Settings) -> None:
+    discarded = Event()
+
+    def refuse_parts(method: str, path: str, _: bytearray) -> int | None:
+        if method != "PUT" or "partNumber" not in path:
+            return None
+        discarded.wait()
+        return 403
+
+    def write_and_fail(store: ObjectStore) -> None:
+        with store.open_write("a/b") as incoming:
+            incoming.write(bytes((PARTS_AT_ONCE + 2) * PART_BYTES + 1))
+            discarded.set()
+            raise ZeroDivisionError
+
+    with bucket_proxy(str(bucket.s3_endpoint), refuse_parts) as address, pytest.raises(ZeroDivisionError):
+        write_and_fail(open_store(bucket.model_copy(update={"s3_endpoint": address})))
+    assert open_store(bucket).stat("a/b") is None
 
 
 def test_a_bucket_that_does_not_answer_is_a_503(bucket: Settings) -> None:
