@@ -32,7 +32,7 @@ from trainwright_backend.core.sse import Topics
 from trainwright_backend.monitoring.exposition import Exposition
 from trainwright_backend.nodes.policies import IsNode
 from trainwright_backend.teams.notice_mails import delete_old, mail_due
-from trainwright_backend.teams.webhook_sender import deliver_due
+from trainwright_backend.teams.webhook_sender import WebhookSender
 from trainwright_backend.uploads.receiver import Receiver
 
 
@@ -155,7 +155,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.enqueuer.silent_brokers,
         None if loop is None else loop.worker_watch.waited_seconds,
     )
-    senders = _senders(app) if settings.control_loop else []
+    webhooks = WebhookSender(app.state.database, settings)
+    senders = _senders(app, webhooks) if settings.control_loop else []
     if loop is not None:
         loop.start()
     for sender in senders:
@@ -166,6 +167,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         for sender in senders:
             sender.stop()
+        webhooks.close()
         if loop is not None:
             loop.stop()
         app.state.receiver.close()
@@ -174,11 +176,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         stop_tracing()
 
 
-def _senders(app: FastAPI) -> list[PollingThread]:
+def _senders(app: FastAPI, webhooks: WebhookSender) -> list[PollingThread]:
     """The threads that send what transactions have queued, and delete what is old."""
     database, settings = app.state.database, app.state.settings
     return [
-        PollingThread("webhooks", partial(deliver_due, database, settings), "webhooks were not delivered"),
+        PollingThread("webhooks", webhooks.start_due, "no webhooks are delivered"),
         PollingThread("mails", partial(mail_due, database, settings), "notices were not mailed"),
         PollingThread("old-notices", partial(delete_old, database), "old notices were not deleted", 600.0),
     ]

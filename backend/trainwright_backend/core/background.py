@@ -3,6 +3,12 @@
 from collections.abc import Callable
 
 import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from trainwright_backend.core.errors import AppError
+
+UNAVAILABLE = (AppError, SQLAlchemyError, OSError)
+"""What work raises while the database, the object store or another host is unavailable: its traceback says nothing more."""
 
 log = structlog.get_logger()
 

@@ -3,10 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from trainwright_backend.core.background import run_logging_errors
-from trainwright_backend.core.errors import AppError
+from trainwright_backend.core.background import UNAVAILABLE, run_logging_errors
 
 POLL_SECONDS = 2.0
 
@@ -35,4 +32,4 @@ class PollingThread:
 
     def _run(self) -> None:
         while not self._stopping.wait(self._seconds):
-            run_logging_errors(self._work, self._failure, expected=(AppError, SQLAlchemyError, OSError))
+            run_logging_errors(self._work, self._failure, expected=UNAVAILABLE)

@@ -7,8 +7,8 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import BadStatusLine, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,11 +16,12 @@ from ipaddress import ip_network
 from typing import Any
 
 import pytest
-from sqlalchemy import select, text, update
+from sqlalchemy import func, select, text, update
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from tests.backend.scripted_agent import Scene, patient, scene
+from tests.live import eventually
 from trainwright.contracts.api.webhooks import WebhookEvent
 from trainwright.contracts.end_codes import EndCode
 from trainwright_backend.core import public_http
@@ -34,7 +35,7 @@ from trainwright_backend.runs.limit_pause import pause_for
 from trainwright_backend.runs.transitions import lock_run
 from trainwright_backend.teams import webhook_sender
 from trainwright_backend.teams.tables import WebhookDelivery
-from trainwright_backend.teams.webhook_sender import PAUSES, deliver_due
+from trainwright_backend.teams.webhook_sender import MOST_OF_A_TEAM, PAUSES, THREADS, WebhookSender
 
 __all__ = ["scene"]
 
@@ -53,16 +54,35 @@ class Receiver:
     url: str
     answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     received: list[tuple[dict[str, str], str]] = field(default_factory=list)
+    may_answer: threading.Event = field(default_factory=threading.Event)
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
+    with running_receiver() as found:
+        yield found
+
+
+@pytest.fixture
+def slow_receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """A web server that answers once the test sets `may_answer`."""
+    monkeypatch.setattr(public_http, "TIMEOUT_SECONDS", 60.0)
+    with running_receiver() as found:
+        found.may_answer.clear()
+        yield found
+        found.may_answer.set()
+
+
+@contextmanager
+def running_receiver() -> Iterator[Receiver]:
     found = Receiver("")
+    found.may_answer.set()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             found.received.append(({key.lower(): value for key, value in self.headers.items()}, body))
+            found.may_answer.wait()
             status, headers = found.answers.pop(0) if found.answers else (204, {})
             self.send_response(status)
             for name, value in {"Content-Length": "0", **headers}.items():
@@ -90,10 +110,26 @@ def create(scene: Scene, url: str, *events: WebhookEvent) -> dict[str, Any]:
     return found
 
 
-def deliver(scene: Scene, networks: list[str] = LOOPBACK) -> int:
+@contextmanager
+def sending(scene: Scene, networks: list[str] = LOOPBACK) -> Iterator[WebhookSender]:
     state = scene.site.app.state
-    allowed: Settings = state.settings.model_copy(update={"webhook_networks": networks})
-    return deliver_due(state.database, allowed)
+    sender = WebhookSender(state.database, state.settings.model_copy(update={"webhook_networks": networks}))
+    yield sender
+    sender.close()
+
+
+def deliver(scene: Scene, networks: list[str] = LOOPBACK) -> int:
+    """Attempt each message that is due, once; returns the number of attempts."""
+    before = attempts(scene)
+    with sending(scene, networks) as sender:
+        for work in sender.start_due():
+            work.result()
+    return attempts(scene) - before
+
+
+def attempts(scene: Scene) -> int:
+    with scene.database.read() as session:
+        return session.scalar(select(func.sum(WebhookDelivery.attempts))) or 0
 
 
 def last(scene: Scene) -> dict[str, Any]:
@@ -205,6 +241,56 @@ def test_two_senders_send_a_message_once(scene: Scene, receiver: Receiver) -> No
         list(pool.map(lambda _: deliver(scene), range(2)))
     ids = [headers["webhook-id"] for headers, _ in receiver.received]
     assert len(ids) == len(set(ids)) == 4
+
+
+def test_a_slow_address_delays_no_other(scene: Scene, slow_receiver: Receiver, receiver: Receiver) -> None:
+    slow, fast = create(scene, slow_receiver.url), create(scene, receiver.url)
+    with sending(scene) as sender:
+        for sent in (1, 2):
+            for hook in (slow, fast):
+                scene.site.admin.post(f"{scene.site.path}/webhooks/{hook['id']}/test")
+            sender.start_due()
+            eventually(lambda sent=sent: len(receiver.received) == sent, "the fast address gets its message")
+            eventually(lambda: len(slow_receiver.received) == 1, "the slow address has one message in flight")
+        slow_receiver.may_answer.set()
+        eventually(lambda: len(slow_receiver.received) == 2, "the slow address gets its other message")
+
+
+def test_a_team_with_many_slow_addresses_leaves_threads_to_others(
+    scene: Scene, slow_receiver: Receiver, receiver: Receiver
+) -> None:
+    other = scene.site.other_team("other")
+    for _ in range(THREADS):
+        hook = create(scene, slow_receiver.url)
+        scene.site.admin.post(f"{scene.site.path}/webhooks/{hook['id']}/test")
+    made = other.post("/api/v1/teams/other/webhooks", json={"url": receiver.url}).json()
+    other.post(f"/api/v1/teams/other/webhooks/{made['id']}/test")
+    with sending(scene) as sender:
+        work = sender.start_due()
+        eventually(lambda: len(receiver.received) == 1, "the other team gets its message")
+        eventually(lambda: len(slow_receiver.received) == MOST_OF_A_TEAM, "few messages are in flight")
+        assert sender.start_due() == []
+        slow_receiver.may_answer.set()
+        wait(work)
+    assert len(slow_receiver.received) == THREADS
+
+
+def test_a_server_that_stops_waits_only_for_the_messages_in_flight(
+    scene: Scene, slow_receiver: Receiver
+) -> None:
+    hook = create(scene, slow_receiver.url)
+    for _ in range(3):
+        scene.site.admin.post(f"{scene.site.path}/webhooks/{hook['id']}/test")
+    with ThreadPoolExecutor(1) as pool:
+        with sending(scene) as sender:
+            sender.start_due()
+            eventually(lambda: len(slow_receiver.received) == 1, "a message is in flight")
+            closed = pool.submit(sender.close)
+            eventually(lambda: sender.is_closed, "the sender is being closed")
+            slow_receiver.may_answer.set()
+        closed.result()
+    assert len(slow_receiver.received) == 1 and attempts(scene) == 1
+    assert deliver(scene) == 2
 
 
 def test_the_server_s_own_network_is_not_contacted(scene: Scene, receiver: Receiver) -> None:
