@@ -11,10 +11,10 @@ from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright_backend.api.dependencies import (
     CurrentDatabase,
+    DeletedNames,
     DryRun,
     Flag,
     ReadSession,
-    Recorded,
     Store,
     WriteSession,
 )
@@ -97,13 +97,15 @@ def list_team_checkpoints(
     return page.model_copy(update={"items": with_validation(session, page.items)})
 
 
-@router.post("/checkpoints/retention", dependencies=[Recorded])
+@router.post("/checkpoints/retention")
 def retain_checkpoints(
-    access: Editor, request: Request, database: CurrentDatabase, body: Retention
+    access: Editor, request: Request, database: CurrentDatabase, body: Retention, deleted: DeletedNames
 ) -> RetentionResult:
     """Delete the checkpoints that no rule keeps. By default it only lists them."""
     if body.dry_run:
         audit.mark_as_preview(request)
     result = deletion.retain(database, access.team_id, body)
+    gone = (entry.checkpoint for entry in result.checkpoints if entry.kept is None)
+    deleted.extend(f"checkpoints of {checkpoint.run_name}" for checkpoint in gone)
     with database.read() as session:
         return retained_with_validation(session, result)

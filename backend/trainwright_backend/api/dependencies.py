@@ -87,14 +87,19 @@ def deletion_session(request: Request) -> Iterator[Write]:
         audit.record(session, request)
 
 
-def record_change(request: Request) -> Iterator[None]:
-    yield
+def record_change(request: Request) -> Iterator[list[str]]:
+    deleted_names: list[str] = []
+    yield deleted_names
     with request.app.state.database.write() as session:
+        session.deleted_names = deleted_names
         audit.record(session, request)
 
 
 Recorded = Depends(record_change, scope="function")
 """In ``dependencies`` of a route that changes something without a `WriteSession`: records it in the audit log afterwards."""
+
+DeletedNames = Annotated[list[str], Recorded]
+"""As `Recorded`, for a route that deletes: it adds the names of what it deleted, for the audit log."""
 
 CurrentSettings = Annotated[Settings, Depends(get_settings)]
 CurrentDatabase = Annotated[Database, Depends(get_database)]

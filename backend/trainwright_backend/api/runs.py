@@ -36,11 +36,11 @@ from trainwright.contracts.run_state import RunState
 from trainwright_backend.api.dependencies import (
     CurrentDatabase,
     CurrentSettings,
+    DeletedNames,
     DryRun,
     Flag,
     IdempotencyKey,
     ReadSession,
-    Recorded,
     WriteSession,
 )
 from trainwright_backend.auth.policies import Access, Editor, Viewer
@@ -224,10 +224,14 @@ def plan_elsewhere(
     return what_if.estimate_on_gpu(session, access.team_id, spec, gpu, begin_step)
 
 
-@router.post("/bulk", dependencies=[Recorded])
-def act_on_runs(access: Editor, database: CurrentDatabase, body: BulkAction) -> list[BulkResult]:
+@router.post("/bulk")
+def act_on_runs(
+    access: Editor, database: CurrentDatabase, body: BulkAction, deleted: DeletedNames
+) -> list[BulkResult]:
     """Apply one action to many runs. Each succeeds or is refused separately."""
-    return bulk_run_actions.act(database, access.team_id, body, access.user_name)
+    done = bulk_run_actions.act(database, access.team_id, body, access.user_name)
+    deleted.extend(done.deleted_names)
+    return done.results
 
 
 @router.get("/{run}")

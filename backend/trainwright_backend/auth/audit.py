@@ -240,8 +240,16 @@ def _matching(chain: UUID, search: Search) -> Select[AuditEntry]:
         AuditEntry.address,
         AuditEntry.details,
     )
-    for word in search.words.lower().split():
-        found = found.where(or_(*(func.lower(column).contains(word, autoescape=True) for column in columns)))
+    for word in search.words.split():
+        found = found.where(
+            or_(
+                *(
+                    func.lower(column).contains(form, autoescape=True)
+                    for column in columns
+                    for form in _forms(word)
+                )
+            )
+        )
     if search.actor.startswith(USER_PREFIX):
         found = found.where(AuditEntry.user_id == parse_id("user", search.actor))
     elif search.actor:
@@ -249,6 +257,13 @@ def _matching(chain: UUID, search: Search) -> Select[AuditEntry]:
     if search.action:
         found = found.where(AuditEntry.action == search.action)
     return found if search.since is None else found.where(AuditEntry.time >= search.since)
+
+
+def _forms(word: str) -> set[str]:
+    """How a word appears in an entry in lower case, which SQLite has for ASCII letters only. Details have other letters as escapes
+    of JSON."""
+    lowered = {word.lower(), "".join(letter.lower() if letter.isascii() else letter for letter in word)}
+    return lowered | {json.dumps(form)[1:-1] for form in lowered}
 
 
 def _chain_of(session: Read, request: Request) -> UUID:
@@ -262,18 +277,20 @@ def _chain_of(session: Read, request: Request) -> UUID:
 
 
 def _details(session: Write, request: Request) -> str:
-    """The query and the JSON body, without secrets; of a deletion without a body, the name of what it deleted."""
+    """The query and the JSON body, without secrets, and the names of what was deleted. A long body is cut off, but no name."""
     query = f"?{request.url.query}" if request.url.query else ""
     body: bytes = request.scope.get(BODY_KEY, b"")
     try:
         given = json.loads(body) if body else None
     except ValueError:
         given = None
-    if given is None and session.deleted_name:
-        given = {"name": session.deleted_name}
+    names = list(dict.fromkeys(session.deleted_names))
+    most = MOST_DETAILS + len(json.dumps(names))
+    if names:
+        given = {"name": names[0]} if given is None else {"names": names} | given
     shown = "" if given is None else json.dumps(_without_secrets(given), ensure_ascii=True)
     text = f"{query} {shown}".strip()
-    return text if len(text) <= MAX_DETAILS else f"{text[: MAX_DETAILS - 1]}…"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _without_secrets(value: Any) -> Any:

@@ -85,7 +85,7 @@ def delete_key(session: Write, user_id: UUID, key: str) -> None:
     row = session.get(ApiKey, parse_id("key", key))
     if row is None or row.user_id != user_id:
         raise unknown("key", key)
-    session.deleted_name = row.name
+    session.deleted_names = (row.name,)
     session.delete(row)
 
 
@@ -99,7 +99,8 @@ def delete_used_key(session: Write, key_id: UUID | None) -> None:
         raise Conflict(
             "no_key", "This request was sent without an API key. To end the session of a browser, sign out."
         )
-    session.execute(delete(ApiKey).where(ApiKey.id == key_id))
+    name = session.scalar(delete(ApiKey).where(ApiKey.id == key_id).returning(ApiKey.name))
+    session.deleted_names = () if name is None else (name,)
 
 
 def owner_of_key(database: Database, settings: Settings, secret: str) -> KeyOwner | None:

@@ -3,6 +3,7 @@
 This module is in `checkpoints` because deleting a run checks its checkpoints.
 """
 
+from dataclasses import dataclass, field
 from typing import assert_never
 from uuid import UUID
 
@@ -16,18 +17,28 @@ from trainwright_backend.runs.pause import pause_run
 from trainwright_backend.runs.service import cancel_run
 
 
-def act(database: Database, team_id: UUID, action: BulkAction, by: str) -> list[BulkResult]:
-    """Do the action for each run, in the requested order."""
-    return [_act_on(database, team_id, run_id, action, by) for run_id in action.runs]
+@dataclass(frozen=True)
+class BulkOutcome:
+    """What became of each run, in the requested order."""
+
+    results: list[BulkResult] = field(default_factory=list)
+    deleted_names: list[str] = field(default_factory=list)
 
 
-def _act_on(database: Database, team_id: UUID, run_id: str, action: BulkAction, by: str) -> BulkResult:
-    try:
-        with database.write() as session:
-            freed = _do(session, team_id, run_id, action, by)
-    except AppError as error:
-        return BulkResult(run=run_id, done=False, code=error.code, detail=error.detail)
-    return BulkResult(run=run_id, done=True, freed=freed)
+def act(database: Database, team_id: UUID, action: BulkAction, by: str) -> BulkOutcome:
+    """Do the action for each run."""
+    outcome = BulkOutcome()
+    for run_id in action.runs:
+        try:
+            with database.write() as session:
+                freed = _do(session, team_id, run_id, action, by)
+        except AppError as error:
+            refused = BulkResult(run=run_id, done=False, code=error.code, detail=error.detail)
+            outcome.results.append(refused)
+        else:
+            outcome.results.append(BulkResult(run=run_id, done=True, freed=freed))
+            outcome.deleted_names.extend(session.deleted_names)
+    return outcome
 
 
 def _do(session: Write, team_id: UUID, run_id: str, action: BulkAction, by: str) -> FreedSpace | None:

@@ -67,7 +67,7 @@ def delete_run(session: Write, team_id: UUID, run_id: str, *, dry_run: bool) -> 
             run_folder(run),
             links_until=max((link for link in links if link is not None), default=None),
         )
-        session.deleted_name = run.name
+        session.deleted_names = (run.name,)
         session.execute(delete(Run).where(Run.id == run.id))
     return _freed(checkpoints, dry_run)
 
@@ -96,6 +96,7 @@ def delete_checkpoint(
         )
         raise Conflict("checkpoint_needed", detail)
     if not dry_run:
+        session.deleted_names = (f"step {checkpoint.step:,} of {run.name}",)
         remove(session, checkpoint)
     return _freed([checkpoint], dry_run)
 

@@ -13,7 +13,7 @@ module is imported, with `bindparam` where values go.
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -114,8 +114,8 @@ class Read(Session):
 class Write(Read):
     """A session of one transaction. ``session.info`` has what its after-commit hooks need, such as the enqueuer."""
 
-    deleted_name = ""
-    """The name of what the transaction deletes, for the audit log: afterwards only its id is known."""
+    deleted_names: Sequence[str] = ()
+    """Names of what the transaction deletes, for the audit log: afterwards only ids are known."""
 
     def after_commit(self, hook: Callable[[], object]) -> None:
         """Run ``hook`` after this transaction commits, or never if it does not."""

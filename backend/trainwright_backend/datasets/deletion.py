@@ -42,7 +42,7 @@ def delete_dataset(session: Write, team_id: UUID, dataset: str) -> None:
     row = lock_dataset(session, team_id, dataset)
     _refuse_if_used(session, team_id, "dataset", row.versions)
     _refuse_if_tokenizer_needed(session, team_id, row, row.versions)
-    session.deleted_name = row.name
+    session.deleted_names = (row.name,)
     _delete(session, team_id, row, row.versions)
 
 

@@ -89,7 +89,7 @@ def delete_tokenizer(session: Write, team_id: UUID, tokenizer: str) -> None:
             extensions={"datasets": names},
         )
     stored_file_id = row.stored_file_id
-    session.deleted_name = row.name
+    session.deleted_names = (row.name,)
     session.delete(row)
     session.flush()
     delete_unused_files(session, team_id, [stored_file_id])

@@ -199,7 +199,7 @@ def remove_node(session: Write, node_id: str) -> None:
         detail = f"Runs are placed on {node.name}. Cancel them or wait until they end, then remove it."
         raise Conflict("node_in_use", detail)
     session.execute(update(NodeSize).where(NodeSize.node_name == node.name).values(joined=False))
-    session.deleted_name = node.name
+    session.deleted_names = (node.name,)
     session.execute(delete(Node).where(Node.id == node.id))
 
 

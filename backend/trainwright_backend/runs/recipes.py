@@ -63,7 +63,7 @@ def delete_recipe(session: Write, team_id: UUID, recipe_id: str) -> None:
     row = session.get(Recipe, parse_id("recipe", recipe_id), with_for_update=True)
     if row is None or row.team_id != team_id:
         raise unknown("recipe", recipe_id)
-    session.deleted_name = row.name
+    session.deleted_names = (row.name,)
     session.delete(row)
 
 

@@ -51,8 +51,11 @@ def delete_view(session: Write, team_id: UUID, account_id: UUID, view_id: str) -
         NotFound: the person has no such view.
     """
     mine = (SavedView.team_id == team_id, SavedView.account_id == account_id)
-    if not session.change(delete(SavedView).where(*mine, SavedView.id == parse_id("view", view_id))):
+    gone = delete(SavedView).where(*mine, SavedView.id == parse_id("view", view_id))
+    name = session.scalar(gone.returning(SavedView.name))
+    if name is None:
         raise unknown("view", view_id)
+    session.deleted_names = (name,)
 
 
 def _shown(view: SavedView) -> ShownView:

@@ -84,8 +84,11 @@ def revoke_invitation(session: Write, team_id: UUID, invitation: str) -> None:
         NotFound: the team has no such invitation, or its link was used.
     """
     link_id = parse_id("invite", invitation)
-    if not session.change(delete(OneTimeLink).where(OneTimeLink.id == link_id, *pending_in(team_id))):
+    revoked = delete(OneTimeLink).where(OneTimeLink.id == link_id, *pending_in(team_id))
+    email = session.scalar(revoked.returning(OneTimeLink.email))
+    if email is None:
         raise unknown("invite", invitation)
+    session.deleted_names = (email,)
 
 
 def _to_response(link: OneTimeLink) -> PendingInvitation:

@@ -100,6 +100,7 @@ def unlink(session: Write, user_id: UUID, identity: str) -> None:
             "operator for one (`trainwright-server link sign-in` with your address)."
         )
         raise Conflict("no_password", detail)
+    session.deleted_names = (row.email or row.subject,)
     session.execute(delete(ExternalIdentity).where(ExternalIdentity.id == row.id))
 
 

@@ -70,7 +70,7 @@ def remove_member(session: Write, team_id: UUID, caller_id: UUID, member: str) -
     if account.is_service:
         detail = f"{account.name} is a service account of this team. Delete it instead, which also revokes its keys."
         raise Conflict("service_account", detail)
-    session.deleted_name = account.name
+    session.deleted_names = (account.name,)
     _remove(session, membership, f"{account.name} cannot be removed")
 
 

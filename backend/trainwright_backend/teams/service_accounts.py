@@ -79,7 +79,7 @@ def delete_service_account(session: Write, team_id: UUID, caller_id: UUID, accou
     """
     lock_for_owner(session, team_id, caller_id)
     found = find_service_account(session, team_id, account)
-    session.deleted_name = found.name
+    session.deleted_names = (found.name,)
     session.execute(delete(Account).where(Account.id == found.id))
 
 

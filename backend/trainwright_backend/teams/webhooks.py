@@ -10,6 +10,7 @@ import hmac
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from pydantic import SecretStr
@@ -65,6 +66,8 @@ def list_webhooks(session: Read, team_id: UUID) -> list[WebhookOut]:
 def delete_webhook(session: Write, team_id: UUID, webhook: str) -> None:
     """Delete a webhook, with what was not delivered yet."""
     row = _find(session, team_id, webhook)
+    address = urlsplit(row.url)
+    session.deleted_names = (f"{address.scheme}://{address.netloc}",)  # the path may contain a token
     session.execute(delete(Webhook).where(Webhook.id == row.id))
 
 

@@ -94,22 +94,36 @@ def test_an_entry_says_who_did_what_to_what_and_from_where(site: Site) -> None:
 def test_a_deletion_names_what_is_gone(site: Site) -> None:
     site.member("editor")
     person = site.admin.get(f"{site.path}/members").json()[1]
-    created = {
-        f"{site.path}/service-accounts": {"name": "nightly", "role": "editor"},
-        f"{site.path}/recipes": {"name": "small", "spec": {}},
-        "/api/v1/me/keys": {"name": "laptop", "scope": "read"},
+    created: dict[str, tuple[dict[str, Any], str]] = {
+        "service-accounts": ({"name": "Über Nacht", "role": "editor"}, "Über Nacht"),
+        "recipes": ({"name": "small", "spec": {}}, "small"),
+        "invitations": ({"email": "grace@acme.example"}, "grace@acme.example"),
+        "views": ({"name": "mine", "view": {}}, "mine"),
+        "webhooks": ({"url": "https://hooks.example:8443/secret?x"}, "https://hooks.example:8443"),
     }
+    keys = "/api/v1/me/keys"
     deleted = {f"{site.path}/members/{person['id']}": person["name"]}
-    for path, body in created.items():
+    for path, (body, name) in {
+        keys: ({"name": "laptop", "scope": "read"}, "laptop"),
+        **{f"{site.path}/{collection}": made for collection, made in created.items()},
+    }.items():
         answer = site.admin.post(path, json=body)
-        assert answer.status_code == 201, answer.text
-        deleted[f"{path}/{answer.json()['id']}"] = body["name"]
+        assert answer.status_code in (200, 201), answer.text
+        deleted[f"{path}/{answer.json()['id']}"] = name
     for path in deleted:
         assert site.admin.delete(path).status_code == 204
     found = [*entries(site), *site.admin.get("/api/v1/audit").json()["items"]]
     details = {entry["path"]: entry["details"] for entry in found if entry["path"] in deleted}
     assert details == {path: json.dumps({"name": name}) for path, name in deleted.items()}
     assert [entry["action"] for entry in entries(site, "small")] == ["delete_recipe", "save_recipe"]
+    accounts = ["delete_service_account", "create_service_account"]
+    assert [entry["action"] for entry in entries(site, "Über nacht")] == accounts
+
+
+def test_a_key_that_deletes_itself_is_named(site: Site) -> None:
+    assert site.with_key(site.admin).delete("/api/v1/me/keys/current").status_code == 204
+    [first, *_] = site.admin.get("/api/v1/audit").json()["items"]
+    assert (first["action"], json.loads(first["details"])) == ("delete_used_key", {"name": "test"})
 
 
 def test_passwords_and_tokens_are_not_in_the_log(site: Site) -> None:

@@ -1,5 +1,6 @@
 """Retention: what it keeps, what its dry run predicts, and concurrent deletions and pins."""
 
+import json
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -304,6 +305,31 @@ def test_links_are_marked_once_a_minute_and_while_an_archive_is_sent(scene: Scen
     assert marked() < first
     assert next(sent) == b"b"
     assert marked() >= first
+
+
+def test_the_audit_log_names_deleted_runs_and_checkpoints(scene: Scene, ended: Work) -> None:
+    def told() -> tuple[str, Any]:
+        [first, *_] = scene.site.admin.get(f"{scene.site.path}/audit", params={"q": "pilot"}).json()["items"]
+        return first["action"], json.loads(first["details"])
+
+    assert scene.site.admin.delete(address(scene, ended.run_id, 2)).status_code == 200
+    assert told() == ("delete_checkpoint", {"name": "step 2 of pilot"})
+    retain(scene, keep_last=1, dry_run=False)
+    action, details = told()
+    assert action == "retain_checkpoints" and details["names"] == ["checkpoints of pilot"]
+    unknown = [f"run_{new_id().hex}" for _ in range(99)]
+    body = {"action": "delete", "runs": [*unknown, ended.run_id]}
+    assert scene.site.admin.post(f"{scene.runs}/bulk", json=body).json()[-1]["done"] is True
+    [deletion] = scene.site.admin.get(f"{scene.site.path}/audit", params={"action": "act_on_runs"}).json()[
+        "items"
+    ]
+    assert deletion["details"].startswith('{"names": ["pilot"], "action": "delete", "runs": ["run_')
+    assert deletion["details"].endswith("…"), "the ids are too many"
+    scene.site.admin.post(f"{scene.runs}/bulk", json={"action": "delete", "runs": unknown[:1]})
+    [refused, _] = scene.site.admin.get(f"{scene.site.path}/audit", params={"action": "act_on_runs"}).json()[
+        "items"
+    ]
+    assert "names" not in json.loads(refused["details"]), "nothing was deleted"
 
 
 @pytest.mark.slow(target="databases")

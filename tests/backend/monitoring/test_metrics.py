@@ -21,7 +21,7 @@ from trainwright_backend.core.settings import Settings
 from trainwright_backend.maintenance.backup import create_backup
 from trainwright_backend.monitoring.exposition import MAX_AGE_SECONDS, Exposition
 from trainwright_backend.nodes.tables import Node
-from trainwright_backend.teams.webhook_sender import deliver_due
+from trainwright_backend.teams.webhook_sender import WebhookSender
 
 HARDWARE = {
     "cpu_utilization": 0.5,
@@ -188,7 +188,9 @@ def test_refused_sign_ins_failed_webhooks_and_store_errors_are_counted(
     hook = {"url": "http://localhost:9/closed"}
     assert scene.site.admin.post(f"{scene.site.path}/webhooks", json=hook).status_code == 201
     scene.running().ended("bad_job")
-    assert deliver_due(scene.database, settings) == 1
+    sender = WebhookSender(scene.database, settings)
+    assert len(sender.start_due()) == 1
+    sender.close()
     ObjectStoreError()
     grown = scrape().since(before)
     assert grown.labelled("sign_ins_refused_total") == {("wrong_password",): 20, ("too_many_attempts",): 1}

@@ -120,6 +120,8 @@ def test_an_identity_is_linked_to_the_person_who_began_and_to_one_account(
     assert eve.delete(f"/api/v1/me/oidc/{identity['id']}").status_code == 404
     assert bob.delete(f"/api/v1/me/oidc/{identity['id']}").status_code == 204
     assert bob.get("/api/v1/me/oidc").json() == []
+    unlinked = site.admin.get("/api/v1/audit", params={"q": identity["email"]}).json()["items"]
+    assert [entry["path"] for entry in unlinked] == [f"/api/v1/me/oidc/{identity['id']}"]
 
 
 def test_groups_give_roles_that_follow_them_and_leave_those_of_owners_alone(
