@@ -36,7 +36,8 @@ TEAM_KEY = "trainwright.team"
 """The team that a policy found."""
 PREVIEW_KEY = "trainwright.preview"
 """The request only reports what it would change."""
-MAX_DETAILS = 2_000
+MOST_DETAILS = 2_000
+EXPORTED_AT_ONCE = 500
 HIDDEN = "..."
 """Instead of a secret, in ASCII, as all details are."""
 ADDRESS_FIELD = "url"
@@ -165,11 +166,16 @@ def list_entries(
 
 
 def export_lines(database: Database, chain: UUID) -> Iterator[str]:
-    """All entries of a chain, oldest first, as JSON lines."""
-    with database.read() as session:
-        rows = _matching(chain, Search()).order_by(AuditEntry.sequence).execution_options(yield_per=500)
-        for row in session.scalars(rows):
-            yield f"{show_entry(row).model_dump_json()}\n"
+    """All entries of a chain, oldest first, as JSON lines. No session is open while the client receives them."""
+    entries = select(AuditEntry).where(AuditEntry.chain == chain).order_by(AuditEntry.sequence)
+    last = 0
+    while True:
+        with database.read() as session:
+            page = session.scalars(entries.where(AuditEntry.sequence > last).limit(EXPORTED_AT_ONCE)).all()
+        if not page:
+            return
+        yield from (f"{show_entry(row).model_dump_json()}\n" for row in page)
+        last = page[-1].sequence
 
 
 def show_entry(row: AuditEntry) -> AuditEntryOut:

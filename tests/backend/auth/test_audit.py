@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import iter_route_contexts
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.exc import DatabaseError
 
 from tests.backend.conftest import PASSWORD, Site
 from trainwright_backend.api.dependencies import deletion_session, record_change, write_session
 from trainwright_backend.auth import audit
+from trainwright_backend.auth.tables import AuditHead
 from trainwright_backend.core.policy import AgentRoute
 
 ADA = "ada@acme.example"
@@ -260,6 +261,23 @@ def test_pages_continue_at_the_cursor(site: Site) -> None:
     rest = site.admin.get(f"{site.path}/audit", params={"cursor": page["next_cursor"]}).json()
     assert [item["sequence"] for item in page["items"] + rest["items"]] == [3, 2, 1]
     assert site.admin.get(f"{site.path}/audit", params={"cursor": "x"}).status_code == 422
+
+
+def test_an_export_holds_no_snapshot_while_its_client_is_slow(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        site.admin.patch(site.path, json={"name": f"Lab {number}"})
+    monkeypatch.setattr(audit, "EXPORTED_AT_ONCE", 2)
+    database = site.app.state.database
+    [newest, *_] = entries(site)
+    with database.read() as session:
+        chain = session.scalars(select(AuditHead.chain).where(AuditHead.sequence == newest["sequence"])).one()
+    sequences = []
+    for line in audit.export_lines(database, chain):
+        assert database.engine.pool.checkedout() == 0
+        sequences.append(json.loads(line)["sequence"])
+    assert sequences == [1, 2, 3, 4, 5]
 
 
 def test_every_route_by_which_a_person_changes_something_is_recorded(site: Site) -> None:
