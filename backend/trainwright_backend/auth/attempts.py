@@ -6,13 +6,16 @@ from uuid import UUID
 from sqlalchemy import delete, func, select
 
 from trainwright_backend.auth.tables import SignInAttempt
-from trainwright_backend.core.counters import SIGN_INS_REFUSED
 from trainwright_backend.core.db import Database, Write, now
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.core.security import keyed_hash
 from trainwright_backend.core.settings import Settings
 
 WINDOW = timedelta(minutes=10)
+
+
+class TooManyError(AppError):
+    """429, with Retry-After."""
 
 
 def count(
@@ -32,7 +35,7 @@ def count(
         refusal: code, what there were too many of, and advice.
 
     Raises:
-        AppError: 429, with Retry-After.
+        TooManyError: there were ``most`` in the window.
     """
     hashed = keyed_hash(settings.secret_key, purpose, subject)
     with database.write() as session:
@@ -45,9 +48,9 @@ def count(
         if len(times) >= most:
             seconds = max(1, round((times[-most] + WINDOW - now()).total_seconds()))
             code, what, advice = refusal
-            SIGN_INS_REFUSED.labels(code).inc()
-            detail = f"{what} Try again in {-(-seconds // 60)} minutes, {advice}."
-            raise AppError(code, 429, detail, headers={"Retry-After": str(seconds)})
+            minutes = -(-seconds // 60)
+            detail = f"{what} Try again in {minutes} minute{'s' if minutes > 1 else ''}, {advice}."
+            raise TooManyError(code, 429, detail, headers={"Retry-After": str(seconds)})
         attempt = SignInAttempt(subject=hashed)
         session.add(attempt)
         session.flush()

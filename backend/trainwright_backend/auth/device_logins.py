@@ -85,7 +85,7 @@ def count_guess(database: Database, settings: Settings, user_id: UUID) -> UUID:
     """Count a person's attempt to name a user code, before it is looked up.
 
     Raises:
-        AppError: 429, too many wrong ones.
+        TooManyError: ``too_many_codes``.
     """
     refusal = ("too_many_codes", "You typed too many wrong codes.", "and start again in the program")
     return count(database, settings, "user_code", str(user_id), MAX_GUESSES, refusal)

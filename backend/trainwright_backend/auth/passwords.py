@@ -18,7 +18,7 @@ from sqlalchemy import update
 from zxcvbn import zxcvbn
 
 from trainwright.contracts.api.people import PasswordChange
-from trainwright_backend.auth.attempts import count, forget
+from trainwright_backend.auth.attempts import TooManyError, count, forget
 from trainwright_backend.auth.service import (
     NO_PASSWORD,
     account_by_email,
@@ -77,18 +77,22 @@ def hash_password(password: str, about: Iterable[str | None] = ()) -> str:
 def check_password(
     database: Database, settings: Settings, email: str, password: str, *, known_browser: bool = False
 ) -> Account:
-    """The account with this address and password. This is slow, and opens its own sessions.
+    """The account with this address and password, for a sign-in. This is slow, and opens its own sessions.
 
     Args:
         known_browser: this account has signed in with the caller's browser before (`known_browser_token`).
 
     Raises:
-        AppError: 429 ``too_many_attempts`` with Retry-After.
+        TooManyError: ``too_many_attempts``.
         Unauthorized: the password is wrong, or no account has this address.
     """
-    account = _account_with_password(database, settings, email, password, known_browser)
-    if account is None:
-        raise Unauthorized("Email or password is wrong.", code="wrong_password")
+    try:
+        account = _account_with_password(database, settings, email, password, known_browser)
+        if account is None:
+            raise Unauthorized("Email or password is wrong.", code="wrong_password")
+    except (Unauthorized, TooManyError) as refused:
+        SIGN_INS_REFUSED.labels(refused.code).inc()
+        raise
     return account
 
 
@@ -110,7 +114,7 @@ def change_password(
         known_browser: as for `check_password`. A wrong current password counts like a wrong one at sign-in.
 
     Raises:
-        AppError: 429 ``too_many_attempts`` with Retry-After.
+        TooManyError: ``too_many_attempts``.
         Invalid: the current password is wrong, or the new one is easy to guess or the same.
         Conflict: another request has changed the password in the meantime.
     """
@@ -134,7 +138,7 @@ def confirm_password(
     """Require the current password of a signed-in person. This is slow.
 
     Raises:
-        AppError: 429 ``too_many_attempts`` with Retry-After.
+        TooManyError: ``too_many_attempts``.
         Invalid: at ``current_password``.
     """
     if _account_with_password(database, settings, email, password, known_browser) is None:
@@ -151,7 +155,6 @@ def _account_with_password(
     has_password = account is not None and account.password_hash != NO_PASSWORD
     right = _hasher.verify(password, account.password_hash if account and has_password else _decoy())
     if account is None or not has_password or not right:
-        SIGN_INS_REFUSED.labels("wrong_password").inc()
         return None
     with database.write() as session:
         forget(session, attempt)
@@ -167,7 +170,7 @@ def count_attempt(database: Database, settings: Settings, email: str, *, known_b
     """Count an attempt before it is evaluated, so that concurrent attempts are counted too.
 
     Raises:
-        AppError: 429, too many attempts.
+        TooManyError: ``too_many_attempts``.
     """
     purpose = "guess_in_known_browser" if known_browser else "guess"
     advice = "or use a browser in which you have signed in before, or ask the operator for a sign-in link"
@@ -179,7 +182,7 @@ def count_mail(database: Database, settings: Settings, email: str) -> None:
     """Count a mail to an address, whether or not it has an account.
 
     Raises:
-        AppError: 429, too many mails.
+        TooManyError: ``too_many_mails``.
     """
     refusal = (
         "too_many_mails",

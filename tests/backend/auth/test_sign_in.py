@@ -82,6 +82,12 @@ def test_the_21st_attempt_is_not_evaluated_until_the_wait_ends(site: Site, email
     assert (answer.status_code, answer.json()["code"]) == (429, "too_many_attempts")
     assert 0 < int(answer.headers["retry-after"]) <= 600
     assert sign_in(browser, "wrong", "other@else.example") == 401, "others are not affected"
+    for left, wait in ((90, "2 minutes"), (50, "1 minute")):
+        with site.app.state.database.write() as session:
+            past = now() - attempts.WINDOW + timedelta(seconds=left)
+            session.execute(update(SignInAttempt).values(time=past))
+        refused = browser.post("/api/v1/auth/sign-in", json={"email": email, "password": PASSWORD})
+        assert f"Try again in {wait}, or" in refused.json()["detail"]
     with site.app.state.database.write() as session:
         session.execute(update(SignInAttempt).values(time=now() - attempts.WINDOW))
     assert sign_in(browser, PASSWORD, email) == (200 if email == EMAIL else 401)

@@ -9,9 +9,11 @@ import pytest
 from pydantic import SecretStr, ValidationError
 from sqlalchemy import event, func, select, update
 
-from tests.backend.conftest import SECRET
+from tests.backend.conftest import PASSWORD, SECRET
 from tests.backend.monitoring.conftest import TOKEN, Scrape, parse
 from tests.backend.scripted_agent import Agent, Scene
+from trainwright_backend.auth.device_logins import MAX_GUESSES
+from trainwright_backend.auth.passwords import MAX_ATTEMPTS
 from trainwright_backend.core.completed_backups import CompletedBackup
 from trainwright_backend.core.db import Database, now
 from trainwright_backend.core.errors import Busy
@@ -197,6 +199,22 @@ def test_refused_sign_ins_failed_webhooks_and_store_errors_are_counted(
     assert grown.labelled("webhook_attempts_total") == {("failed",): 1}
     assert grown.of("webhook_messages_due") == 1
     assert grown.labelled("object_store_errors_total") == {("unavailable",): 1}
+
+
+def test_only_sign_ins_count_as_refused_sign_ins(scene: Scene, scrape: Scrape) -> None:
+    site = scene.site
+    browser = site.anonymous()
+    me = {"email": "ada@acme.example", "password": PASSWORD}
+    assert browser.post("/api/v1/auth/sign-in", json=me).status_code == 200
+    before = scrape()
+    for _ in range(MAX_GUESSES):
+        assert site.admin.get("/api/v1/me/device/BCDF-GHJK").status_code == 404
+    assert site.admin.get("/api/v1/me/device/BCDF-GHJK").json()["code"] == "too_many_codes"
+    change = {"current_password": "not the password", "password": "another long enough password"}
+    for _ in range(MAX_ATTEMPTS):
+        assert browser.post("/api/v1/me/password", json=change).status_code == 422
+    assert browser.post("/api/v1/me/password", json=change).json()["code"] == "too_many_attempts"
+    assert scrape().since(before).labelled("sign_ins_refused_total") == {}
 
 
 def test_a_failed_step_and_a_round_of_the_control_loop_are_counted(
