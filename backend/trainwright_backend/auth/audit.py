@@ -36,7 +36,7 @@ TEAM_KEY = "trainwright.team"
 """The team that a policy found."""
 PREVIEW_KEY = "trainwright.preview"
 """The request only reports what it would change."""
-MOST_DETAILS = 2_000
+MAX_DETAILS = 2_000
 EXPORTED_AT_ONCE = 500
 HIDDEN = "..."
 """Instead of a secret, in ASCII, as all details are."""
@@ -291,7 +291,7 @@ def _details(session: Write, request: Request) -> str:
     except ValueError:
         given = None
     names = list(dict.fromkeys(session.deleted_names))
-    most = MOST_DETAILS + len(json.dumps(names))
+    most = MAX_DETAILS + len(json.dumps(names))
     if names:
         given = {"name": names[0]} if given is None else {"names": names} | given
     shown = "" if given is None else json.dumps(_without_secrets(given), ensure_ascii=True)

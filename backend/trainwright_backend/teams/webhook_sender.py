@@ -32,7 +32,7 @@ CLAIM = timedelta(minutes=2)
 """Longer than an attempt takes."""
 KEPT = timedelta(days=30)
 THREADS = 8
-MOST_OF_A_TEAM = 2
+MAX_IN_FLIGHT_PER_TEAM = 2
 """Messages in flight. The team's other webhooks wait, so that a team with many slow addresses leaves threads to others."""
 
 log = structlog.get_logger()
@@ -114,7 +114,7 @@ class WebhookSender:
                 return None
             in_flight = Counter(self._team_of_busy.values())
             due = _due_webhooks(self._database, self._team_of_busy)
-            startable = [hook for hook in due if in_flight[hook.team_id] < MOST_OF_A_TEAM]
+            startable = [hook for hook in due if in_flight[hook.team_id] < MAX_IN_FLIGHT_PER_TEAM]
             if not startable:
                 return None
             chosen = min(startable, key=lambda hook: in_flight[hook.team_id])

@@ -35,7 +35,7 @@ from trainwright_backend.runs.limit_pause import pause_for
 from trainwright_backend.runs.transitions import lock_run
 from trainwright_backend.teams import webhook_sender
 from trainwright_backend.teams.tables import WebhookDelivery
-from trainwright_backend.teams.webhook_sender import MOST_OF_A_TEAM, PAUSES, THREADS, WebhookSender
+from trainwright_backend.teams.webhook_sender import MAX_IN_FLIGHT_PER_TEAM, PAUSES, THREADS, WebhookSender
 
 __all__ = ["scene"]
 
@@ -268,7 +268,9 @@ def test_a_team_with_many_slow_addresses_leaves_threads_to_others(
     with sending(scene) as sender:
         work = sender.start_due()
         eventually(lambda: len(receiver.received) == 1, "the other team gets its message")
-        eventually(lambda: len(slow_receiver.received) == MOST_OF_A_TEAM, "few messages are in flight")
+        eventually(
+            lambda: len(slow_receiver.received) == MAX_IN_FLIGHT_PER_TEAM, "few messages are in flight"
+        )
         assert sender.start_due() == []
         slow_receiver.may_answer.set()
         wait(work)
