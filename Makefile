@@ -146,8 +146,9 @@ fix: tools ## let ruff repair and format the Python sources
 	@$(BIN)/ruff check --fix --quiet
 	@$(BIN)/ruff format --quiet
 
-openapi: tools frontend ## regenerate the API description, the frontend's types from it, and docs/spec.md
+openapi: tools frontend ## regenerate the API description, the frontend's types from it, docs/spec.md and docs/end-codes.md
 	@$(BIN)/trainwright schema --markdown > docs/spec.md
+	@$(BIN)/python -m trainwright.reference.end_codes > docs/end-codes.md
 	@$(BIN)/python -m trainwright_backend.openapi > frontend/openapi.json
 	@$(NODE) npm run openapi --silent >/dev/null
 
