@@ -10,7 +10,7 @@ TYPES_PAGE = "rest-types.md"
 ROUTES_HEAD = f"""# REST API
 
 Every route, from the OpenAPI document (`GET /api/v1/openapi.json`). [The guide](../api.md) explains authentication, errors and
-lists, and has examples. A refused request is answered with an [`ErrorBody`]({TYPES_PAGE}#type-errorbody).
+lists, and has examples. A refused request gets an [`ErrorBody`]({TYPES_PAGE}#type-errorbody).
 """
 
 TYPES_HEAD = """# REST types

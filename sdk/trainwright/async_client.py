@@ -83,7 +83,7 @@ class AsyncClient(AsyncConnection):
         await self.post_only("/me/delete", json={"current_password": current_password})
 
     async def mail_sign_in_link(self, email: str) -> None:
-        """Request a sign-in link by mail to ``email``, if it has an account. The link confirms the address, and can set a new
+        """Request a sign-in link by email to ``email``, if it has an account. The link confirms the address, and can set a new
         password."""
         await self.post_only("/auth/mailed-link", json={"email": email})
 
@@ -189,7 +189,7 @@ class AsyncClient(AsyncConnection):
         )
 
     async def notice_settings(self) -> NoticeSettings:
-        """Which notices you get, in the app and by mail."""
+        """Which notices you get, in the app and by email."""
         return await self.get("/me/notices/settings", NoticeSettings)
 
     async def choose_notices(self, *choices: NoticeChoice) -> NoticeSettings:
@@ -252,5 +252,5 @@ class AsyncTeamClient(
         return await self._client.get(self._path, Team)
 
     async def set_storage(self, limit_bytes: int) -> StorageUse:
-        """Change the storage limit of the team. For site admins."""
+        """Change the upload limit of the team. For site admins."""
         return await self._client.put(f"{self._path}/storage", StorageUse, json={"limit_bytes": limit_bytes})

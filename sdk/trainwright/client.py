@@ -84,7 +84,7 @@ class Client(Connection):
         self.post_only("/me/delete", json={"current_password": current_password})
 
     def mail_sign_in_link(self, email: str) -> None:
-        """Request a sign-in link by mail to ``email``, if it has an account. The link confirms the address, and can set a new
+        """Request a sign-in link by email to ``email``, if it has an account. The link confirms the address, and can set a new
         password."""
         self.post_only("/auth/mailed-link", json={"email": email})
 
@@ -184,7 +184,7 @@ class Client(Connection):
         self.post_only("/me/notices/read", json={"ids": None if notice_ids is None else list(notice_ids)})
 
     def notice_settings(self) -> NoticeSettings:
-        """Which notices you get, in the app and by mail."""
+        """Which notices you get, in the app and by email."""
         return self.get("/me/notices/settings", NoticeSettings)
 
     def choose_notices(self, *choices: NoticeChoice) -> NoticeSettings:
@@ -247,5 +247,5 @@ class TeamClient(
         return self._client.get(self._path, Team)
 
     def set_storage(self, limit_bytes: int) -> StorageUse:
-        """Change the storage limit of the team. For site admins."""
+        """Change the upload limit of the team. For site admins."""
         return self._client.put(f"{self._path}/storage", StorageUse, json={"limit_bytes": limit_bytes})

@@ -19,10 +19,10 @@ _REASONS = {
 
 
 def statistics_lines(counted: Statistics) -> Iterator[str]:
-    """The sums, and how many documents each part of the curation leaves out."""
+    """The sums, and how many documents each part of the curation drops."""
     yield (
         f"{counted.kept:,} of {counted.documents:,} documents kept, {counted.characters:,} characters, "
         f"{counted.duplicates:,} duplicates, {counted.rejected:,} rejected"
     )
     for part, count in counted.dropped.items():
-        yield f"  {count:,} left out {_REASONS.get(part, f'by {part}')}"
+        yield f"  {count:,} dropped {_REASONS.get(part, f'by {part}')}"

@@ -108,7 +108,7 @@ def documents(
     limit: Annotated[int, typer.Option(min=1, max=200, help="Number of documents.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List the first documents of a version, including those that its curation leaves out."""
+    """List the first documents of a version, including those that its curation drops."""
     with open_team(server, key, team) as api:
         page = api.documents(dataset, version, limit)
         if print_json(page, as_json):

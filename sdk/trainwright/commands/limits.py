@@ -24,7 +24,7 @@ from trainwright.contracts.api.people import Quota
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Show and change the limits of monthly hours, storage, runs and priorities.",
+    help="Show and change the limits of slots, monthly hours, storage, runs and priorities.",
 )
 
 NOUNS = {"cuda": "GPU-hours", "cpu": "CPU slot-hours"}
@@ -84,12 +84,12 @@ def set_files(
     server: Server = LOCAL_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Change how many GiB of files the team may store. For site admins."""
+    """Change the upload limit: how many GiB of files the team may store. For site admins."""
     with open_team(server, key, team) as api:
         use = api.set_storage(round(gib * 2**30))
         if print_json(use, as_json):
             return
-        typer.echo(f"files: {format_bytes(use.used_bytes)} of {format_bytes(use.limit_bytes)}")
+        typer.echo(f"uploaded files: {format_bytes(use.used_bytes)} of {format_bytes(use.limit_bytes)}")
 
 
 @app.command("members")
@@ -150,7 +150,7 @@ def print_limits(found: LimitUse) -> None:
     storage = found.storage
     of = "no limit" if storage.limit_bytes is None else f"of {format_bytes(storage.limit_bytes)}"
     typer.echo(
-        f"storage: {format_bytes(storage.used_bytes)}, {of} (files {format_bytes(storage.uploads_bytes)}, prepared data "
+        f"total storage: {format_bytes(storage.used_bytes)}, {of} (uploaded files {format_bytes(storage.uploads_bytes)}, prepared data "
         f"{format_bytes(storage.prepared_bytes)}, checkpoints and exports {format_bytes(storage.checkpoint_bytes)}); reserved for "
         f"the next checkpoints of runs: {format_bytes(storage.reserved_bytes)}"
     )

@@ -61,7 +61,7 @@ def read(
 
 @app.command("settings")
 def settings(key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
-    """Show which notices you get, in the app and by mail."""
+    """Show which notices you get, in the app and by email."""
     with open_client(server, key) as client:
         _print(client.notice_settings(), as_json)
 
@@ -74,7 +74,7 @@ def choose(
     in_app: Annotated[
         bool | None, typer.Option("--app/--no-app", help="In the app, and in this command's list.")
     ] = None,
-    mail: Annotated[bool | None, typer.Option("--mail/--no-mail", help="By mail to your address.")] = None,
+    mail: Annotated[bool | None, typer.Option("--mail/--no-mail", help="By email to your address.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Choose how you get notices of KIND."""
@@ -91,9 +91,9 @@ def choose(
 def _print(settings: NoticeSettings, as_json: bool) -> None:
     if print_json(settings, as_json):
         return
-    table = Table("kind", "app", "mail", box=None)
+    table = Table("kind", "app", "email", box=None)
     for choice in settings.choices:
         table.add_row(choice.kind, "yes" if choice.app else "no", "yes" if choice.mail else "no")
     out.print(table)
     if settings.mail_problem:
-        typer.echo(f"No mail: {settings.mail_problem}")
+        typer.echo(f"No emails: {settings.mail_problem}")

@@ -42,7 +42,7 @@ def usage(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show quota, storage, and slot-hours by day, by person and by run."""
+    """Show the slots and the storage in use, and slot-hours by day, by person and by run."""
     with open_team(server, key, team) as api:
         if by_run:
             print_run_csv(api.run_usage(days))
@@ -82,13 +82,13 @@ def person_name(item: MemberUsage) -> str:
 
 
 def show(found: Usage) -> None:
-    """Print quota and storage, then days, people and runs."""
+    """Print slots and storage, then days, people and runs."""
     for quota in found.quota:
         typer.echo(quota_line(quota))
     storage = found.storage
-    typer.echo(f"files: {format_bytes(storage.used_bytes)} of {format_bytes(storage.limit_bytes)}")
+    typer.echo(f"uploaded files: {format_bytes(storage.used_bytes)} of {format_bytes(storage.limit_bytes)}")
     typer.echo(
-        f"checkpoints: {format_bytes(found.team_checkpoint_bytes)}, not counted toward the limit of files"
+        f"checkpoints: {format_bytes(found.team_checkpoint_bytes)}, not counted toward the upload limit"
     )
     if found.days:
         days = Table("day", "device", _hours(), box=None)

@@ -1,4 +1,4 @@
-"""Generates the table of choices that exclude each other from the rules that reject them.
+"""Generates the table of choices that exclude each other from the rules that refuse them.
 
 ``python -m trainwright.reference.layouts docs/parallelism.md`` writes it between the marks of the page.
 """
@@ -21,7 +21,7 @@ def combinations_table() -> str:
         for combination in REFUSED_COMBINATIONS
     ]
     return "\n".join(
-        ["| rejected | field | why, and what to do instead: the value … |", "|---|---|---|", *rows]
+        ["| refused | field | why, and what to do instead: the value … |", "|---|---|---|", *rows]
     )
 
 

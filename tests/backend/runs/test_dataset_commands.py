@@ -45,8 +45,8 @@ def test_counts_are_for_people_unless_json_is_asked_for(
     made = upload_letters(scene.site, "again", curation=curation, **{"letters.jsonl": lines})
     expected = [
         "140 of 200 documents kept, 1,310 characters, 50 duplicates, 0 rejected",
-        "  50 left out as duplicates",
-        "  10 left out as too short",
+        "  50 dropped as duplicates",
+        "  10 dropped as too short",
     ]
     file = tmp_path / "curation.yaml"
     file.write_text("drop_duplicates: true\nrules:\n  min_characters: 9\n")

@@ -17,7 +17,7 @@ import { MemberUsageTable } from "@/features/teams/usage/MemberUsageTable";
 import { devicesOf, fillDays, hoursByPerson, memberUsageCsv, runUsageCsv, DEFAULT_SPAN, SPANS } from "@/features/teams/usage/usageView";
 import { downloadText } from "@/lib/downloadText";
 
-/** The team's quota and current usage, and its usage by day, by person and by run. */
+/** The team's limits and current usage, and its usage by day, by person and by run. */
 export function UsagePage() {
   const { team } = useParams({ from: "/$team" });
   const { days = DEFAULT_SPAN } = useSearch({ from: "/$team/usage" });

@@ -6,7 +6,7 @@ import { TitleRow } from "@/components/TitleRow";
 import { NewRunLink } from "@/features/runs/NewRunLink";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 
-/** What runs, waits, failed and finished, and the quota. */
+/** What runs, waits, failed and finished, and the slots and storage in use. */
 export function HomePage() {
   const { team } = useParams({ from: "/$team" });
   return (
@@ -16,7 +16,7 @@ export function HomePage() {
         <Boundary>
           <HomeRuns />
         </Boundary>
-        <HomeSection title="Quota">
+        <HomeSection title="Usage">
           <Boundary>
             <QuotaMeters team={team} />
           </Boundary>

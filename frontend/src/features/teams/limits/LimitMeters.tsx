@@ -59,7 +59,7 @@ function storageOf(storage: TotalStorage): string {
 }
 
 function partsOf({ uploads_bytes: uploads, prepared_bytes: prepared, checkpoint_bytes: checkpoints, reserved_bytes: reserved }: TotalStorage): string {
-  const parts = `files ${bytes(uploads)}, prepared data ${bytes(prepared)}, checkpoints and exports ${bytes(checkpoints)}`;
+  const parts = `uploaded files ${bytes(uploads)}, prepared data ${bytes(prepared)}, checkpoints and exports ${bytes(checkpoints)}`;
   return reserved > 0 ? `${parts}; ${bytes(reserved)} reserved for the next checkpoints of runs` : parts;
 }
 

@@ -4,7 +4,7 @@ import { teamQuery } from "@/features/teams/queries";
 import { DEVICE_LABELS, quotaNote, shownQuota } from "@/features/teams/usage/usageView";
 import { bytes, count } from "@/lib/format";
 
-/** A team's current usage of its quota. */
+/** A team’s slots in use and uploaded files, with their limits. */
 export function QuotaMeters({ team }: { team: string }) {
   const { data } = useSuspenseQuery({ ...teamQuery(team), refetchInterval: 5_000 });
   const { storage } = data;
@@ -33,7 +33,7 @@ export function QuotaMeters({ team }: { team: string }) {
           </MeterRow>
         );
       })}
-      <MeterRow label="Files" meterLabel="Files stored" fraction={storage.limit_bytes === 0 ? 1 : storage.used_bytes / storage.limit_bytes}>
+      <MeterRow label="Uploaded files" meterLabel="Uploaded files stored" fraction={storage.limit_bytes === 0 ? 1 : storage.used_bytes / storage.limit_bytes}>
         {bytes(storage.used_bytes)} <span className="text-soft">of {bytes(storage.limit_bytes)} stored</span>
       </MeterRow>
     </dl>
