@@ -29,7 +29,6 @@ NOT_RUN: dict[tuple[str, str | None], str] = {
     ("README.md", "Install it"): "needs a wheel in an empty environment; `make wheel-check` does the same",
     ("README.md", "Try it"): "`make demo`, which tests/integration/test_demo.py runs",
     ("README.md", "Test it"): "`make test` itself",
-    ("CONTRIBUTING.md", None): "the targets of `make`; the tests in tests/architecture check that they exist",
     ("docs/api.md", "With curl"): "the tests in tests/backend send these requests",
     ("docs/api.md", "Datasets"): "the tests in tests/backend send these requests",
     ("docs/api.md", "Python"): "an address and a key of nobody; tests/live.py uses the same calls",

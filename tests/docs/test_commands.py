@@ -48,7 +48,7 @@ def test_a_page_works_after_the_first_tutorial(page: str, course: Reader, reposi
 def test_the_readme_works_with_the_files_of_the_first_tutorial(repository: Path, tmp_path: Path) -> None:
     used = [block for block in blocks_of(repository, "README.md") if is_run(block)]
     first = [command for block in blocks_of(repository, FIRST_TUTORIAL) for command in commands_of(block)]
-    files = [command for command in first if "letters.jsonl" in command and "<<" in command]
+    files = [command for command in first if "stdlib.jsonl" in command and "<<" in command]
     files += [command for command in first if command.startswith("cat > spec.json")]
     assert len(files) == 2 and used
     with open_reader(repository, tmp_path / "reader") as reader:
