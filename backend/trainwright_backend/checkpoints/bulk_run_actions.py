@@ -19,7 +19,7 @@ from trainwright_backend.runs.service import cancel_run
 
 @dataclass(frozen=True)
 class BulkOutcome:
-    """What became of each run, in the requested order."""
+    """The result of the action on each run, in the requested order, and the names of deleted runs."""
 
     results: list[BulkResult] = field(default_factory=list)
     deleted_names: list[str] = field(default_factory=list)
