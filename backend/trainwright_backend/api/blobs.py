@@ -14,7 +14,7 @@ from trainwright_backend.core.policy import public
 from trainwright_backend.core.resource_router import ResourceRouter
 
 router = ResourceRouter(
-    prefix="/blobs", tags=["blobs"], dependencies=[public("the signature in the link is the right")]
+    prefix="/blobs", tags=["blobs"], dependencies=[public("the signature in the link is the grant")]
 )
 
 
@@ -31,13 +31,15 @@ class BlobResponse(FileResponse):
 @router.get("/{signed}", response_class=BlobResponse)
 def get_blob(signed: str, store: Store) -> Response:
     """Download an object by a signed link, with range requests. If the objects are in a bucket, the answer is a redirect to it."""
-    right = store.verify(signed, "GET")
-    if store.stat(right.k) is None:
+    grant = store.verify(signed, "GET")
+    if store.stat(grant.key) is None:
         raise NotFound("The object of this link no longer exists.")
-    if (address := store.direct_link(right.k, max(right.e - time.time(), MIN_DIRECT_SECONDS))) is not None:
+    if (
+        address := store.direct_link(grant.key, max(grant.expires_at - time.time(), MIN_DIRECT_SECONDS))
+    ) is not None:
         return RedirectResponse(address)
-    name = right.k.rpartition("/")[2]
-    return BlobResponse(store.local_file(right.k), media_type="application/octet-stream", filename=name)
+    name = grant.key.rpartition("/")[2]
+    return BlobResponse(store.local_file(grant.key), media_type="application/octet-stream", filename=name)
 
 
 @router.put("/{signed}", status_code=204, max_body_size=UNLIMITED)

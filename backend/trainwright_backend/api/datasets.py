@@ -24,10 +24,10 @@ from trainwright_backend.api.dependencies import (
     WriteSession,
 )
 from trainwright_backend.auth.policies import Editor, Viewer
+from trainwright_backend.core.author import Author
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.datasets import curation_counts, deletion, documents, preparation_requests, service
-from trainwright_backend.datasets.service import Creator
 
 router = ResourceRouter(prefix="/teams/{team}/datasets", tags=["datasets"], route_class=GuardedRoute)
 
@@ -58,7 +58,7 @@ def create_dataset(
 
     With an Idempotency-Key, repeating the request returns the same dataset.
     """
-    by = Creator(access.user_id, access.user_name)
+    by = Author(access.user_id, access.user_name)
     return service.create_dataset(session, store, access.team_id, by, new, idempotency_key)
 
 

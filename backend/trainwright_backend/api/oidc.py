@@ -78,11 +78,11 @@ def finish_provider_sign_in(
 ) -> ProviderSignedIn:
     """Sign in with the provider's answer, or link its identity to your account if you began that; sets the session cookie."""
     try:
-        begun = oidc.read_begun(settings, provider_sign_in(request, settings), answer)
-        if begun.link_to is not None:
-            _require_same_person(request, settings, begun.link_to)
-        identity = oidc.prove(settings, provider, begun, answer)
-        signed_in = _sign_in(request, response, database, settings, begun, identity)
+        pending = oidc.read_pending_sign_in(settings, provider_sign_in(request, settings), answer)
+        if pending.link_to is not None:
+            _require_same_person(request, settings, pending.link_to)
+        identity = oidc.prove(settings, provider, pending, answer)
+        signed_in = _sign_in(request, response, database, settings, pending, identity)
     except Unauthorized:
         SIGN_INS_REFUSED.labels("provider").inc()
         raise
@@ -125,8 +125,8 @@ def _begin(
     next_page: str,
     link_to: UUID | None = None,
 ) -> ProviderAddress:
-    url, begun = oidc.begin(settings, provider, next_page, link_to)
-    remember_provider_sign_in(response, settings, begun)
+    url, pending = oidc.begin(settings, provider, next_page, link_to)
+    remember_provider_sign_in(response, settings, pending)
     return ProviderAddress(url=url)
 
 
@@ -144,11 +144,11 @@ def _sign_in(
     response: Response,
     database: Database,
     settings: Settings,
-    begun: oidc.Begun,
+    pending: oidc.PendingSignIn,
     identity: oidc.Identity,
 ) -> ProviderSignedIn:
     with database.write() as session:
-        if begun.link_to is None:
+        if pending.link_to is None:
             account = linked_identities.account_of(session, settings, identity)
             lifetime = timedelta(hours=settings.oidc_session_hours)
             token = service.open_session(
@@ -156,12 +156,12 @@ def _sign_in(
             )
             sign_browser_in(response, settings, token, account.email)
         else:
-            account = session.get_one(Account, begun.link_to)
+            account = session.get_one(Account, pending.link_to)
             linked_identities.link(session, account.id, identity)
         person = service.me(session, account.id)
         audit.remember_caller(request, account, audit.BROWSER)
         audit.record(session, request)
-    return ProviderSignedIn(me=person, next=begun.next)
+    return ProviderSignedIn(me=person, next=pending.next)
 
 
 router = ResourceRouter()

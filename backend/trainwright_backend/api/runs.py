@@ -45,7 +45,8 @@ from trainwright_backend.api.dependencies import (
 )
 from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.checkpoints import bulk_run_actions, deletion, fork, layout_change
-from trainwright_backend.checkpoints.resume import resume_with_room
+from trainwright_backend.checkpoints.resume import resume_run_if_space
+from trainwright_backend.core.author import Author
 from trainwright_backend.core.ids import MAX_INTEGER
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.resource_router import ResourceRouter
@@ -61,7 +62,6 @@ from trainwright_backend.runs import (
     table_export,
     what_if,
 )
-from trainwright_backend.runs.submission import Submitter
 from trainwright_backend.scheduling import moving, run_estimate
 from trainwright_backend.teams.limits import check_priority
 
@@ -180,9 +180,9 @@ def submit_run(
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
     """Queue a run. With an Idempotency-Key, repeating the request returns the same run."""
-    submitter = Submitter(access.user_id, access.user_name)
+    author = Author(access.user_id, access.user_name)
     check_priority(session, access.team_id, access.user_id, access.role, priority)
-    submitted = submission.submit_run(session, access.team_id, submitter, spec, idempotency_key, priority)
+    submitted = submission.submit_run(session, access.team_id, author, spec, idempotency_key, priority)
     response.status_code = 200 if submitted.replayed else 201
     return service.show_run(session, submitted.run, settings.timers.scale)
 
@@ -274,7 +274,7 @@ def pause_run(access: Editor, session: WriteSession, settings: CurrentSettings, 
 @router.post("/{run}/resume", status_code=202)
 def resume_run(access: Editor, session: WriteSession, settings: CurrentSettings, run: str) -> Run:
     """Queue a paused run again. If it needs more slots than the team's limit, the request is refused and it stays paused."""
-    resumed = resume_with_room(session, access.team_id, run, access.user_name)
+    resumed = resume_run_if_space(session, access.team_id, run, access.user_name)
     return service.show_run(session, resumed, settings.timers.scale)
 
 
@@ -307,8 +307,8 @@ def clone_run(
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
     """Start a run with the configuration of another, except for the fields in `changes`."""
-    submitter = Submitter(access.user_id, access.user_name)
-    made = clone.clone_run(session, access.team_id, submitter, run, body, idempotency_key)
+    author = Author(access.user_id, access.user_name)
+    made = clone.clone_run(session, access.team_id, author, run, body, idempotency_key)
     response.status_code = 200 if made.replayed else 201
     return service.show_run(session, made.run, settings.timers.scale)
 
@@ -324,7 +324,7 @@ def fork_run(
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
     """Start a run that continues from a checkpoint of another, except for the fields in `changes`."""
-    submitter = Submitter(access.user_id, access.user_name)
-    made = fork.fork_run(session, access.team_id, submitter, run, body, idempotency_key)
+    author = Author(access.user_id, access.user_name)
+    made = fork.fork_run(session, access.team_id, author, run, body, idempotency_key)
     response.status_code = 200 if made.replayed else 201
     return service.show_run(session, made.run, settings.timers.scale)

@@ -3,10 +3,10 @@
 from trainwright.contracts.api.datasets import NewTokenizer, Tokenizer
 from trainwright_backend.api.dependencies import CurrentDatabase, ReadSession, Recorded, Store, WriteSession
 from trainwright_backend.auth.policies import Editor, Viewer
+from trainwright_backend.core.author import Author
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.datasets import tokenizers
-from trainwright_backend.datasets.service import Creator
 
 router = ResourceRouter(prefix="/teams/{team}/tokenizers", tags=["datasets"], route_class=GuardedRoute)
 
@@ -21,7 +21,7 @@ def list_tokenizers(access: Viewer, session: ReadSession) -> list[Tokenizer]:
 def create_tokenizer(new: NewTokenizer, access: Editor, database: CurrentDatabase, store: Store) -> Tokenizer:
     """Create a tokenizer from a complete upload of a `tokenizer.json`, if it is valid."""
     return tokenizers.create_tokenizer(
-        database, store, access.team_id, Creator(access.user_id, access.user_name), new
+        database, store, access.team_id, Author(access.user_id, access.user_name), new
     )
 
 

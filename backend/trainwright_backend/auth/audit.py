@@ -51,7 +51,7 @@ USER_PREFIX = "user_"
 
 
 @dataclass(frozen=True)
-class Caller:
+class Actor:
     """Who makes a request, and by what."""
 
     user_id: UUID
@@ -83,7 +83,7 @@ class BrokenChain:
 def remember_caller(request: Request, account: Account, via: str) -> None:
     """Note who makes the request, for `record`."""
     name = f"{account.name} (service account)" if account.is_service else account.name
-    request.scope[CALLER_KEY] = Caller(account.id, name, via)
+    request.scope[CALLER_KEY] = Actor(account.id, name, via)
 
 
 def mark_as_preview(request: Request) -> None:
@@ -94,7 +94,7 @@ def mark_as_preview(request: Request) -> None:
 def record(session: Write, request: Request) -> None:
     """Append what the request changes, as the last statements of its transaction. A preview, and a request of a node or of nobody, is
     skipped."""
-    caller: Caller | None = request.scope.get(CALLER_KEY)
+    caller: Actor | None = request.scope.get(CALLER_KEY)
     if caller is not None and not request.scope.get(PREVIEW_KEY, False):
         _append_request(session, request, caller, getattr(request.scope.get("route"), "name", ""))
 
@@ -109,10 +109,10 @@ def record_failed_sign_in(database: Database, request: Request, email: str) -> N
         account = account_by_email(session, email)
     if account is not None:
         with database.write() as session:
-            _append_request(session, request, Caller(account.id, NOT_SIGNED_IN, BROWSER), FAILED_SIGN_IN)
+            _append_request(session, request, Actor(account.id, NOT_SIGNED_IN, BROWSER), FAILED_SIGN_IN)
 
 
-def _append_request(session: Write, request: Request, caller: Caller, action: str) -> None:
+def _append_request(session: Write, request: Request, caller: Actor, action: str) -> None:
     entry = AuditEntry(
         chain=_chain_of(session, request),
         time=now(),

@@ -30,7 +30,7 @@ MAX_EMAIL_LENGTH = 254
 STATE_DIGITS = 32
 
 
-class Begun(BaseModel):
+class PendingSignIn(BaseModel):
     """What the cookie of a sign-in says."""
 
     token: str
@@ -64,39 +64,41 @@ def begin(
     settings: Settings, provider: IdentityProvider, next_page: str, link_to: UUID | None = None
 ) -> tuple[str, str]:
     """The address at the provider, and the cookie for the browser."""
-    begun = Begun(token=new_token(), next=next_page, link_to=link_to)
-    challenge = hashlib.sha256(_derived(settings, "verifier", begun).encode()).digest()
+    pending = PendingSignIn(token=new_token(), next=next_page, link_to=link_to)
+    challenge = hashlib.sha256(_derived(settings, "verifier", pending).encode()).digest()
     query = {
         "response_type": "code",
         "client_id": provider.client_id,
         "redirect_uri": redirect_uri(settings),
         "scope": settings.oidc_scopes,
-        "state": _state(settings, begun),
-        "nonce": _derived(settings, "nonce", begun),
+        "state": _state(settings, pending),
+        "nonce": _derived(settings, "nonce", pending),
         "code_challenge": base64.urlsafe_b64encode(challenge).decode().rstrip("="),
         "code_challenge_method": "S256",
     }
     address = provider.discovery().authorization_endpoint
     joined = f"{address}{'&' if '?' in address else '?'}{urlencode(query)}"
-    return joined, _serializer(settings).dumps(begun.model_dump(mode="json"))
+    return joined, _serializer(settings).dumps(pending.model_dump(mode="json"))
 
 
-def read_begun(settings: Settings, cookie: str, answer: ProviderCallback) -> Begun:
+def read_pending_sign_in(settings: Settings, cookie: str, answer: ProviderCallback) -> PendingSignIn:
     """What this browser began, if the provider's answer belongs to it.
 
     Raises:
         Unauthorized: the browser began nothing, or too long ago, or something else.
     """
     try:
-        begun = Begun.model_validate(_serializer(settings).loads(cookie, max_age=LIFETIME_SECONDS))
+        pending = PendingSignIn.model_validate(_serializer(settings).loads(cookie, max_age=LIFETIME_SECONDS))
     except (BadSignature, ValidationError):
         raise _not_of_this_browser() from None
-    if not hmac.compare_digest(_state(settings, begun).encode(), answer.state.encode()):
+    if not hmac.compare_digest(_state(settings, pending).encode(), answer.state.encode()):
         raise _not_of_this_browser()
-    return begun
+    return pending
 
 
-def prove(settings: Settings, provider: IdentityProvider, begun: Begun, answer: ProviderCallback) -> Identity:
+def prove(
+    settings: Settings, provider: IdentityProvider, pending: PendingSignIn, answer: ProviderCallback
+) -> Identity:
     """Exchange the answer's code for the proof of an identity. This asks the provider: call it without an open session.
 
     Raises:
@@ -109,9 +111,9 @@ def prove(settings: Settings, provider: IdentityProvider, begun: Begun, answer: 
     if answer.authorization_code is None:
         raise _refused(provider, answer.error or "")
     tokens = provider.exchange(
-        answer.authorization_code, _derived(settings, "verifier", begun), redirect_uri(settings)
+        answer.authorization_code, _derived(settings, "verifier", pending), redirect_uri(settings)
     )
-    claims = provider.verify(tokens.id_token, _derived(settings, "nonce", begun))
+    claims = provider.verify(tokens.id_token, _derived(settings, "nonce", pending))
     if tokens.access_token is not None and _lacks(settings, claims):
         more = provider.user_info(tokens.access_token)
         if more.get("sub", claims["sub"]) != claims["sub"]:
@@ -151,12 +153,12 @@ def _text(claim: object) -> str:
     return "".join(letter for letter in claim if letter.isprintable()) if isinstance(claim, str) else ""
 
 
-def _state(settings: Settings, begun: Begun) -> str:
-    return _derived(settings, "state", begun)[:STATE_DIGITS]
+def _state(settings: Settings, pending: PendingSignIn) -> str:
+    return _derived(settings, "state", pending)[:STATE_DIGITS]
 
 
-def _derived(settings: Settings, purpose: str, begun: Begun) -> str:
-    return keyed_hash(settings.secret_key, f"oidc_{purpose}", begun.token)
+def _derived(settings: Settings, purpose: str, pending: PendingSignIn) -> str:
+    return keyed_hash(settings.secret_key, f"oidc_{purpose}", pending.token)
 
 
 def _serializer(settings: Settings) -> URLSafeTimedSerializer:

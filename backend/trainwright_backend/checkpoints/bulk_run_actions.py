@@ -9,7 +9,7 @@ from uuid import UUID
 
 from trainwright.contracts.api.actions import BulkAction, BulkResult, FreedSpace, RunAction
 from trainwright_backend.checkpoints.deletion import delete_run
-from trainwright_backend.checkpoints.resume import resume_with_room
+from trainwright_backend.checkpoints.resume import resume_run_if_space
 from trainwright_backend.core.db import Database, Write
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.runs.edits import tag_run, untag_run
@@ -49,7 +49,7 @@ def _do(session: Write, team_id: UUID, run_id: str, action: BulkAction, by: str)
         case RunAction.PAUSE:
             pause_run(session, team_id, run_id, by)
         case RunAction.RESUME:
-            resume_with_room(session, team_id, run_id, by)
+            resume_run_if_space(session, team_id, run_id, by)
         case RunAction.DELETE:
             return delete_run(session, team_id, run_id, dry_run=False)
         case RunAction.TAG:

@@ -25,6 +25,7 @@ from trainwright_backend.checkpoints.compatibility import (
 from trainwright_backend.checkpoints.resume import forked_checkpoint, has_lost_resume_point
 from trainwright_backend.checkpoints.service import find_checkpoint, get_checkpoint, newest_state
 from trainwright_backend.checkpoints.tables import Checkpoint
+from trainwright_backend.core.author import Author
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.datasets.data_resolution import lock_data
@@ -34,9 +35,8 @@ from trainwright_backend.runs.state_text import lost_resume_point_text
 from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.submission import (
     SubmitResult,
-    Submitter,
     create_run,
-    find_by_idempotency_key,
+    reserve_key_or_find_run,
     validate_run,
 )
 from trainwright_backend.runs.tables import NodeSize, Placement, Run
@@ -44,7 +44,7 @@ from trainwright_backend.runs.transitions import add_event, lock_run, move
 
 
 def fork_run(
-    session: Write, team_id: UUID, submitter: Submitter, run_id: str, request: NewFork, key: str | None
+    session: Write, team_id: UUID, author: Author, run_id: str, request: NewFork, key: str | None
 ) -> SubmitResult:
     """Create a run that continues from a checkpoint of another, which does not change.
 
@@ -54,7 +54,7 @@ def fork_run(
         Invalid: a change names no field, or is incompatible with the state.
         AppError: as `submit_run`.
     """
-    earlier = find_by_idempotency_key(
+    earlier = reserve_key_or_find_run(
         session, team_id, key, {"fork": run_id, **request.model_dump(mode="json")}
     )
     if earlier is not None:
@@ -69,7 +69,7 @@ def fork_run(
     if found:
         raise Invalid(found)
     same_data = parent.preparation_id if spec.data == before.data else None
-    run = create_run(session, team_id, submitter, spec, key, prepared=same_data)
+    run = create_run(session, team_id, author, spec, key, prepared=same_data)
     check_tokens(session, parent, run)
     run.forked_from_id, run.forked_from_name = parent.id, parent.name
     run.forked_checkpoint_id, run.forked_step = checkpoint.id, checkpoint.step

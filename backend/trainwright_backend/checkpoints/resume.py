@@ -57,7 +57,7 @@ def forked_checkpoint(session: Read, run: Run) -> Checkpoint | None:
     return found if found is not None and found.valid else None
 
 
-def resume_with_room(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
+def resume_run_if_space(session: Write, team_id: UUID, run_id: str, by: str) -> Run:
     """As `resume_run`, if the storage of the team has space for the run's next checkpoints.
 
     Raises:

@@ -35,15 +35,15 @@ from trainwright_backend.runs.notify import CONTROL_TOPIC
 from trainwright_backend.scheduling.durations import MeasuredRates
 from trainwright_backend.scheduling.moving import move_off_drained, runs_on_emptied_nodes
 from trainwright_backend.scheduling.placement import (
-    due_hints,
     explain,
     fail_unprepared,
     place,
+    repeat_hints,
     unclaimed,
     unprepared,
     withdraw,
 )
-from trainwright_backend.scheduling.placement_round import plan
+from trainwright_backend.scheduling.placement_round import plan_round
 from trainwright_backend.scheduling.preemption import preempt
 from trainwright_backend.uploads.receiver import sweep_partials
 from trainwright_backend.uploads.service import delete_expired_upload, find_expired_uploads
@@ -143,7 +143,7 @@ class ControlLoop:
                 lambda: self._each(due_for_metering(), meter_run),
                 lambda: enforce_limits(self._database),
                 lambda: self._each(limited_runs(), pause_at_max_time),
-                self._in_transaction(due_hints, self._timers),
+                self._in_transaction(repeat_hints, self._timers),
                 self._in_transaction(resend_stale),
                 self._in_transaction(drop_uncommitted),
                 lambda: self._each(find_expired_uploads(), delete_expired_upload),
@@ -158,7 +158,7 @@ class ControlLoop:
         """Choose nodes for all runs, and runs to pre-empt, in one snapshot. Then each run has its own transaction, which
         checks again."""
         with self._database.read() as session:
-            planned = plan(session, self._timers, self._min_run_minutes, self._rates)
+            planned = plan_round(session, self._timers, self._min_run_minutes, self._rates)
         for run_id, node_ids in planned.placements.items():
             backfill = planned.backfills.get(run_id)
             run_step(self._in_transaction(place, run_id, node_ids, self._timers, backfill), run=str(run_id))

@@ -132,14 +132,14 @@ class LocalStore(ObjectStore):
         found = (path.relative_to(self.root) for path in folder.rglob("*") if path.is_file())
         return sorted(path.as_posix() for path in found if not path.parts[0].startswith("."))
 
-    def open_upload(self, upload_id: UUID) -> "UploadFile":
+    def open_upload(self, upload_id: UUID) -> "PartialFile":
         handle = os.open(self.partial_path(upload_id), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(handle)
             raise UploadInUseError from None
-        return UploadFile(self, handle, self.partial_path(upload_id))
+        return PartialFile(self, handle, self.partial_path(upload_id))
 
     def list_partials(self) -> list[UUID]:
         return [UUID(hex=path.name) for path in self._uploads.iterdir()]
@@ -152,7 +152,7 @@ class LocalStore(ObjectStore):
         return self._uploads / upload_id.hex
 
 
-class UploadFile:
+class PartialFile:
     """The file of an unfinished upload, locked until it is closed. The lock ends with its process."""
 
     def __init__(self, store: LocalStore, handle: int, path: Path) -> None:

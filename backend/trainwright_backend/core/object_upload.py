@@ -19,10 +19,10 @@ async def receive_object(store: ObjectStore, signed: str, stream: AsyncIterator[
         Invalid: the bytes do not have the announced size and digest; nothing is stored.
     """
     grant = store.verify(signed, "PUT")
-    assert grant.b is not None and grant.d is not None
-    expected = StoredObject(grant.b, grant.d)
+    assert grant.size_bytes is not None and grant.digest is not None
+    expected = StoredObject(grant.size_bytes, grant.digest)
     opened = ExitStack()
-    writer = await run_in_threadpool(opened.enter_context, store.open_write(grant.k, expected))
+    writer = await run_in_threadpool(opened.enter_context, store.open_write(grant.key, expected))
     try:
         await _write_expected(writer, expected, stream)
     finally:

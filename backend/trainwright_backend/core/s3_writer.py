@@ -13,7 +13,7 @@ from queue import Full, Queue
 from typing import TYPE_CHECKING
 
 import obstore
-from obstore.store import S3Store
+from obstore.store import S3Store as Bucket
 
 from trainwright_backend.core.object_store import WRITTEN, ObjectDamagedError, StoredObject
 from trainwright_backend.core.s3_errors import ObjectStoreError, reaching_store, writing_to_store
@@ -43,7 +43,7 @@ class S3Writer:
         expected: its size and digest, if known; they are stored with it.
     """
 
-    def __init__(self, bucket: S3Store, key: str, expected: StoredObject | None) -> None:
+    def __init__(self, bucket: Bucket, key: str, expected: StoredObject | None) -> None:
         self._bucket, self._key, self._expected = bucket, key, expected
         size = 0 if expected is None else expected.bytes
         self._part_bytes = max(PART_BYTES, -(-size // MAX_PARTS))

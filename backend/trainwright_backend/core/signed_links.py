@@ -8,7 +8,7 @@ import time
 from typing import Literal
 
 from itsdangerous import BadSignature, URLSafeSerializer
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from trainwright_backend.core.errors import Forbidden
 
@@ -16,20 +16,18 @@ from trainwright_backend.core.errors import Forbidden
 class LinkGrant(BaseModel):
     """What a signed link permits. Its fields are sent under short names, which keep links short."""
 
-    m: str
-    """Method."""
+    model_config = ConfigDict(populate_by_name=True)
 
-    k: str
-    """Key of the object."""
+    method: str = Field(alias="m")
+    key: str = Field(alias="k")
+    expires_at: float = Field(alias="e")
+    """In seconds since the epoch."""
 
-    e: float
-    """Expiry, in seconds since the epoch."""
-
-    d: str | None = None
+    digest: str | None = Field(default=None, alias="d")
     """Digest of an upload."""
 
-    b: int | None = None
-    """Bytes of an upload."""
+    size_bytes: int | None = Field(default=None, alias="b")
+    """Size of an upload."""
 
 
 class LinkSigner:
@@ -49,8 +47,10 @@ class LinkSigner:
     ) -> str:
         """A link relative to the API's address. ``digest`` and ``size`` are required for PUT."""
         assert method == "GET" or (digest is not None and size is not None), "an upload names size and digest"
-        grant = LinkGrant(m=method, k=key, e=time.time() + expires_seconds, d=digest, b=size)
-        return f"/api/v1/blobs/{self._serializer.dumps(grant.model_dump(exclude_none=True))}"
+        grant = LinkGrant(
+            method=method, key=key, expires_at=time.time() + expires_seconds, digest=digest, size_bytes=size
+        )
+        return f"/api/v1/blobs/{self._serializer.dumps(grant.model_dump(by_alias=True, exclude_none=True))}"
 
     def verify(self, signed: str, method: str) -> LinkGrant:
         """What the link permits.
@@ -62,8 +62,8 @@ class LinkSigner:
             grant = LinkGrant.model_validate(self._serializer.loads(signed))
         except (BadSignature, ValidationError):
             raise Forbidden("bad_link", "This link is not valid. Ask for a new one.") from None
-        if grant.m != method:
-            raise Forbidden("bad_link", f"This link is for {grant.m}, not for {method}.")
-        if grant.e < time.time():
+        if grant.method != method:
+            raise Forbidden("bad_link", f"This link is for {grant.method}, not for {method}.")
+        if grant.expires_at < time.time():
             raise Forbidden("link_expired", "This link has expired. Ask for a new one.")
         return grant

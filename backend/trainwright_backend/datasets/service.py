@@ -1,7 +1,6 @@
 """Datasets and their immutable versions: creating, listing and showing them. `deletion` deletes them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +21,7 @@ from trainwright.contracts.api.datasets import (
 from trainwright.contracts.api.envelopes import Page
 from trainwright.contracts.curation import Compression, CurationSpec, FileFormat, MixSource
 from trainwright.contracts.data_spec import DataSpec
+from trainwright_backend.core.author import Author
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
@@ -46,16 +46,8 @@ DEFAULT_DATA = DataSpec(dataset="default")
 """Tokenizer and split of the preparation that every new version starts with."""
 
 
-@dataclass(frozen=True)
-class Creator:
-    """The person who creates a dataset."""
-
-    user_id: UUID
-    name: str
-
-
 def create_dataset(
-    session: Write, store: ObjectStore, team_id: UUID, by: Creator, new: NewDataset, key: str | None
+    session: Write, store: ObjectStore, team_id: UUID, by: Author, new: NewDataset, key: str | None
 ) -> DatasetOut:
     """Create a dataset with its first version, and start to read and prepare it; or find what was created with the same ``key``.
 

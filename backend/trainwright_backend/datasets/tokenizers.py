@@ -12,12 +12,12 @@ from trainwright.contracts.api.datasets import NewTokenizer
 from trainwright.contracts.api.datasets import Tokenizer as TokenizerOut
 from trainwright.contracts.data_spec import TokenizerKind
 from trainwright.prepare.tokenizer import CheckedTokenizer, UnusableTokenizerError, check_tokenizer
+from trainwright_backend.core.author import Author
 from trainwright_backend.core.db import Database, Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.deletion import join_names, preparations_waiting_for
-from trainwright_backend.datasets.service import Creator
 from trainwright_backend.datasets.tables import Preparation, UploadedTokenizer
 from trainwright_backend.teams.storage_quota import lock_storage
 from trainwright_backend.uploads.service import (
@@ -31,7 +31,7 @@ MAX_TOKENIZER_BYTES = 64 * 2**20
 
 
 def create_tokenizer(
-    database: Database, store: ObjectStore, team_id: UUID, by: Creator, new: NewTokenizer
+    database: Database, store: ObjectStore, team_id: UUID, by: Author, new: NewTokenizer
 ) -> TokenizerOut:
     """Check an uploaded `tokenizer.json` and store it.
 

@@ -19,7 +19,7 @@ _NODE = select(Node.id, Node.name).where(Node.token_hash == bindparam("hash"))
 
 
 @dataclass(frozen=True)
-class Caller:
+class CallingNode:
     """The node whose agent or supervisor calls."""
 
     node_id: UUID
@@ -29,20 +29,20 @@ class Caller:
 class IsNode(Policy):
     """Admits nodes that joined and were not removed."""
 
-    async def __call__(self, request: Request) -> Caller:
+    async def __call__(self, request: Request) -> CallingNode:
         return await self.decision(request, lambda: self._decide(request))
 
-    def check(self, request: Request) -> Caller:
+    def check(self, request: Request) -> CallingNode:
         return self.cached(request, lambda: self._decide(request))
 
-    def _decide(self, request: Request) -> Caller:
+    def _decide(self, request: Request) -> CallingNode:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         hashed = keyed_hash(request.app.state.settings.secret_key, TOKEN_PURPOSE, token.strip())
         with request.app.state.database.read() as session:
             row = session.execute(_NODE, {"hash": hashed}).one_or_none()
         if scheme.lower() != "bearer" or row is None:
             raise Unauthorized("This node token is not valid. Let the node join again with a new join token.")
-        return Caller(row.id, row.name)
+        return CallingNode(row.id, row.name)
 
 
-AsNode = Annotated[Caller, Depends(IsNode())]
+AsNode = Annotated[CallingNode, Depends(IsNode())]

@@ -14,10 +14,11 @@ from trainwright.contracts.api.actions import NewClone
 from trainwright.contracts.base import problems
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.spec_upgrade import upgrade_spec
+from trainwright_backend.core.author import Author
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.runs.service import get_run
-from trainwright_backend.runs.submission import SubmitResult, Submitter, create_run, find_by_idempotency_key
+from trainwright_backend.runs.submission import SubmitResult, create_run, reserve_key_or_find_run
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.transitions import add_event
 
@@ -28,7 +29,7 @@ DEEPEST = 4
 
 
 def clone_run(
-    session: Write, team_id: UUID, submitter: Submitter, run_id: str, request: NewClone, key: str | None
+    session: Write, team_id: UUID, author: Author, run_id: str, request: NewClone, key: str | None
 ) -> SubmitResult:
     """A new run with the configuration of another, from step 0.
 
@@ -37,7 +38,7 @@ def clone_run(
         Invalid: a change names no field, or the changed spec is refused.
         AppError: as `submit_run`.
     """
-    earlier = find_by_idempotency_key(
+    earlier = reserve_key_or_find_run(
         session, team_id, key, {"clone": run_id, **request.model_dump(mode="json")}
     )
     if earlier is not None:
@@ -45,7 +46,7 @@ def clone_run(
     original = get_run(session, team_id, run_id)
     spec = changed_spec(original, request)
     refuse_deleted_data(session, original, spec)
-    run = create_run(session, team_id, submitter, spec, key)
+    run = create_run(session, team_id, author, spec, key)
     add_event(session, run, "cloned", f"copied from {original.name}{differences(request.changes)}")
     return SubmitResult(run, replayed=False)
 

@@ -56,8 +56,8 @@ def check_memory(session: Read, spec: RunSpec) -> None:
 
 def smallest_slot(session: Read, spec: RunSpec) -> Slot | None:
     """The slot with the least memory on a joined node with enough slots; None if no node reported its memory."""
-    able = [size for size in _joined_sizes(session, spec) if size.slots >= spec.resources.slots_per_node]
-    sizes = [Slot(size.node_name, size.slot_bytes) for size in able if size.slot_bytes]
+    capable = [size for size in _joined_sizes(session, spec) if size.slots >= spec.resources.slots_per_node]
+    sizes = [Slot(size.node_name, size.slot_bytes) for size in capable if size.slot_bytes]
     return min(sizes, key=lambda slot: slot.bytes, default=None)
 
 

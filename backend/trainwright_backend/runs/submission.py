@@ -25,6 +25,7 @@ from trainwright.contracts.run_state import RunState
 from trainwright.planner.flops import count_parameters
 from trainwright.planner.plan import Host, plan
 from trainwright.tracing import current_traceparent
+from trainwright_backend.core.author import Author
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.core.ids import new_id
@@ -62,14 +63,6 @@ _NO_SLOTS = {
 
 
 @dataclass(frozen=True)
-class Submitter:
-    """The person behind a submission."""
-
-    user_id: UUID
-    name: str
-
-
-@dataclass(frozen=True)
 class SubmitResult:
     """The run of a submission."""
 
@@ -81,7 +74,7 @@ class SubmitResult:
 def submit_run(
     session: Write,
     team_id: UUID,
-    submitter: Submitter,
+    author: Author,
     spec: RunSpec,
     key: str | None,
     priority: Priority = Priority.NORMAL,
@@ -95,10 +88,10 @@ def submit_run(
     request = spec.model_dump(mode="json")
     if priority is not Priority.NORMAL:
         request["priority"] = priority
-    earlier = find_by_idempotency_key(session, team_id, key, request)
+    earlier = reserve_key_or_find_run(session, team_id, key, request)
     if earlier is not None:
         return SubmitResult(earlier, replayed=True)
-    run = create_run(session, team_id, submitter, spec, key)
+    run = create_run(session, team_id, author, spec, key)
     run.priority = list(Priority).index(priority)
     session.flush()
     return SubmitResult(run, replayed=False)
@@ -107,12 +100,12 @@ def submit_run(
 def create_run(
     session: Write,
     team_id: UUID,
-    submitter: Submitter,
+    author: Author,
     spec: RunSpec,
     key: str | None,
     prepared: UUID | None = None,
 ) -> Run:
-    """Store a run for ``spec``, for which ``key`` was just reserved (`find_by_idempotency_key`).
+    """Store a run for ``spec``, for which ``key`` was just reserved (`reserve_key_or_find_run`).
 
     ``prepared`` replaces the preparation that the data section resolves to: another version of the platform may have made
     different shards from the same data.
@@ -122,8 +115,8 @@ def create_run(
         Invalid: the spec does not fit the installation, or can never fit the team's limit.
     """
     resolved = resolve_spec(session, spec)
-    check_slots(session, team_id, submitter.user_id, resolved)
-    check_queued_runs(session, team_id, submitter.user_id)
+    check_slots(session, team_id, author.user_id, resolved)
+    check_queued_runs(session, team_id, author.user_id)
     if prepared is None:
         data, preparation = resolve_data(session, team_id, resolved.data)
     else:
@@ -131,7 +124,7 @@ def create_run(
     _check_length(preparation, resolved)
     choice = choose_precision(session, with_data(resolved, data))
     check_memory(session, choice.spec)
-    run = _new_run(team_id, submitter, choice.spec, preparation.id)
+    run = _new_run(team_id, author, choice.spec, preparation.id)
     run.waiting_reason = "" if _any_node_joined(session) else NO_NODE
     add_run(session, run)
     for reason in choice.reasons:
@@ -184,12 +177,12 @@ def resolve_spec(session: Read, spec: RunSpec) -> RunSpec:
 def _check_nodes(session: Read, spec: RunSpec) -> None:
     """Refuse more nodes than joined, as far as they can be part of a run on several nodes."""
     resources = spec.resources
-    able = nodes_for(session, spec)
-    if resources.nodes == 1 or not able:
+    capable = nodes_for(session, spec)
+    if resources.nodes == 1 or not capable:
         return
     peers = [
         node
-        for node in able
+        for node in capable
         if node.peer_address is not None and can_run(node, spec) and has_precision(node.gpus, spec.precision)
     ]
     alike = needs_equal_gpus(spec)
@@ -204,17 +197,17 @@ def _check_nodes(session: Read, spec: RunSpec) -> None:
         raise Invalid.at(
             "resources.nodes",
             f"This run needs {resources.nodes} nodes with {resources.slots_per_node} {resources.device} slots each; "
-            f"{number}.{_why_not_others(able, peers, together)} Request fewer, or add nodes.",
+            f"{number}.{_why_not_others(capable, peers, together)} Request fewer, or add nodes.",
             resources.nodes,
         )
 
 
 def _why_not_others(
-    able: Sequence[JoinedNode], peers: Sequence[JoinedNode], together: Sequence[JoinedNode]
+    capable: Sequence[JoinedNode], peers: Sequence[JoinedNode], together: Sequence[JoinedNode]
 ) -> str:
     """Why other nodes of the same size do not qualify, and the remedy."""
     text = ""
-    if unreachable := [node for node in able if node.peer_address is None]:
+    if unreachable := [node for node in capable if node.peer_address is None]:
         text += (
             f" {named(unreachable)} reported no address for other nodes: upgrade the agent, or start it with"
             " --peer-address."
@@ -307,8 +300,8 @@ def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
 def _largest_host(session: Read, spec: RunSpec) -> Host | None:
     """The joined node with most memory of those that could run ``spec``: placing prefers it where offload needs
     it."""
-    able = [item for item in nodes_for(session, spec) if can_run(item, spec)]
-    largest = max(able, key=lambda node: node.memory_bytes, default=None)
+    capable = [item for item in nodes_for(session, spec) if can_run(item, spec)]
+    largest = max(capable, key=lambda node: node.memory_bytes, default=None)
     return Host(largest.name, largest.memory_bytes) if largest else None
 
 
@@ -335,14 +328,14 @@ def _data_warnings(preparation: Preparation, spec: RunSpec) -> list[str]:
     ]
 
 
-def _new_run(team_id: UUID, submitter: Submitter, spec: RunSpec, preparation_id: UUID) -> Run:
+def _new_run(team_id: UUID, author: Author, spec: RunSpec, preparation_id: UUID) -> Run:
     return Run(
         id=new_id(),
         team_id=team_id,
         preparation_id=preparation_id,
         created=now(),
-        created_by=submitter.user_id,
-        created_by_name=submitter.name,
+        created_by=author.user_id,
+        created_by_name=author.name,
         name=spec.name,
         spec=spec.model_dump(mode="json"),
         device=spec.resources.device.value,
@@ -352,7 +345,7 @@ def _new_run(team_id: UUID, submitter: Submitter, spec: RunSpec, preparation_id:
         state=RunState.QUEUED,
         verdict=None,
         reason=None,
-        message=f"submitted by {submitter.name}",
+        message=f"submitted by {author.name}",
         fence=0,
         attempt=0,
         event_sequence=1,
@@ -362,7 +355,7 @@ def _new_run(team_id: UUID, submitter: Submitter, spec: RunSpec, preparation_id:
     )
 
 
-def find_by_idempotency_key(session: Write, team_id: UUID, key: str | None, request: Any) -> Run | None:
+def reserve_key_or_find_run(session: Write, team_id: UUID, key: str | None, request: Any) -> Run | None:
     """Reserve ``key`` for this submission, or find the run that it created. A concurrent request waits.
 
     Args:

@@ -52,8 +52,8 @@ class Departures:
         late, borrowing = self._late.get(run_id, []), self._old_enough if covered else []
         if not late and not borrowing and not self._coming:
             return None
-        able = [item for item in match.open() if match.needs.device not in item.reservations]
-        room = _Room(match.needs, able, self._coming)
+        capable = [item for item in match.unreserved() if match.needs.device not in item.reservations]
+        room = _Room(match.needs, capable, self._coming)
         chosen = self._enough(room, late, borrowing)
         if not room.suffices():
             return None
@@ -94,7 +94,7 @@ class Departures:
         """Seconds until a waiting run could start, if all runs end as expected; 0 if that is unknown, or if no slot is free
         until then."""
         needs = match.needs
-        if not self._by_end or not any(capacity.free[needs.device] for capacity in match.able):
+        if not self._by_end or not any(capacity.free[needs.device] for capacity in match.capable):
             return 0.0
         starts = sorted(self._free_from(capacity, needs) for capacity in match.together)
         start = starts[needs.nodes - 1] if len(starts) >= needs.nodes else inf
@@ -202,9 +202,9 @@ def _preempted_first(run: RunOnNodes) -> tuple[int, float, UUID]:
 class _Room:
     """Free slots and those that become free, on the nodes that one waiting run may use."""
 
-    def __init__(self, needs: Needs, able: Sequence[NodeCapacity], coming: Mapping[UUID, int]) -> None:
+    def __init__(self, needs: Needs, capable: Sequence[NodeCapacity], coming: Mapping[UUID, int]) -> None:
         self._needs = needs
-        self._nodes = {capacity.id: capacity for capacity in able}
+        self._nodes = {capacity.id: capacity for capacity in capable}
         self._slots = {
             node_id: len(capacity.free[needs.device]) + coming.get(node_id, 0)
             for node_id, capacity in self._nodes.items()

@@ -34,17 +34,17 @@ def forecast_starts(
     measured = Durations(session, MeasuredRates(), most_looked_up=MAX_MEASURED)
     lengths = _Lengths(session, measured, RoughDurations(session))
     found: dict[UUID, ExpectedStart] = {}
-    for line in device_queues(session, timers, min_run_minutes, measured):
-        mine = {run.id for run in line.runs.runs if run.team_id == team_id}
+    for queue in device_queues(session, timers, min_run_minutes, measured):
+        mine = {run.id for run in queue.runs.runs if run.team_id == team_id}
         if not mine:
             continue
-        on_nodes = lengths.of_runs_on_nodes(line.departures.runs)
+        on_nodes = lengths.of_runs_on_nodes(queue.departures.runs)
         simulation = Simulation(
-            line, on_nodes, lengths.of_waiting, lambda run_id: session.get_one(Run, run_id)
+            queue, on_nodes, lengths.of_waiting, lambda run_id: session.get_one(Run, run_id)
         )
         for run_id, start in simulation.starts(mine).items():
             if run_id in mine:
-                at = line.departures.at + timedelta(seconds=start.seconds)
+                at = queue.departures.at + timedelta(seconds=start.seconds)
                 found[run_id] = ExpectedStart(at, start.is_rough)
     return found
 

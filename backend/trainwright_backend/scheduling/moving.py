@@ -114,12 +114,12 @@ def avoids(run: Run) -> str:
 
 def _check_others(session: Read, run: Run, avoided: Sequence[str], timers: Timers) -> None:
     needs = needs_of(run, run.min_nodes)
-    able = [
+    capable = [
         capacity
         for capacity in read_capacities(session, timers)[0]
         if capacity.name not in avoided and capacity.could_offload(needs)
     ]
-    found = len(within_reach(able, needs))
+    found = len(within_reach(capable, needs))
     if found < needs.nodes:
         others = f"only {found}" if found else "no node"
         detail = (

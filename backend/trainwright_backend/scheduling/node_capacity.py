@@ -209,12 +209,12 @@ def read_capacities(session: Read, timers: Timers) -> tuple[list[NodeCapacity], 
     return available, unavailable
 
 
-def within_reach(able: Sequence[NodeCapacity], needs: Needs) -> list[NodeCapacity]:
-    """The nodes among ``able`` that can run the run together."""
+def within_reach(capable: Sequence[NodeCapacity], needs: Needs) -> list[NodeCapacity]:
+    """The nodes among ``capable`` that can run the run together."""
     if needs.nodes == 1:
-        return list(able)
+        return list(capable)
     kind = (lambda capacity: capacity.kind.gpu_names) if needs.alike else (lambda _: None)
-    return nodes_together(able, needs.nodes, lambda capacity: capacity.hardware.is_local, kind)
+    return nodes_together(capable, needs.nodes, lambda capacity: capacity.hardware.is_local, kind)
 
 
 @lru_cache(maxsize=2**13)

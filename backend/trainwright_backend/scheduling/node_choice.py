@@ -14,11 +14,13 @@ from trainwright_backend.scheduling.node_pool import Match
 def choose_nodes(match: Match, seconds: float = inf) -> list[NodeCapacity]:
     """The nodes for a run, in the order of their ranks; none if it does not fit now. ``seconds``: how long it takes."""
     needs = match.needs
-    able = [capacity for capacity in match.with_room() if capacity.reserved_from(needs.device) >= seconds]
-    if len(able) < needs.nodes or len(able := within_reach(able, needs)) < needs.nodes:
+    capable = [
+        capacity for capacity in match.with_free_slots() if capacity.reserved_from(needs.device) >= seconds
+    ]
+    if len(capable) < needs.nodes or len(capable := within_reach(capable, needs)) < needs.nodes:
         return []
-    able.sort(key=lambda capacity: len(capacity.free[needs.device]))  # of equal ones, by name
-    chosen = able[: needs.nodes] if needs.nodes == 1 else _near_each_other(able, needs.nodes)
+    capable.sort(key=lambda capacity: len(capacity.free[needs.device]))  # of equal ones, by name
+    chosen = capable[: needs.nodes] if needs.nodes == 1 else _near_each_other(capable, needs.nodes)
     return sorted(chosen, key=lambda capacity: (capacity.location, capacity.name))
 
 
@@ -26,7 +28,9 @@ def longest_gap(match: Match) -> float:
     """The longest time that so many nodes with enough free slots are not reserved, whether or not they reach each other; -1 if too few have
     free slots."""
     needs = match.needs
-    gaps = sorted((capacity.reserved_from(needs.device) for capacity in match.with_room()), reverse=True)
+    gaps = sorted(
+        (capacity.reserved_from(needs.device) for capacity in match.with_free_slots()), reverse=True
+    )
     return gaps[needs.nodes - 1] if len(gaps) >= needs.nodes else -1.0
 
 
@@ -35,18 +39,18 @@ def nodes_to_reserve(match: Match) -> list[NodeCapacity]:
     several, as many as it needs, those with the most free slots first."""
     needs = match.needs
     if needs.nodes == 1:
-        return list(match.open())
+        return list(match.unreserved())
     if len(match.together) < needs.nodes:  # they would wait for nodes that do not exist
         return []
-    able = [capacity for capacity in match.together if needs.device not in capacity.reservations]
-    able.sort(key=lambda capacity: -len(capacity.free[needs.device]))  # of equal ones, by name
-    return able[: needs.nodes]
+    capable = [capacity for capacity in match.together if needs.device not in capacity.reservations]
+    capable.sort(key=lambda capacity: -len(capacity.free[needs.device]))  # of equal ones, by name
+    return capable[: needs.nodes]
 
 
-def _near_each_other(able: Sequence[NodeCapacity], count: int) -> list[NodeCapacity]:
+def _near_each_other(capable: Sequence[NodeCapacity], count: int) -> list[NodeCapacity]:
     """``count`` of the nodes: of the smallest location that has enough of them, otherwise of as few as possible."""
     by_location: dict[str, list[NodeCapacity]] = {}
-    for capacity in able:
+    for capacity in capable:
         by_location.setdefault(capacity.location, []).append(capacity)
     locations = sorted(by_location.values(), key=len)
     enough = next((nodes for nodes in locations if len(nodes) >= count), None)

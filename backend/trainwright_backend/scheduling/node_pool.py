@@ -22,44 +22,44 @@ class Match:
     """The nodes for runs with the same needs."""
 
     needs: Needs
-    suited: Sequence[NodeCapacity]
+    allowed: Sequence[NodeCapacity]
     """Those that the runs may be placed on, with so much memory for their offload as there is."""
-    able: Sequence[NodeCapacity]
+    capable: Sequence[NodeCapacity]
     """Those of them that could run such a run, or its part of it, if nothing else ran there. By name."""
-    longest_seconds: float = inf
+    max_free_seconds: float = inf
     """No nodes are free for such a run that takes longer. In a round, free slots only become fewer."""
     is_reserving: bool = False
     """A run on one node reserves all nodes that could ever run it."""
     sentence: str | None = None
     """What such runs wait for, since the last placement in this round."""
-    _open: Sequence[NodeCapacity] | None = None
-    _with_room: Sequence[NodeCapacity] | None = None
+    _unreserved: Sequence[NodeCapacity] | None = None
+    _with_free_slots: Sequence[NodeCapacity] | None = None
 
-    def open(self) -> Sequence[NodeCapacity]:
-        """The able nodes that are not reserved from now on: only these may still get such a run. By name."""
-        known = self.able if self._open is None else self._open
-        self._open = [capacity for capacity in known if capacity.reserved_from(self.needs.device) > 0]
-        return self._open
+    def unreserved(self) -> Sequence[NodeCapacity]:
+        """The capable nodes that are not reserved from now on: only these may still get such a run. By name."""
+        known = self.capable if self._unreserved is None else self._unreserved
+        self._unreserved = [capacity for capacity in known if capacity.reserved_from(self.needs.device) > 0]
+        return self._unreserved
 
-    def with_room(self) -> Sequence[NodeCapacity]:
-        """The able nodes with enough free slots, reserved or not. By name. While many runs wait, nearly all nodes are full."""
-        known = self.able if self._with_room is None else self._with_room
-        self._with_room = [
+    def with_free_slots(self) -> Sequence[NodeCapacity]:
+        """The capable nodes with enough free slots, reserved or not. By name. While many runs wait, nearly all nodes are full."""
+        known = self.capable if self._with_free_slots is None else self._with_free_slots
+        self._with_free_slots = [
             capacity for capacity in known if len(capacity.free[self.needs.device]) >= self.needs.slots
         ]
-        return self._with_room
+        return self._with_free_slots
 
     @cached_property
     def together(self) -> Sequence[NodeCapacity]:
-        """The able nodes that could run such a run together. By name."""
-        return within_reach(self.able, self.needs)
+        """The capable nodes that could run such a run together. By name."""
+        return within_reach(self.capable, self.needs)
 
     def without_avoided(self, run: Run) -> "Match":
         """The nodes for one run, which may avoid some."""
         if not run.avoided_nodes:
             return self
-        suited, able = not_avoided(run, self.suited), not_avoided(run, self.able)
-        return Match(self.needs, suited, able, is_reserving=self.is_reserving)
+        allowed, capable = not_avoided(run, self.allowed), not_avoided(run, self.capable)
+        return Match(self.needs, allowed, capable, is_reserving=self.is_reserving)
 
 
 @dataclass
@@ -96,16 +96,18 @@ class NodePool:
 
     def _find(self, needs: Needs) -> Match:
         fits = {kind: could_run(kind, needs) for kind in self._kinds}
-        able = [capacity for capacity in self._by_name if fits[capacity.hardware.kind]]
+        capable = [capacity for capacity in self._by_name if fits[capacity.hardware.kind]]
         if needs.device == Device.CPU:  # the memory of GPUs is a property of their kind
-            able = [capacity for capacity in able if capacity.has_memory(needs)]
-        if needs.host_bytes and (enough := self._with_host_memory(able, needs)) is not None:
+            capable = [capacity for capacity in capable if capacity.has_memory(needs)]
+        if needs.host_bytes and (enough := self._with_host_memory(capable, needs)) is not None:
             return Match(needs, enough, enough)
-        return Match(needs, self.available, able)
+        return Match(needs, self.available, capable)
 
-    def _with_host_memory(self, able: Sequence[NodeCapacity], needs: Needs) -> Sequence[NodeCapacity] | None:
-        """The able nodes with enough host memory for the offload; None if too few nodes have enough, since the plan warned of
+    def _with_host_memory(
+        self, capable: Sequence[NodeCapacity], needs: Needs
+    ) -> Sequence[NodeCapacity] | None:
+        """The capable nodes with enough host memory for the offload; None if too few nodes have enough, since the plan warned of
         it."""
-        enough = [capacity for capacity in able if capacity.could_offload(needs)]
+        enough = [capacity for capacity in capable if capacity.could_offload(needs)]
         others = [capacity for capacity in self.unavailable if capacity.could_offload(needs)]
         return enough if len(enough) + len(others) >= needs.nodes else None

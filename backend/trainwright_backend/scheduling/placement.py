@@ -155,7 +155,7 @@ def withdraw(session: Write, placement_id: UUID) -> None:
     release_slots(session, run)
 
 
-def due_hints(session: Write, timers: Timers) -> None:
+def repeat_hints(session: Write, timers: Timers) -> None:
     """Repeat the hints to online nodes that have not claimed the runs placed on them."""
     before = now() - timedelta(seconds=HINT_SECONDS * timers.scale)
     waiting = (

@@ -65,7 +65,7 @@ BACKFILL_SLACK_SECONDS = 120.0
 """Added to the expected duration of a run that is placed ahead of its turn, for starting, saving and exporting."""
 
 
-_READ = (
+_COLUMNS = (
     *(Run.id, Run.team_id, Run.created_by, Run.created_by_name, Run.name, Run.priority, Run.queue_place),
     *(Run.spec, Run.device, Run.nodes, Run.slots, Run.avoided_nodes, Run.state, Run.reason, Run.attempt),
     *(Run.waiting_reason, Run.last_step, Run.forked_step),
@@ -102,7 +102,7 @@ class Plan:
             self.reasons[run.id] = reason
 
 
-def plan(
+def plan_round(
     session: Read, timers: Timers, min_run_minutes: float = 0.0, rates: MeasuredRates | None = None
 ) -> Plan:
     """Choose nodes for the runs at the head of the queues, the runs that leave for them, and the waiting reasons of the others.
@@ -113,12 +113,14 @@ def plan(
         min_run_minutes: how long a run that borrows keeps its slots.
         rates: speeds that earlier rounds looked up.
     """
-    found = Plan()
+    plan = Plan()
     for run, preparation in _still_preparing(session):
-        found.explain(run, _preparing(preparation))
-    for line in device_queues(session, timers, min_run_minutes, Durations(session, rates or MeasuredRates())):
-        plan_queue(found, line)
-    return found
+        plan.explain(run, _preparing(preparation))
+    for queue in device_queues(
+        session, timers, min_run_minutes, Durations(session, rates or MeasuredRates())
+    ):
+        plan_queue(plan, queue)
+    return plan
 
 
 def device_queues(
@@ -167,7 +169,7 @@ def waiting_heads(session: Read, device: Device) -> Sequence[Run]:
         .subquery()
     )
     heads = select(Run).join(waiting, waiting.c.id == Run.id).order_by(waiting.c.turn, Run.id)
-    return session.scalars(heads.options(load_only(*_READ, raiseload=True)).limit(MAX_CONSIDERED)).all()
+    return session.scalars(heads.options(load_only(*_COLUMNS, raiseload=True)).limit(MAX_CONSIDERED)).all()
 
 
 def _still_preparing(session: Read) -> list[tuple[Run, Preparation]]:
@@ -182,95 +184,95 @@ def _still_preparing(session: Read) -> list[tuple[Run, Preparation]]:
     return [(run, preparation) for run, preparation in session.execute(rows).all()]
 
 
-def plan_queue(found: Plan, line: DeviceQueue) -> None:
+def plan_queue(plan: Plan, queue: DeviceQueue) -> None:
     """Plan the runs of one device, in their order."""
-    for run in line.runs:
-        budget = line.budget_of(run)
-        if budget.used + run.slots > budget.limit or not _ends_before_the_limit_is_needed(line, run):
-            _wait_for_limit(found, line, run)
+    for run in queue.runs:
+        budget = queue.budget_of(run)
+        if budget.used + run.slots > budget.limit or not _ends_before_the_limit_is_needed(queue, run):
+            _wait_for_limit(plan, queue, run)
             continue
-        if (held_back := line.gate.why_waits(run)) is not None:
-            found.explain(run, held_back)
+        if (held_back := queue.gate.why_waits(run)) is not None:
+            plan.explain(run, held_back)
             continue
-        match = line.match(run)
-        chosen = _choose(match) or _fewer_nodes(line, run) or _ahead_of_turn(found, line, run, match)
+        match = queue.match(run)
+        chosen = _choose(match) or _fewer_nodes(queue, run) or _ahead_of_turn(plan, queue, run, match)
         if chosen:
-            found.placements[run.id] = tuple(capacity.id for capacity in chosen)
-            _add_backfill(found, line, run, line.at_limit.get(run.team_id))
-            line.take(run, chosen)
+            plan.placements[run.id] = tuple(capacity.id for capacity in chosen)
+            _add_backfill(plan, queue, run, queue.at_limit.get(run.team_id))
+            queue.take(run, chosen)
             continue
-        if run.team_id in line.at_limit:
-            _wait_for_limit(found, line, run)
+        if run.team_id in queue.at_limit:
+            _wait_for_limit(plan, queue, run)
             continue
         covered = budget.covers(run.slots)
-        reason = line.node_reason(run, match)
-        leaving = _wait_for_nodes(line, run, match, covered=covered)
-        found.explain(run, reason + covered_by_share(covered, has_room=leaving is not None))
-        found.preemptions |= dict.fromkeys(leaving or (), run.id)
+        reason = queue.node_reason(run, match)
+        leaving = _wait_for_nodes(queue, run, match, covered=covered)
+        plan.explain(run, reason + covered_by_share(covered, has_room=leaving is not None))
+        plan.preemptions |= dict.fromkeys(leaving or (), run.id)
         budget.awaited += run.slots
 
 
-def _wait_for_limit(found: Plan, line: DeviceQueue, run: Run) -> None:
+def _wait_for_limit(plan: Plan, queue: DeviceQueue, run: Run) -> None:
     """Let a run wait for its team's limit. For the first such run of a team, late runs that were placed ahead of it leave."""
-    budget = line.budget_of(run)
-    found.explain(run, line.quota_reason(run, budget))
-    if run.team_id in line.at_limit or run.slots > budget.limit:
+    budget = queue.budget_of(run)
+    plan.explain(run, queue.quota_reason(run, budget))
+    if run.team_id in queue.at_limit or run.slots > budget.limit:
         return
-    line.at_limit[run.team_id] = Reservation(run.id, line.departures.expected_room_in_limit(run, budget))
-    found.preemptions |= dict.fromkeys(line.departures.make_room_in_limit(run, budget), run.id)
+    queue.at_limit[run.team_id] = Reservation(run.id, queue.departures.expected_room_in_limit(run, budget))
+    plan.preemptions |= dict.fromkeys(queue.departures.make_room_in_limit(run, budget), run.id)
 
 
-def _ends_before_the_limit_is_needed(line: DeviceQueue, run: Run) -> bool:
+def _ends_before_the_limit_is_needed(queue: DeviceQueue, run: Run) -> bool:
     """Whether the run ends before an earlier run of its team, which waits for the team's limit, is expected to start."""
-    head = line.at_limit.get(run.team_id)
+    head = queue.at_limit.get(run.team_id)
     if head is None:
         return True
-    seconds = line.duration_of(run) if head.start >= BACKFILL_SLACK_SECONDS else None
+    seconds = queue.duration_of(run) if head.start >= BACKFILL_SLACK_SECONDS else None
     return seconds is not None and seconds + BACKFILL_SLACK_SECONDS <= head.start
 
 
 def _choose(match: Match, seconds: float = inf) -> list[NodeCapacity]:
     """The nodes for a run that takes so long; none if it does not fit now. Runs with equal needs that take too long are not tried
     one by one."""
-    if seconds > match.longest_seconds:
+    if seconds > match.max_free_seconds:
         return []
     chosen = choose_nodes(match, seconds)
     if not chosen:
-        match.longest_seconds = longest_gap(match)
+        match.max_free_seconds = longest_gap(match)
     return chosen
 
 
-def _fewer_nodes(line: DeviceQueue, run: Run) -> list[NodeCapacity]:
+def _fewer_nodes(queue: DeviceQueue, run: Run) -> list[NodeCapacity]:
     """Fewer nodes for a run that has waited for more; none if it may not, or too few are free."""
-    if not line.elastic.get(run.id, False):
+    if not queue.elastic.get(run.id, False):
         return []
     needs = needs_of(run)
-    free = sum(capacity.can_run_now(needs) for capacity in line.pool.available)
-    fewer = (choose_nodes(line.pool.match_run(run, needs)) for needs in needs_on_fewer(run, free))
+    free = sum(capacity.can_run_now(needs) for capacity in queue.pool.available)
+    fewer = (choose_nodes(queue.pool.match_run(run, needs)) for needs in needs_on_fewer(run, free))
     return next(filter(None, fewer), [])
 
 
-def _ahead_of_turn(found: Plan, line: DeviceQueue, run: Run, match: Match) -> list[NodeCapacity]:
+def _ahead_of_turn(plan: Plan, queue: DeviceQueue, run: Run, match: Match) -> list[NodeCapacity]:
     """Nodes for a run that ends before the earlier runs that reserve them are expected to start; none if it does not."""
-    if line.latest_start < BACKFILL_SLACK_SECONDS or not _choose(match, BACKFILL_SLACK_SECONDS):
+    if queue.latest_start < BACKFILL_SLACK_SECONDS or not _choose(match, BACKFILL_SLACK_SECONDS):
         return []
-    seconds, device = line.duration_of(run), match.needs.device
+    seconds, device = queue.duration_of(run), match.needs.device
     chosen = [] if seconds is None else _choose(match, seconds + BACKFILL_SLACK_SECONDS)
     for capacity in chosen:
-        _add_backfill(found, line, run, capacity.reservations.get(device))
+        _add_backfill(plan, queue, run, capacity.reservations.get(device))
     return chosen
 
 
-def _add_backfill(found: Plan, line: DeviceQueue, run: Run, waiting: Reservation | None) -> None:
+def _add_backfill(plan: Plan, queue: DeviceQueue, run: Run, waiting: Reservation | None) -> None:
     """Note whom a run is placed ahead of. Of several, it is the one that is expected to start first."""
     if waiting is None:
         return
-    until = line.departures.at + timedelta(seconds=waiting.start)
-    if run.id not in found.backfills or until < found.backfills[run.id].until:
-        found.backfills[run.id] = Backfill(waiting.run_id, until)
+    until = queue.departures.at + timedelta(seconds=waiting.start)
+    if run.id not in plan.backfills or until < plan.backfills[run.id].until:
+        plan.backfills[run.id] = Backfill(waiting.run_id, until)
 
 
-def _wait_for_nodes(line: DeviceQueue, run: Run, match: Match, *, covered: bool) -> list[UUID] | None:
+def _wait_for_nodes(queue: DeviceQueue, run: Run, match: Match, *, covered: bool) -> list[UUID] | None:
     """Set slots aside that become free, or reserve nodes.
 
     Returns:
@@ -278,27 +280,27 @@ def _wait_for_nodes(line: DeviceQueue, run: Run, match: Match, *, covered: bool)
     """
     if match.is_reserving:  # an earlier run has reserved the same nodes
         return None
-    leaving = line.departures.make_room(run.id, match, covered=covered)
+    leaving = queue.departures.make_room(run.id, match, covered=covered)
     if leaving is not None:
-        line.pool.slots_were_taken()
+        queue.pool.slots_were_taken()
         return leaving
-    if reserved := nodes_to_reserve(match) or _fewer_to_reserve(line, run):
-        start = 0.0 if covered else line.departures.expected_start(match)
+    if reserved := nodes_to_reserve(match) or _fewer_to_reserve(queue, run):
+        start = 0.0 if covered else queue.departures.expected_start(match)
         for capacity in reserved:
             capacity.reserve(run.device, Reservation(run.id, start))
-        line.latest_start = max(line.latest_start, start)
+        queue.latest_start = max(queue.latest_start, start)
     match.is_reserving = match.needs.nodes == 1
     return None
 
 
-def _fewer_to_reserve(line: DeviceQueue, run: Run) -> list[NodeCapacity]:
+def _fewer_to_reserve(queue: DeviceQueue, run: Run) -> list[NodeCapacity]:
     """The nodes that are kept free for a run that may go on with fewer, if too few could ever run it as it is."""
-    if run.id not in line.elastic:
+    if run.id not in queue.elastic:
         return []
-    able = line.pool.match_run(run, needs_of(run, run.min_nodes)).together
-    unreserved = sum(run.device not in capacity.reservations for capacity in able)
+    capable = queue.pool.match_run(run, needs_of(run, run.min_nodes)).together
+    unreserved = sum(run.device not in capacity.reservations for capacity in capable)
     for needs in needs_on_fewer(run, unreserved):
-        match = line.pool.match_run(run, needs)
+        match = queue.pool.match_run(run, needs)
         if found := choose_nodes(match) or nodes_to_reserve(match):
             return found
     return []

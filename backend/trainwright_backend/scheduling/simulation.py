@@ -55,7 +55,7 @@ class Simulation:
     """The waiting runs and the nodes of one device.
 
     Args:
-        line: their present state, which is not changed.
+        queue: their present state, which is not changed.
         lengths: of the runs on nodes. A run that is missing never leaves.
         length_of: of a waiting run; None if it is not known.
         find: the row of a run on nodes.
@@ -63,18 +63,18 @@ class Simulation:
 
     def __init__(
         self,
-        line: DeviceQueue,
+        queue: DeviceQueue,
         lengths: Mapping[UUID, Length],
         length_of: Callable[[Run], Length | None],
         find: Callable[[UUID], Run],
     ) -> None:
-        self._line, self._length_of, self._find = line, length_of, find
-        self._gate = deepcopy(line.gate)
-        self._waiting = list(line.runs.runs)
+        self._queue, self._length_of, self._find = queue, length_of, find
+        self._gate = deepcopy(queue.gate)
+        self._waiting = list(queue.runs.runs)
         self._device = self._waiting[0].device
-        self._free = {capacity.id: len(capacity.free[self._device]) for capacity in line.pool.available}
-        self._on_nodes = {run.run_id: run for run in line.departures.runs}
-        self._usage: defaultdict[UUID, float] = defaultdict(float, line.runs.usage)
+        self._free = {capacity.id: len(capacity.free[self._device]) for capacity in queue.pool.available}
+        self._on_nodes = {run.run_id: run for run in queue.departures.runs}
+        self._usage: defaultdict[UUID, float] = defaultdict(float, queue.runs.usage)
         self._ends = dict(lengths)
         self._rests: dict[UUID, Length | None] = {}
         """What is left of the runs that were asked to leave."""
@@ -96,7 +96,7 @@ class Simulation:
 
     def _place(self) -> bool:
         """A round. Whether it placed runs, so that another one may place more."""
-        at = self._line.departures.at + timedelta(seconds=self._time)
+        at = self._queue.departures.at + timedelta(seconds=self._time)
         budgets = self._budgets()
         on_nodes = [self._now_on_nodes(run) for run in self._on_nodes.values()]
         self._gate.start_round()
@@ -104,13 +104,13 @@ class Simulation:
         plan_queue(
             plan,
             replace(
-                self._line,
+                self._queue,
                 runs=FairOrder(self._waiting, self._usage, budgets),
-                pool=NodePool(self._capacities(), self._line.pool.unavailable),
+                pool=NodePool(self._capacities(), self._queue.pool.unavailable),
                 budgets=budgets,
                 holders={},
                 gate=self._gate,
-                departures=Departures(on_nodes, budgets, at, self._line.departures.min_run_minutes),
+                departures=Departures(on_nodes, budgets, at, self._queue.departures.min_run_minutes),
                 at_limit={},
                 waiting={},
                 wait_for_nodes=set(),
@@ -129,7 +129,7 @@ class Simulation:
             held[run.team_id] += run.slots
         return {
             team_id: SlotBudget(budget.limit, held[team_id], budget.guaranteed)
-            for team_id, budget in self._line.budgets.items()
+            for team_id, budget in self._queue.budgets.items()
         }
 
     def _now_on_nodes(self, run: RunOnNodes) -> RunOnNodes:
@@ -140,7 +140,7 @@ class Simulation:
     def _capacities(self) -> list[NodeCapacity]:
         return [
             replace(capacity, free={self._device: list(range(self._free[capacity.id]))}, reservations={})
-            for capacity in self._line.pool.available
+            for capacity in self._queue.pool.available
         ]
 
     def _start(self, run: Run, plan: Plan) -> None:
@@ -163,7 +163,7 @@ class Simulation:
             priority=run.priority,
             slots_by_node=dict.fromkeys(nodes, slots),
             leaving=False,
-            attempt_started=self._line.departures.at + timedelta(seconds=self._time),
+            attempt_started=self._queue.departures.at + timedelta(seconds=self._time),
             backfill_until=None if backfill is None else backfill.until,
             backfill_for=None if backfill is None else backfill.ahead_of,
         )
@@ -184,10 +184,10 @@ class Simulation:
         """When a run may be asked to leave: once it is old enough, and once it is late."""
         if run.attempt_started is None:
             return []
-        departures = self._line.departures
+        departures = self._queue.departures
         old_enough = run.attempt_started + timedelta(minutes=departures.min_run_minutes)
         times = [] if run.backfill_until is None else [run.backfill_until]
-        if any(budget.guaranteed for budget in self._line.budgets.values()):
+        if any(budget.guaranteed for budget in self._queue.budgets.values()):
             times.append(old_enough)
         return [(time - departures.at).total_seconds() for time in times]
 

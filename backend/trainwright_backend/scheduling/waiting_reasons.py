@@ -47,19 +47,19 @@ def waiting_class(message: str) -> WaitingClass:
 
 def waits_for(match: Match, unavailable: Sequence[NodeCapacity]) -> str:
     """What a run waits for that no nodes can take now. ``unavailable`` nodes are drained, in quarantine or offline."""
-    needs, able = match.needs, match.able
-    if not match.suited and not unavailable:
+    needs, capable = match.needs, match.capable
+    if not match.allowed and not unavailable:
         return NO_NODE
-    if not able:
-        return _needs_another_node(needs, match.suited, unavailable)
+    if not capable:
+        return _needs_another_node(needs, match.allowed, unavailable)
     if needs.nodes > 1:
         state = _state_of_nodes(match)
         others = [capacity for capacity in unavailable if capacity.could_offload(needs)]
-        if len(able) < needs.nodes and (aside := _put_aside(others)):
-            state = f"{_nodes(len(able))} of that size {_are(len(able))} available; {aside}"
+        if len(capable) < needs.nodes and (aside := _put_aside(others)):
+            state = f"{_nodes(len(capable))} of that size {_are(len(capable))} available; {aside}"
         return f"needs {_size(needs)}; {state}"
-    free = sum(len(capacity.free[needs.device]) for capacity in able)
-    return f"needs {_size(needs)}, {free} free on {_nodes(len(able))}"
+    free = sum(len(capacity.free[needs.device]) for capacity in capable)
+    return f"needs {_size(needs)}, {free} free on {_nodes(len(capable))}"
 
 
 def in_line(position: int, before: str) -> str:
@@ -121,14 +121,18 @@ def _needs_memory(needs: Needs, nodes: Sequence[NodeCapacity]) -> str:
 
 def _state_of_nodes(match: Match) -> str:
     """How many nodes a run on several nodes could use now."""
-    needs, able, reached = match.needs, match.able, match.together
-    if len(able) < needs.nodes:
-        return f"{_nodes(len(able))} of that size {_are(len(able))} online"
-    if len(reached) < needs.nodes and needs.alike and len({capacity.kind.gpu_names for capacity in able}) > 1:
+    needs, capable, reached = match.needs, match.capable, match.together
+    if len(capable) < needs.nodes:
+        return f"{_nodes(len(capable))} of that size {_are(len(capable))} online"
+    if (
+        len(reached) < needs.nodes
+        and needs.alike
+        and len({capacity.kind.gpu_names for capacity in capable}) > 1
+    ):
         return f"at most {_nodes(len(reached))} of that size with the same GPUs {_are(len(reached))} online"
     if len(reached) < needs.nodes:
         return (
-            f"{_nodes(len(able))} of that size are online, but those that joined through a loopback address share runs "
+            f"{_nodes(len(capable))} of that size are online, but those that joined through a loopback address share runs "
             "only with each other"
         )
     ready = sum(len(capacity.free[needs.device]) >= needs.slots for capacity in reached)

@@ -14,12 +14,12 @@ from trainwright_backend.checkpoints.compatibility import incompatibilities
 from trainwright_backend.checkpoints.deletion import delete_checkpoint
 from trainwright_backend.checkpoints.fork import fork_run
 from trainwright_backend.checkpoints.tables import Checkpoint
+from trainwright_backend.core.author import Author
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.datasets.deletion import delete_dataset
 from trainwright_backend.datasets.service import lock_dataset
 from trainwright_backend.datasets.tables import Preparation
-from trainwright_backend.runs.submission import Submitter
 from trainwright_backend.runs.tables import Run
 
 LONGER = {"schedule.steps": 20}
@@ -294,7 +294,7 @@ def test_one_of_a_concurrent_fork_and_delete_is_refused(scene: Scene, parent: Wo
     path = f"{scene.runs}/{parent.run_id}/checkpoints/{state}"
 
     def begin(session: Write) -> None:
-        by = Submitter(session.scalars(select(Account.id)).one(), "Ada")
+        by = Author(session.scalars(select(Account.id)).one(), "Ada")
         team = session.get_one(Run, parse_id("run", parent.run_id)).team_id
         fork_run(session, team, by, parent.run_id, NewFork(name="fork", checkpoint=state), None)
 

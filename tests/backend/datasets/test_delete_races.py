@@ -19,6 +19,7 @@ from trainwright.contracts.api.datasets import NewDataset
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.auth.tables import Account, Team
 from trainwright_backend.control.queued_deletions import delete_queued_bytes
+from trainwright_backend.core.author import Author
 from trainwright_backend.core.db import Database, Write, now
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.datasets.deletion import delete_dataset
@@ -26,7 +27,7 @@ from trainwright_backend.datasets.job_queue import PENDING_PREPARATION, JobKind,
 from trainwright_backend.datasets.jobs.dispatch import next_job, run_job
 from trainwright_backend.datasets.jobs.outcomes import mark_version_failed
 from trainwright_backend.datasets.jobs.preparation_jobs import TokenizeChunk
-from trainwright_backend.datasets.service import Creator, create_dataset, lock_dataset
+from trainwright_backend.datasets.service import create_dataset, lock_dataset
 from trainwright_backend.datasets.tables import (
     DatasetFile,
     DatasetVersion,
@@ -35,7 +36,7 @@ from trainwright_backend.datasets.tables import (
     PreparationChunk,
     VersionChunk,
 )
-from trainwright_backend.runs.submission import Submitter, submit_run
+from trainwright_backend.runs.submission import submit_run
 from trainwright_backend.uploads.tables import StoredFile
 
 pytestmark = pytest.mark.both_databases
@@ -97,7 +98,7 @@ def test_a_delete_during_a_submission_finds_the_run(site: Site, upload: Upload) 
     spec = RunSpec.model_validate(spec_on(dataset))
 
     def submit(session: Write) -> None:
-        by = Submitter(session.scalars(select(Account.id)).one(), "Ada")
+        by = Author(session.scalars(select(Account.id)).one(), "Ada")
         submit_run(session, team_id(session), by, spec, None)
 
     path = f"{site.path}/datasets/{dataset['id']}"
@@ -124,7 +125,7 @@ def test_a_delete_keeps_files_that_a_new_dataset_uses(editor: DatasetEditor) -> 
     new = NewDataset(name="new", uploads=[editor.send("b.jsonl", letters())])
 
     def make(session: Write) -> None:
-        by = Creator(session.scalars(select(Account.id)).one(), "Ada")
+        by = Author(session.scalars(select(Account.id)).one(), "Ada")
         create_dataset(session, editor.site.app.state.store, team_id(session), by, new, key=None)
 
     assert answer_after(editor.site, make, lambda: editor.delete(f"datasets/{old['id']}")) == (204, "")

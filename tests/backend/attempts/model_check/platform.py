@@ -239,7 +239,7 @@ class Platform:
         attempt_end.expire_lease(session, row.id, row.renewal, TIMERS)
 
     def _on_place(self, session: Write) -> None:
-        planned = placement_round.plan(session, TIMERS)
+        planned = placement_round.plan_round(session, TIMERS)
         for run_id, nodes in planned.placements.items():
             placement.place(session, run_id, nodes, TIMERS)
 
