@@ -38,6 +38,7 @@ from trainwright_backend.teams.one_time_link_rows import (
     take_link,
 )
 from trainwright_backend.teams.service import create_team
+from trainwright_backend.teams.team_locks import lock_team
 
 
 @dataclass(frozen=True)
@@ -97,23 +98,16 @@ def use_link(database: Database, settings: Settings, used: UsedLink, caller: UUI
         NotFound: the link is not valid.
         Invalid: a field of the new account is missing.
         Unauthorized: the invited person has an account and is not signed in.
+        Forbidden: the address of the account is not confirmed.
     """
     with database.read() as session:
         link = find_link(session, settings, used.token)
-        about = (used.name, used.email, link.email, used.team)
-        password_hash = None
-        if _needs_account(session, link, caller):
-            _check_account_fields(link, used)
-            if link.email is not None and account_by_email(session, link.email) is not None:
-                raise Unauthorized(f"Sign in as {link.email} first, then open the link again.")
-            password_hash = used.password
-        elif link.purpose == LinkPurpose.SIGN_IN:
-            if used.password is None and _needs_password(session, link, caller):
-                raise Invalid.at("password", _SET_PASSWORD)
-            password_hash = used.password
-    if password_hash is not None:
-        password_hash = hash_password(password_hash, about)  # slow: no session is open
+        password = _new_password(session, link, used, caller)
+    about = (used.name, used.email, link.email, used.team)
+    password_hash = None if password is None else hash_password(password, about)  # slow: no session is open
     with database.write() as session:
+        if link.team_id is not None:
+            lock_team(session, link.team_id)
         link = take_link(session, settings, used.token)
         if link.purpose == LinkPurpose.SIGN_IN:
             account = _recovered(session, link, password_hash)
@@ -128,6 +122,20 @@ def use_link(database: Database, settings: Settings, used: UsedLink, caller: UUI
             new_team = NewTeam(slug=used.team, name=used.team)
             create_team(session, new_team, account.id, settings.default_quota, settings.default_storage_gib)
         return SignedIn(me(session, account.id), open_session(session, settings, account))
+
+
+def _new_password(session: Read, link: OneTimeLink, used: UsedLink, caller: UUID | None) -> str | None:
+    """The password that the link's account gets; None if it keeps its own."""
+    if _needs_account(session, link, caller):
+        _check_account_fields(link, used)
+        if link.email is not None and account_by_email(session, link.email) is not None:
+            raise Unauthorized(f"Sign in as {link.email} first, then open the link again.")
+        return used.password
+    if link.purpose != LinkPurpose.SIGN_IN:
+        return None
+    if used.password is None and _needs_password(session, link, caller):
+        raise Invalid.at("password", _SET_PASSWORD)
+    return used.password
 
 
 def _needs_account(session: Read, link: OneTimeLink, caller: UUID | None) -> bool:
@@ -216,7 +224,7 @@ def _recovered(session: Write, link: OneTimeLink, password_hash: str | None) -> 
 
 
 def _join(session: Write, link: OneTimeLink, account: Account, *, is_new: bool) -> None:
-    """Add the person to the team.
+    """Add the person to the team, which is locked.
 
     Raises:
         Forbidden: the account's address is not confirmed. The person who sent the first invitation may have created the

@@ -18,13 +18,16 @@ from tests.backend.conftest import (
     running,
     site_again,
 )
-from trainwright_backend.auth.tables import Account, OneTimeLink
+from tests.backend.datasets.test_delete_races import answer_after
+from trainwright.contracts.api.people import Role
+from trainwright_backend.auth.tables import Account, OneTimeLink, Team
 from trainwright_backend.core.db import now
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.public_address import local_warning, reachable_address
 from trainwright_backend.core.settings import Settings
 from trainwright_backend.main import create_app
 from trainwright_backend.teams import invitations, one_time_links
+from trainwright_backend.teams.members import follow_groups
 
 
 def use(client: TestClient, **body: object) -> tuple[int, str]:
@@ -214,6 +217,29 @@ def test_a_member_has_no_pending_invitation(site: Site) -> None:
     assert use(site.anonymous(), token=used, name="Bob", password=PASSWORD) == (200, "")
     assert pending(site) == []
     assert site.anonymous().get(f"/api/v1/auth/link/{stale}").status_code == 404
+
+
+@pytest.mark.both_databases
+def test_an_invitation_is_used_while_the_person_is_added_by_their_groups(site: Site) -> None:
+    bob = site.anonymous()
+    site.other_team("globex")
+    site.member("viewer", "globex", "bob@acme.example")
+    me = {"email": "bob@acme.example", "password": PASSWORD}
+    assert bob.post("/api/v1/auth/sign-in", json=me).status_code == 200
+    token = invite(site, "bob@acme.example", "editor")
+    with site.app.state.database.read() as session:
+        team_id = session.scalars(select(Team.id).where(Team.slug == "acme")).one()
+        bob_id = session.scalars(select(Account.id).where(Account.email == "bob@acme.example")).one()
+    answer = answer_after(
+        site,
+        lambda session: follow_groups(session, team_id, bob_id, Role.VIEWER),
+        lambda: bob.post("/api/v1/auth/link", json={"token": token}),
+    )
+    assert answer == (200, "")
+    [role] = [
+        item["role"] for item in site.admin.get(f"{site.path}/members").json() if item["name"] == "Viewer"
+    ]
+    assert role == "viewer" and pending(site) == []
 
 
 def test_an_invitation_without_a_role_is_for_a_viewer(site: Site) -> None:
