@@ -20,7 +20,12 @@ from trainwright.contracts.run_state import RunState
 from trainwright.contracts.token_shards import MANIFEST_NAME, TOKENIZER_NAME
 from trainwright.planner.peak_flops import vendor_peak
 from trainwright_backend.attempts.agent_silence import is_agent_silent
-from trainwright_backend.attempts.fencing import check_placement, placement_of_claim, run_of_node
+from trainwright_backend.attempts.fencing import (
+    check_first_node,
+    check_placement,
+    placement_of_claim,
+    run_of_node,
+)
 from trainwright_backend.checkpoints.resume import Resume, resume_point
 from trainwright_backend.checkpoints.service import last_checkpoint
 from trainwright_backend.core.db import Read, Write, now
@@ -100,13 +105,12 @@ def export_job(
 
     Raises:
         Conflict: ``stale_fence``; ``not_committed``: the last checkpoint has not been committed yet;
-            ``agent_silent``: nobody uploads it; ``claim_refused``: it is not the first node.
+            ``agent_silent``: nobody uploads it; ``other_node``: it is not the first node.
     """
     run = run_of_node(session, node_id, run_id)
     placement = placement_of_claim(session, node_id, run, request.claim_id)
     check_placement(run, placement, request.fence)
-    if placement.node_rank != 0:
-        raise _refused()
+    check_first_node(session, node_id, run)
     last = last_checkpoint(session, run)
     if last is None and is_agent_silent(session, placement, timers):
         raise Conflict(

@@ -72,14 +72,15 @@ def check_placement(run: Run, placement: Placement, fence: int) -> None:
 
 
 def check_first_node(session: Read, node_id: UUID, run: Run) -> None:
-    """Accept what only the first node of the run's newest attempt may send: events and commits.
+    """Accept what only the first node of the run's newest attempt does: send events, commit checkpoints, and export.
 
     Raises:
         Conflict: ``other_node``.
     """
     if _node_rank(session, node_id, run) != 0:
         raise Conflict(
-            "other_node", "Only the first node of a run sends its events and commits its checkpoints."
+            "other_node",
+            "Only the first node of a run sends its events, commits its checkpoints, and exports it.",
         )
 
 
