@@ -214,8 +214,8 @@ def restore_backup(
     """Restore a backup into an empty database and an empty object store. An interrupted one can be repeated.
 
     Raises:
-        BackupError: they are not empty, or do not fit the backup.
-        ObjectDamagedError: the backup is damaged; the database is still empty.
+        BackupError: they are not empty, or do not fit the backup, or something is missing from it.
+        ObjectDamagedError: something in the backup is damaged; the database is still empty.
     """
     manifest = read_manifest(source)
     _check_place(manifest, database, store, secret_key)
@@ -227,12 +227,18 @@ def restore_backup(
             data = Path(name, key.rpartition("/")[2])
             sha = hashlib.sha256()
             with data.open("wb") as file:
-                for block in source.open_read(key):
+                for block in _blocks_of(source, key):
                     sha.update(block)
                     file.write(block)
             if sha.hexdigest() != content.digest:
                 raise ObjectDamagedError(key, content.digest, sha.hexdigest())
-        load_database(database, manifest.database, Path(name))
+        try:
+            load_database(database, manifest.database, Path(name))
+        except RuntimeError as error:
+            raise BackupError(
+                f"The database was not restored: {error}. Delete it, and restore the backup into a new one. If that fails "
+                "too, restore another backup."
+            ) from error
     with database.write() as session:
         session.execute(delete(DeletionHold))  # that of the backup itself
     tell(f"database restored: {sum(table.rows for table in manifest.database.tables):,} rows")
@@ -272,11 +278,21 @@ def _restore_object(source: ObjectStore, store: ObjectStore, key: str, content: 
     if store.stat(key) == content.bytes and store.content_of(key) == expected:
         return
     with store.open_write(key, expected) as copy:
-        for block in source.open_read(f"objects/{key}"):
+        for block in _blocks_of(source, f"objects/{key}"):
             copy.write(block)
         if copy.digest != content.digest:
             raise ObjectDamagedError(f"objects/{key}", content.digest, copy.digest)
         copy.finish()
+
+
+def _blocks_of(source: ObjectStore, key: str) -> Iterator[bytes]:
+    try:
+        yield from source.open_read(key)
+    except FileNotFoundError:
+        raise BackupError(
+            f"The backup is damaged: {key} is missing. Restore another one. `trainwright-server verify` lists all that is "
+            "missing or damaged."
+        ) from None
 
 
 def _check_place(

@@ -78,7 +78,7 @@ def load_database(database: Database, copied: DatabaseCopy, folder: Path) -> Non
     """Fill an empty database with a copy, and give it this version's tables.
 
     Raises:
-        RuntimeError: it has other numbers of rows afterwards.
+        RuntimeError: it has other rows or columns than the copy afterwards, or cannot be migrated.
     """
     if database.is_sqlite:
         database.dispose()
@@ -106,7 +106,15 @@ def load_database(database: Database, copied: DatabaseCopy, folder: Path) -> Non
     with database.read() as session:
         found = describe_tables(session)
     if found.tables != copied.tables:
-        raise RuntimeError("the restored tables do not have the rows of the backup")
+        restored = {table.name: table.rows for table in found.tables}
+        differing = [
+            f"rows of {table.name}: {restored.get(table.name, 0):,} instead of {table.rows:,}"
+            for table in copied.tables
+            if restored.get(table.name) != table.rows
+        ]
+        raise RuntimeError(
+            f"its tables are not those of the backup ({', '.join(differing) or 'other columns'})"
+        )
     migrate(database)
 
 

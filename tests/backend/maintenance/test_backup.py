@@ -239,9 +239,19 @@ def test_a_damaged_backup_is_reported_and_not_restored(
         file.write_bytes(content)
     [problem] = verify_backup(backup)
     assert name in problem
-    with pytest.raises((ObjectDamagedError, FileNotFoundError)):
+    with pytest.raises(BackupError if damage == "missing" else ObjectDamagedError, match=name):
         restore_backup(backup, *empty, SECRET, silent)
     assert is_empty(empty[0])
+
+
+@pytest.mark.both_databases
+def test_a_backup_of_other_rows_is_refused_with_their_numbers(backup: ObjectStore, empty: Restored) -> None:
+    manifest = json.loads(backup.read("manifest.json"))
+    [run] = [table for table in manifest["database"]["tables"] if table["name"] == "run"]
+    run["rows"] = 7
+    backup.write("manifest.json", json.dumps(manifest).encode())
+    with pytest.raises(BackupError, match=r"rows of run: 1 instead of 7\). Delete it, and restore"):
+        restore_backup(backup, *empty, SECRET, silent)
 
 
 def newer(manifest: dict[str, Any]) -> None:
@@ -303,6 +313,9 @@ def test_the_commands_back_up_a_data_folder_and_restore_it_with_its_key(tmp_path
     assert (restored / "secrets.json").stat().st_mode & 0o777 == 0o600
     assert (restored / "objects/team/object").read_bytes() == b"content"
     assert rows_of(Database(f"sqlite:///{restored / 'trainwright.sqlite3'}")) == rows_of(database)
+    (tmp_path / "backup/objects/team/object").unlink()
+    again = CliRunner().invoke(commands, ["restore", place, "--data", str(tmp_path / "again")])
+    assert again.exit_code == 1 and "objects/team/object is missing" in again.output
     (tmp_path / "backup/objects/team/object").write_bytes(b"damaged")
     assert run("verify", place) == 1
     assert run("verify", str(tmp_path / "nowhere")) == 1
