@@ -16,10 +16,9 @@ from trainwright_backend.core.errors import Conflict, Invalid
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.chunks import list_chunks_by_source, mask_key
 from trainwright_backend.datasets.service import get_version
-from trainwright_backend.datasets.tables import RejectedLine, VersionChunk
+from trainwright_backend.datasets.tables import MAX_REJECTED_LISTED, RejectedLine, VersionChunk
 
 SHOWN_CHARACTERS = 2_000
-MAX_REJECTED_LISTED = 1_000
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,9 @@ from trainwright_backend.core.db import Base, UtcDateTime, now
 from trainwright_backend.core.ids import new_id
 from trainwright_backend.uploads.tables import StoredFile
 
+MAX_REJECTED_LISTED = 1_000
+"""Rejected rows that are stored of a file, and shown of a version."""
+
 
 class Dataset(Base):
     """Text that a team uploaded, under one name."""

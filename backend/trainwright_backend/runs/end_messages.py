@@ -2,16 +2,13 @@
 
 from trainwright.contracts.api.notices import NoticeKind
 from trainwright.contracts.api.webhooks import WebhookEvent
-from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.ids import public_id
-from trainwright_backend.runs.state_text import decimal
+from trainwright_backend.runs.state_text import PAUSED_BY_LIMITS, decimal
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.teams.notices import notify_members
 from trainwright_backend.teams.webhooks import queue_message
-
-LIMITS = (EndCode.MAX_HOURS, EndCode.QUOTA_HOURS, EndCode.QUOTA_STORAGE)
 
 
 def queue_end_messages(session: Write, run: Run) -> None:
@@ -40,7 +37,7 @@ def _event(run: Run) -> WebhookEvent | None:
         return WebhookEvent.RUN_FAILED
     if run.state in FINAL:
         return WebhookEvent.RUN_ENDED
-    paused = run.state is RunState.PAUSED and run.reason in LIMITS
+    paused = run.state is RunState.PAUSED and run.reason in PAUSED_BY_LIMITS
     return WebhookEvent.RUN_PAUSED_BY_LIMIT if paused else None
 
 

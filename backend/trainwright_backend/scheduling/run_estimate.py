@@ -34,9 +34,9 @@ from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.submission import check_spec
 from trainwright_backend.runs.tables import Attempt, Placement, Run
 from trainwright_backend.teams.storage_quota import storage_use
+from trainwright_backend.teams.usage import SECONDS_AN_HOUR
 
 SECONDS_A_DAY = 86_400.0
-SECONDS_AN_HOUR = 3_600.0
 LOOKED_AT_RUNS = 200
 """The newest runs on as many slots of the same device."""
 MIN_STEPS = 5

@@ -5,13 +5,12 @@ Runs and datasets stay in their teams under the name of their creator, and so do
 
 from uuid import UUID
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, select
 
-from trainwright.contracts.api.people import Role
 from trainwright_backend.auth.tables import Account, Membership, Team
-from trainwright_backend.core.db import Read, Write
+from trainwright_backend.core.db import Write
 from trainwright_backend.core.errors import Conflict
-from trainwright_backend.teams.members import leave
+from trainwright_backend.teams.members import is_last_owner, leave
 from trainwright_backend.teams.team_locks import lock_team
 
 
@@ -27,7 +26,8 @@ def delete_account(session: Write, user_id: UUID) -> None:
     ).all()
     for team in teams:
         lock_team(session, team.id)
-        if _is_last_owner(session, team.id, user_id):
+        membership = session.get(Membership, (team.id, user_id), populate_existing=True)
+        if membership is not None and is_last_owner(session, membership):
             detail = f"You are the last owner of {team.name} ({team.slug}). Make another member an owner, or delete the team first."
             raise Conflict("last_owner", detail)
         leave(session, team.id, user_id)
@@ -37,12 +37,3 @@ def delete_account(session: Write, user_id: UUID) -> None:
             detail = "You are the last site admin. An operator can make another account a site admin first."
             raise Conflict("last_site_admin", detail)
     session.execute(delete(Account).where(Account.id == user_id))
-
-
-def _is_last_owner(session: Read, team_id: UUID, user_id: UUID) -> bool:
-    owners = select(Membership.user_id).where(Membership.team_id == team_id, Membership.role == Role.OWNER)
-    others = session.scalar(
-        select(func.count()).select_from(owners.where(Membership.user_id != user_id).subquery())
-    )
-    mine = session.get(Membership, (team_id, user_id), populate_existing=True)
-    return mine is not None and mine.role == Role.OWNER and not others

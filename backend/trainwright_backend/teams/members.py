@@ -100,7 +100,7 @@ def follow_groups(session: Write, team_id: UUID, user_id: UUID, role: Role | Non
             session.add(Membership(team_id=team_id, user_id=user_id, role=role, by_groups=True))
             session.flush()
         return
-    if not membership.by_groups or membership.role == role or _is_last_owner(session, membership):
+    if not membership.by_groups or membership.role == role or is_last_owner(session, membership):
         return
     if role is None:
         _remove(session, membership, "")
@@ -109,6 +109,16 @@ def follow_groups(session: Write, team_id: UUID, user_id: UUID, role: Role | Non
         _revoke_invitations_by(session, membership)
     membership.role = role
     session.flush()
+
+
+def is_last_owner(session: Read, membership: Membership) -> bool:
+    """Whether the team, which is locked, would have no owner without this one."""
+    if membership.role != Role.OWNER:
+        return False
+    owners = select(func.count()).where(
+        Membership.team_id == membership.team_id, Membership.role == Role.OWNER
+    )
+    return session.scalar(owners) == 1
 
 
 def _remove(session: Write, membership: Membership, refused: str) -> None:
@@ -143,20 +153,11 @@ def _locked_for_owner(session: Write, team_id: UUID, caller_id: UUID, member: st
 
 
 def _require_other_owner(session: Write, membership: Membership, refused: str) -> None:
-    if _is_last_owner(session, membership):
+    if is_last_owner(session, membership):
         detail = (
             f"{refused}: a team needs an owner, and this is the last one. Make another member an owner first."
         )
         raise Conflict("last_owner", detail)
-
-
-def _is_last_owner(session: Read, membership: Membership) -> bool:
-    if membership.role != Role.OWNER:
-        return False
-    owners = select(func.count()).where(
-        Membership.team_id == membership.team_id, Membership.role == Role.OWNER
-    )
-    return session.scalar(owners) == 1
 
 
 def _revoke_invitations_by(session: Write, membership: Membership) -> None:

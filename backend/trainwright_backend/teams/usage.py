@@ -19,7 +19,7 @@ from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.ids import public_id
 from trainwright_backend.teams.tables import SlotTime
 
-SECONDS_AN_HOUR = 3600.0
+SECONDS_AN_HOUR = 3_600.0
 HALF_LIFE_DAYS = 7
 """After this many days, use counts half toward a team's place among others."""
 REMEMBERED_DAYS = 10 * HALF_LIFE_DAYS

@@ -27,6 +27,7 @@ from trainwright_backend.datasets.jobs.leases import MAX_EXPIRED_LEASES, is_free
 from trainwright_backend.datasets.jobs.outcomes import mark_failed, send_curation_jobs
 from trainwright_backend.datasets.parsed_files import parsed_file_folder
 from trainwright_backend.datasets.tables import (
+    MAX_REJECTED_LISTED,
     DatasetFile,
     DatasetVersion,
     FileChunk,
@@ -35,7 +36,6 @@ from trainwright_backend.datasets.tables import (
 )
 from trainwright_backend.uploads.tables import StoredFile
 
-MAX_REJECTED_LISTED = 1_000
 MAX_REASON_CHARACTERS = 255
 
 
