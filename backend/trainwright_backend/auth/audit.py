@@ -18,7 +18,6 @@ from uuid import UUID
 from fastapi import Request
 from pydantic import SecretStr
 from sqlalchemy import Select, func, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from trainwright.contracts.api.audit import AuditEntry as AuditEntryOut
 from trainwright.contracts.api.envelopes import Page
@@ -131,8 +130,7 @@ def _append_request(session: Write, request: Request, caller: Actor, action: str
 def append(session: Write, secret: SecretStr, entry: AuditEntry) -> None:
     """Give an entry its number and hash, and store it at the end of its chain."""
     session.flush()
-    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
-    empty = insert(AuditHead).values(chain=entry.chain, sequence=0, hash="")
+    empty = session.insert(AuditHead).values(chain=entry.chain, sequence=0, hash="")
     session.execute(empty.on_conflict_do_nothing())
     head = session.get_one(AuditHead, entry.chain, with_for_update=True, populate_existing=True)
     entry.sequence = head.sequence + 1

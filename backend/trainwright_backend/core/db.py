@@ -29,11 +29,13 @@ from sqlalchemy import (
     Dialect,
     Engine,
     MetaData,
+    Table,
     Update,
     create_engine,
     event,
     make_url,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session, SessionTransaction
@@ -120,6 +122,11 @@ class Write(Read):
     def after_commit(self, hook: Callable[[], object]) -> None:
         """Run ``hook`` after this transaction commits, or never if it does not."""
         self.info.setdefault("after_commit", []).append(hook)
+
+    def insert(self, table: type[Base] | Table) -> sqlite.Insert | postgresql.Insert:
+        """An INSERT in the dialect of the session's database: SQLAlchemy has ON CONFLICT only in dialects."""
+        is_sqlite = self.get_bind().dialect.name == "sqlite"
+        return sqlite.insert(table) if is_sqlite else postgresql.insert(table)
 
     def change(self, statement: Update | Delete) -> int:
         """Run an UPDATE or DELETE and return the number of rows it changed; 0 means that its condition failed.

@@ -12,7 +12,6 @@ from uuid import UUID
 
 import numpy as np
 from sqlalchemy import Table, bindparam, delete, func, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from trainwright.contracts.agent_protocol import MetricBlock
 from trainwright.contracts.series import current_name, unit_of
@@ -216,7 +215,7 @@ def _unpacked(row: Any) -> Curve:
 def _write(session: Write, series: Sequence[_Series], chunks: list[dict[str, object]]) -> None:
     """Write many rows with one statement: writing them one by one takes longer than the rest of a batch."""
     if series:
-        upsert = (sqlite if session.get_bind().dialect.name == "sqlite" else postgresql).insert(SERIES_TABLE)
+        upsert = session.insert(SERIES_TABLE)
         counts = {name: upsert.excluded[name] for name in ("last_step", "packed_step", "tail_points")}
         upsert = upsert.on_conflict_do_update(index_elements=["id"], set_=counts)
         session.execute(upsert.returning(SERIES.id), [vars(item) for item in series])

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from pydantic import ValidationError
 from sqlalchemy import func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from trainwright.contracts.api.actions import NewRecipe
 from trainwright.contracts.api.actions import Recipe as ShownRecipe
@@ -42,9 +41,8 @@ def save_recipe(session: Write, team_id: UUID, by: str, new: NewRecipe) -> Shown
     found = recipe_problems(new.spec)
     if found:
         raise Invalid(found)
-    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     values = {"spec": new.spec, "saved": now(), "saved_by_name": by}
-    row = insert(Recipe).values(id=new_id(), team_id=team_id, name=new.name, **values)
+    row = session.insert(Recipe).values(id=new_id(), team_id=team_id, name=new.name, **values)
     session.execute(row.on_conflict_do_update(index_elements=["team_id", "name"], set_=values))
     count = session.scalar(select(func.count()).select_from(Recipe).where(Recipe.team_id == team_id))
     if count is not None and count > MAX_RECIPES:

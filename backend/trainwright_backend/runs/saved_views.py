@@ -6,7 +6,6 @@ They belong to one person in one team; nobody else sees them.
 from uuid import UUID
 
 from sqlalchemy import delete, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from trainwright.contracts.api.runs import NewView, RunView
 from trainwright.contracts.api.runs import SavedView as ShownView
@@ -30,9 +29,8 @@ def save_view(session: Write, team_id: UUID, account_id: UUID, new: NewView) -> 
     Raises:
         Conflict: ``too_many_views``.
     """
-    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     values = {"view": new.view.model_dump(mode="json"), "saved": now()}
-    row = insert(SavedView).values(
+    row = session.insert(SavedView).values(
         id=new_id(), team_id=team_id, account_id=account_id, name=new.name, **values
     )
     session.execute(row.on_conflict_do_update(index_elements=["team_id", "account_id", "name"], set_=values))

@@ -5,8 +5,6 @@ import json
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy.dialects import postgresql, sqlite
-
 from trainwright_backend.core.db import Write, now
 from trainwright_backend.core.errors import AppError, Invalid
 from trainwright_backend.teams.tables import IdempotencyKey
@@ -29,10 +27,9 @@ def reserve_key(session: Write, team_id: UUID, key: str | None, request: Any) ->
     if not 1 <= len(key) <= MAX_KEY_LENGTH:
         raise Invalid.at("Idempotency-Key", f"The key has 1 to {MAX_KEY_LENGTH} characters.", len(key))
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
-    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     row = {"team_id": team_id, "key": key, "body_digest": digest, "created": now()}
     taken = session.execute(
-        insert(IdempotencyKey).values(**row).on_conflict_do_nothing().returning(IdempotencyKey.key)
+        session.insert(IdempotencyKey).values(**row).on_conflict_do_nothing().returning(IdempotencyKey.key)
     ).first()
     if taken is not None:
         return None

@@ -11,7 +11,6 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Select, and_, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from trainwright.contracts.api.usage import DailyMemberUsage, DailyUsage, MemberUsage
 from trainwright_backend.auth.tables import Account, Membership
@@ -46,9 +45,8 @@ def add_slot_time(
     until: datetime,
 ) -> None:
     """Add the time for which a run of ``user_id`` used ``slots``, in the caller's transaction."""
-    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     for day, seconds in seconds_by_day(since, until):
-        row = insert(SlotTime).values(
+        row = session.insert(SlotTime).values(
             run_id=run_id,
             user_id=user_id,
             day=day,
