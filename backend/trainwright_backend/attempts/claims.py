@@ -15,6 +15,7 @@ from sqlalchemy import select, update
 
 from trainwright.contracts.agent_protocol import Claim, Download, ExportJob, ExportRequest, Inventory, Timers
 from trainwright.contracts.job_spec import DATA_FOLDER, RESUME_FOLDER, JobKind, JobSpec, Peak, ResumePoint
+from trainwright.contracts.listing import listed
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_state import RunState
 from trainwright.contracts.token_shards import MANIFEST_NAME, TOKENIZER_NAME
@@ -136,7 +137,7 @@ def take_placement(session: Write, placement: Placement, claim_id: str, fence: i
 def start_attempt(session: Write, run: Run, node_names: Sequence[str], job: JobSpec) -> None:
     """Start the run's next attempt: all its placements are claimed."""
     resume_step = job.resume.step if job.resume else 0
-    message = f"attempt {run.attempt + 1} on {_listed(node_names)}"
+    message = f"attempt {run.attempt + 1} on {listed(node_names, SHOWN_NODES)}"
     if job.resume:
         what = "exporting" if job.kind is JobKind.EXPORT else "training"
         message += f": {what} from step {resume_step:,}"
@@ -149,11 +150,6 @@ def start_attempt(session: Write, run: Run, node_names: Sequence[str], job: JobS
         Attempt(run_id=run.id, number=run.attempt, fence=run.fence, resume_step=resume_step, started=now())
     )
     session.flush()
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN_NODES
-    return ", ".join(names[:SHOWN_NODES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _granted_to_others(session: Write, run: Run) -> list[Placement]:

@@ -13,6 +13,7 @@ The module only computes on what the nodes reported; it does not use the databas
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from trainwright.contracts.listing import listed
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright.contracts.rank_progress import (
     AXES,
@@ -133,7 +134,7 @@ def _place(missing: Missing, ranks: Mapping[int, PlacedRank]) -> str:
     counts = (ranks[rank].progress.on(missing.axis) for rank in missing.waiting)
     operation = next(filter(None, (count.operation(missing.number) for count in counts)), None)
     return (
-        f"{_name(operation, missing.number)} of the {missing.axis} axis, where {_listed(missing.waiting)} "
+        f"{_name(operation, missing.number)} of the {missing.axis} axis, where {_ranks(missing.waiting)} "
         f"{'waits' if len(missing.waiting) == 1 else 'wait'}"
     )
 
@@ -142,11 +143,8 @@ def _name(operation: str | None, number: int) -> str:
     return f"{operation or 'collective'} {number:,}"
 
 
-def _listed(ranks: Sequence[int]) -> str:
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    named, more = ", ".join(map(str, ranks[:SHOWN_RANKS])), len(ranks) - SHOWN_RANKS
-    return f"ranks {named} and {more} more" if more > 0 else f"ranks {named}"
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {listed(ranks, SHOWN_RANKS)}"
 
 
 def _everywhere(ranks: Mapping[int, PlacedRank]) -> str:

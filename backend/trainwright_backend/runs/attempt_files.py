@@ -15,6 +15,7 @@ from sqlalchemy import func, select
 
 from trainwright.contracts.api.logs import LogFile, LogText
 from trainwright.contracts.job_spec import EVENTS_NAME
+from trainwright.contracts.listing import listed
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import AppError, Conflict, NotFound
 from trainwright_backend.runs.attempts import node_of_log, nodes_by_fence
@@ -121,8 +122,8 @@ def no_such_log(session: Read, run: Run, attempt: int, file: str) -> NotFound:
     names = sorted(
         stored_bytes(session, run.id, attempt).keys() - {EVENTS_NAME}, key=lambda name: (len(name), name)
     )
-    shown = f"{', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
-    others = f"It has {shown}." if names else "It has none yet." if attempt == run.attempt else "It has none."
+    none = "It has none yet." if attempt == run.attempt else "It has none."
+    others = f"It has {listed(names, most=8)}." if names else none
     return NotFound(f"Attempt {attempt} of this run has no log named {file[:80]!r}. {others}")
 
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from trainwright.contracts.api.actions import NewClone
 from trainwright.contracts.base import problems
+from trainwright.contracts.listing import listed
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.spec_upgrade import upgrade_spec
 from trainwright_backend.core.author import Author
@@ -89,9 +90,7 @@ def differences(changes: Mapping[str, Any]) -> str:
     """The changes as the end of a sentence."""
     if not changes:
         return ""
-    names = sorted(changes)
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f", with other {', '.join(names[:5])}{more}"
+    return f", with other {listed(sorted(changes), most=5)}"
 
 
 def _put(spec: dict[str, Any], field: str, value: Any) -> None:

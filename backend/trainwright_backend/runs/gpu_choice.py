@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainwright.contracts.agent_protocol import Gpu
+from trainwright.contracts.listing import listed
 from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright_backend.core.db import Read
@@ -92,8 +93,7 @@ def check_gpus(session: Read, spec: RunSpec) -> None:
     lacking = [field for node in nodes for field in choice.lacking(node.gpus)]
     field = max(asked, key=lacking.count)
     present = sorted({_SHOWN[field](gpu) for node in nodes for gpu in node.gpus})
-    more = len(present) - SHOWN_NAMES
-    shown = ", ".join(present[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+    shown = listed(present, SHOWN_NAMES)
     message = f"No node has {choice}. The nodes with enough slots have {shown}: ask for less, or add a node."
     raise Invalid.at(f"resources.{field}", message, asked[field])
 

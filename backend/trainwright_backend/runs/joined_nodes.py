@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 
 from trainwright.contracts.agent_protocol import CpuPeak, Gpu
 from trainwright.contracts.api.people import Quota
+from trainwright.contracts.listing import listed
 from trainwright.contracts.parallelism_spec import Device, EngineKind
 from trainwright.contracts.precision_spec import PrecisionSpec
 from trainwright.contracts.run_spec import RunSpec
@@ -169,6 +170,4 @@ def can_run(machine: JoinedNode, spec: RunSpec) -> bool:
 
 def named(machines: list[JoinedNode]) -> str:
     """Names of the first few."""
-    names = ", ".join(machine.name for machine in machines[:SHOWN_NAMES])
-    more = len(machines) - SHOWN_NAMES
-    return f"{names} and {more} more" if more > 0 else names
+    return listed([machine.name for machine in machines], SHOWN_NAMES)

@@ -16,6 +16,7 @@ from uuid import UUID
 from sqlalchemy import func, select, update
 
 from trainwright.contracts.api.people import Quota as QuotaOut
+from trainwright.contracts.listing import listed
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.teams.tables import LedgerEntry, Quota
 
@@ -111,8 +112,7 @@ def waits_for_quota(device: str, slots: int, budget: SlotBudget, holders: Sequen
     needs = f"needs {count_slots(device, slots)}"
     if slots > budget.limit:
         return f"{needs}, and your team may use {budget.limit} at once; ask a site admin to raise the limit"
-    shown = ", ".join(holders[:3]) + (f" and {len(holders) - 3} more" if len(holders) > 3 else "")
-    by = f" ({shown})" if shown else ""
+    by = f" ({listed(holders, most=3)})" if holders else ""
     return f"{needs}; your team uses {budget.used} of {budget.limit}{by}"
 
 

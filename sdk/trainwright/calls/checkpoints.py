@@ -17,6 +17,7 @@ from trainwright.contracts.api.actions import (
 from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointFile, CheckpointOrder
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.checkpoint import CheckpointKind
+from trainwright.contracts.listing import listed
 from trainwright.contracts.run_state import FINAL
 from trainwright.transport.blocking import call_blocking, sleep
 from trainwright.transport.errors import ApiError, DigestMismatchError
@@ -163,9 +164,8 @@ def _refuse_other_model(folder: Path, files: list[CheckpointFile], complete: set
     weights = {path.name for path in folder.glob("*.safetensors*")} - names
     others = sorted(differ | weights)
     if others:
-        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         raise FileExistsError(
-            f"{folder} has files of another model: {', '.join(others[:3])}{more}. Nothing was written. Choose another folder, "
+            f"{folder} has files of another model: {listed(others, most=3)}. Nothing was written. Choose another folder, "
             "or replace them with --overwrite."
         )
 

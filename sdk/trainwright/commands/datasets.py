@@ -38,6 +38,7 @@ from trainwright.contracts.api.datasets import Dataset, DatasetVersion, SameFile
 from trainwright.contracts.api.uploads import PreviewFile
 from trainwright.contracts.base import problems
 from trainwright.contracts.curation import Compression, CurationSpec, FileFormat, TextDocuments
+from trainwright.contracts.listing import listed
 from trainwright.transport.local_files import find_files
 
 app = typer.Typer(no_args_is_help=True, help="Upload and manage datasets.")
@@ -300,7 +301,7 @@ def _print_skipped(paths: list[Path]) -> None:
     """Print to stderr which files in the folders are not uploaded."""
     skipped = find_files(paths).skipped
     if skipped:
-        shown = ", ".join(skipped[:5]) + (" and more" if len(skipped) > 5 else "")
+        shown = listed(skipped, most=5)
         err.print(f"Skipped {len(skipped)} hidden or empty files: {shown}.", markup=False, soft_wrap=True)
 
 

@@ -16,6 +16,7 @@ from itertools import islice
 from trainwright.contracts.api.uploads import Column
 from trainwright.contracts.curation import FileFormat, ReadSpec
 from trainwright.contracts.file_types import BYTE_ORDER_MARK, FileType
+from trainwright.contracts.listing import listed
 from trainwright.prepare.csv_rows import csv_rows, read_header
 from trainwright.prepare.decompress import PlainStream
 from trainwright.prepare.documents import DOCUMENT_BYTES, Document, Rejected, Source, UnusableDataError
@@ -172,5 +173,4 @@ def _choose(columns: Sequence[Column]) -> str:
     usable = [f"'{column.name}'" for column in columns if column.usable]
     if not usable:
         return "No field contains text or chat messages."
-    more = f" and {len(usable) - NAMES_LISTED:,} more" if len(usable) > NAMES_LISTED else ""
-    return f"Choose the field with the documents: {', '.join(usable[:NAMES_LISTED])}{more}."
+    return f"Choose the field with the documents: {listed(usable, NAMES_LISTED)}."

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainwright.contracts.listing import listed
 from trainwright.contracts.training_spec import BatchSpec
 from trainwright_trainer.data.global_batches import GlobalBatches
 from trainwright_trainer.data.order import Indices, SequenceOrder
@@ -94,9 +95,7 @@ class Loader:
     def describe_batch(self, step: int) -> str:
         """Names the sequences of a step, the first few of a large batch."""
         sequences = self._batches.of(step).tolist()
-        named = ", ".join(str(sequence) for sequence in sequences[:_NAMED_SEQUENCES])
-        more = len(sequences) - _NAMED_SEQUENCES
-        return f"sequences {named}{f' and {more:,} more' if more > 0 else ''} of the training split"
+        return f"sequences {listed(sequences, _NAMED_SEQUENCES)} of the training split"
 
 
 def read_batches(stream: TokenStream, sequences: Indices, micro_sequences: int) -> Iterator[Batch]:
