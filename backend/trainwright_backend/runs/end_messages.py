@@ -2,6 +2,7 @@
 
 from trainwright.contracts.api.notices import NoticeKind
 from trainwright.contracts.api.webhooks import WebhookEvent
+from trainwright.contracts.end_codes import EndCode
 from trainwright.contracts.run_state import FINAL, RunState
 from trainwright_backend.core.db import Write
 from trainwright_backend.core.ids import public_id
@@ -45,7 +46,7 @@ def _sentence(run: Run) -> str:
     if run.state is RunState.SUCCEEDED:
         result = "" if run.loss is None else f": loss {decimal(run.loss)}"
         return f"{run.name} is done{result}."
-    if run.state is RunState.CANCELLED and run.message.startswith("Cancelled by "):
-        return f"{run.name} was cancelled by {run.message.removeprefix('Cancelled by ').rstrip('.')}."
+    if run.reason is EndCode.CANCELLED:  # its message says by whom
+        return f"{run.name} was {run.message[:1].lower()}{run.message[1:].rstrip('.')}."
     verb = {RunState.FAILED: "failed", RunState.CANCELLED: "was cancelled"}.get(run.state, "was paused")
     return f"{run.name} {verb}: {run.message}" if run.message else f"{run.name} {verb}."

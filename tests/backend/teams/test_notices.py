@@ -124,6 +124,16 @@ def test_the_notice_of_a_done_run_says_its_loss(scene: Scene) -> None:
     assert [one["sentence"] for one in notices(scene.site.admin)["items"]] == ["pilot is done: loss 0.100."]
 
 
+def test_the_notice_of_a_cancelled_run_says_by_whom(scene: Scene) -> None:
+    work = scene.running()
+    scene.cancel(work.run_id)
+    assert work.ended("stopped") == "cancelled"
+    scene.cancel(scene.submit())
+    assert [one["sentence"] for one in notices(scene.site.admin)["items"]] == [
+        "pilot was cancelled by Ada."
+    ] * 2
+
+
 def test_a_pause_by_a_person_is_no_news(scene: Scene) -> None:
     run_id = scene.submit()
     assert scene.site.admin.post(f"{scene.runs}/{run_id}/pause").status_code == 202
