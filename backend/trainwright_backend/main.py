@@ -165,9 +165,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with listen_for_notifications(app.state.database, app.state.topics):
             yield
     finally:
+        webhooks.close()
         for sender in senders:
             sender.stop()
-        webhooks.close()
         if loop is not None:
             loop.stop()
         app.state.receiver.close()

@@ -76,8 +76,9 @@ class WebhookSender:
     def start_due(self) -> list[Future[None]]:
         """Start to send what is due, in the free threads; returns their work, which lasts until nothing is due."""
         started: list[Future[None]] = []
-        while (webhook_id := self._take()) is not None:
-            started.append(self._threads.submit(self._send_from, webhook_id))
+        with self._lock:
+            while (webhook_id := self._take()) is not None:
+                started.append(self._threads.submit(self._send_from, webhook_id))
         return started
 
     def close(self) -> None:
@@ -93,7 +94,8 @@ class WebhookSender:
             free: UUID | None = webhook_id
             while free is not None:
                 self._send_next(free)
-                free = self._take()
+                with self._lock:
+                    free = self._take()
 
         run_logging_errors(send, "messages of webhooks were not delivered", expected=UNAVAILABLE)
 
@@ -108,18 +110,17 @@ class WebhookSender:
                 del self._team_of_busy[webhook_id]
 
     def _take(self) -> UUID | None:
-        """Reserve the webhook whose turn it is; None if no message is due, or no thread is free."""
-        with self._lock:
-            if self.is_closed or len(self._team_of_busy) == THREADS:
-                return None
-            in_flight = Counter(self._team_of_busy.values())
-            due = _due_webhooks(self._database, self._team_of_busy)
-            startable = [hook for hook in due if in_flight[hook.team_id] < MAX_IN_FLIGHT_PER_TEAM]
-            if not startable:
-                return None
-            chosen = min(startable, key=lambda hook: in_flight[hook.team_id])
-            self._team_of_busy[chosen.id] = chosen.team_id
-            return chosen.id
+        """Reserve the webhook whose turn it is; None if no message is due, or no thread is free. The caller holds the lock."""
+        if self.is_closed or len(self._team_of_busy) == THREADS:
+            return None
+        in_flight = Counter(self._team_of_busy.values())
+        due = _due_webhooks(self._database, self._team_of_busy)
+        startable = [hook for hook in due if in_flight[hook.team_id] < MOST_OF_A_TEAM]
+        if not startable:
+            return None
+        chosen = min(startable, key=lambda hook: in_flight[hook.team_id])
+        self._team_of_busy[chosen.id] = chosen.team_id
+        return chosen.id
 
 
 def _due_webhooks(database: Database, busy: Collection[UUID]) -> list[DueWebhook]:
