@@ -94,7 +94,7 @@ def unused_slots(
     found = {}
     for device, indices in slots.items():
         used = {*taken.get(device, ()), *busy.get(device, ())}
-        found[device] = [index for index in indices if index not in used]
+        found[device] = [index for index in indices if index not in used] if used else list(indices)
     return found
 
 

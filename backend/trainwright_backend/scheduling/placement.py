@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
-from sqlalchemy import Select, bindparam, delete, or_, select, update
+from sqlalchemy import Select, bindparam, delete, insert, or_, select, update
 
 from trainwright.contracts.agent_protocol import Timers
 from trainwright.contracts.api.datasets import PreparationState
@@ -194,13 +194,12 @@ def _add_placements(session: Write, run: Run, slots: Mapping[Node, list[int]]) -
     ]
     session.add_all(placements)
     session.flush()
-    session.add_all(
-        PlacementSlot(
-            node_id=placement.node_id, device=run.device, slot_index=index, placement_id=placement.id
-        )
-        for placement in placements
-        for index in placement.slots
-    )
+    occupied = [
+        {"node_id": item.node_id, "device": run.device, "slot_index": index, "placement_id": item.id}
+        for item in placements
+        for index in item.slots
+    ]
+    session.execute(insert(PlacementSlot), occupied)
 
 
 def _hint(session: Write, run: Run, nodes: Sequence[Node]) -> None:

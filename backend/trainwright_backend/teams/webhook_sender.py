@@ -115,7 +115,7 @@ class WebhookSender:
             return None
         in_flight = Counter(self._team_of_busy.values())
         due = _due_webhooks(self._database, self._team_of_busy)
-        startable = [hook for hook in due if in_flight[hook.team_id] < MOST_OF_A_TEAM]
+        startable = [hook for hook in due if in_flight[hook.team_id] < MAX_IN_FLIGHT_PER_TEAM]
         if not startable:
             return None
         chosen = min(startable, key=lambda hook: in_flight[hook.team_id])
