@@ -146,9 +146,10 @@ fix: tools ## let ruff repair and format the Python sources
 	@$(BIN)/ruff check --fix --quiet
 	@$(BIN)/ruff format --quiet
 
-openapi: tools frontend ## regenerate the API description, the frontend's types from it, docs/spec.md and docs/end-codes.md
+openapi: tools frontend ## regenerate the API description, the frontend's types from it, docs/spec.md, docs/end-codes.md and the rules of docs/parallelism.md
 	@$(BIN)/trainwright schema --markdown > docs/spec.md
 	@$(BIN)/python -m trainwright.reference.end_codes > docs/end-codes.md
+	@$(BIN)/python -m trainwright.reference.layouts docs/parallelism.md
 	@$(BIN)/python -m trainwright_backend.openapi > frontend/openapi.json
 	@$(NODE) npm run openapi --silent >/dev/null
 
