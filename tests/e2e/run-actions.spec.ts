@@ -81,13 +81,13 @@ test("a run is paused, edited, compared and found by keyboard", async ({ page })
     await audit(page, "checkpoint-snippets");
     await page.getByRole("button", { name: "Close" }).click();
     await page.getByRole("button", { name: "Clean up…" }).click();
-    await page.getByLabel("Newest states to keep per run").fill("0");
+    await page.getByLabel("Newest checkpoints to keep per run").fill("0");
     await page.getByRole("button", { name: "Preview" }).click();
     await expect(page.getByRole("dialog")).toContainText(/would be deleted, freeing/);
     await expect(page.getByRole("dialog")).toContainText("1 pinned");
     await audit(page, "retention");
     await page.getByRole("button", { name: /^Delete \d+ checkpoints?/ }).click();
-    await expect(page.getByRole("dialog")).toContainText(/deleted;/);
+    await expect(page.getByRole("dialog")).toContainText(/checkpoints? deleted\./);
     await page.getByRole("button", { name: "Close" }).click();
     await expect(page.getByRole("button", { name: /^Pinned/ })).toHaveCount(1);
     await phone(page, "checkpoints-phone");

@@ -40,7 +40,7 @@ it("names each page in the title, and offers a way out of missing pages", async 
   act(() => {
     router.history.push("/lab/nodes");
   });
-  await screen.findByText("Nodes are shown to site admins.");
+  await screen.findByText("Only site admins can see nodes.");
   expect(screen.queryByRole("alert")).toBeNull();
   expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
 });

@@ -50,6 +50,6 @@ it("offers viewers no action that the API would refuse", async () => {
   act(() => {
     router.history.push("/lab/nodes");
   });
-  await screen.findByText("Nodes are shown to site admins.");
+  await screen.findByText("Only site admins can see nodes.");
   expect(screen.queryByRole("heading", { name: "Add a node" })).toBeNull();
 });

@@ -6,7 +6,7 @@ import { SERVER_UNREACHABLE } from "@/components/ErrorState";
 export function ServerUnreachable({ onRetry }: { onRetry: () => void }) {
   return (
     <SignedOutFrame title={SERVER_UNREACHABLE} note="Runs that have started continue. This page opens by itself once the server responds.">
-      <p className="mb-4 text-soft">Check your network. If other sites work, the server may be restarting; its operator can tell more.</p>
+      <p className="mb-4 text-soft">Check your network. If other sites work, the server may be restarting. Ask its operator if this lasts.</p>
       <Button onClick={onRetry}>Try again</Button>
     </SignedOutFrame>
   );

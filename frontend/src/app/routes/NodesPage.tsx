@@ -23,7 +23,7 @@ export function NodesPage() {
           </section>
         </>
       ) : (
-        <EmptyState title="Nodes are shown to site admins.">
+        <EmptyState title="Only site admins can see nodes.">
           <p>A run’s page names its node, and why a run waits for one. Home shows how many slots your team uses.</p>
         </EmptyState>
       )}

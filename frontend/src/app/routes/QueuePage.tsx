@@ -16,9 +16,9 @@ export function QueuePage() {
         <QueueTable team={team} memberRole={role} />
       </Boundary>
       <p className="mt-3 max-w-3xl text-small text-soft">
-        Runs of a higher priority start first, then those that were submitted first. Between teams, runs within their team&apos;s
-        guaranteed share come first, then those of the teams that used less in the last weeks. A short run may start ahead of its turn
-        if it ends before an earlier run can start.
+        Runs with a higher priority start first, then runs that were submitted earlier. Between teams, runs within a guaranteed share go
+        first. After that, the team that has used the least in recent weeks goes next. A short run may start ahead of its turn if it ends
+        before an earlier run can start.
       </p>
     </>
   );

@@ -3,7 +3,7 @@ import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { mailSignInLink } from "@/features/auth/queries";
 
-/** Requests a sign-in link by mail. The server does not reveal whether the address has an account. */
+/** Requests a sign-in link by email. The server does not reveal whether the address has an account. */
 export function MailLinkButton({ email, sent }: { email: string; sent: string }) {
   const { mutate, isPending, isSuccess, error } = useMutation({ mutationFn: mailSignInLink });
   return (

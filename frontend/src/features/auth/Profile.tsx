@@ -33,8 +33,8 @@ export function Profile({ me, children }: Props) {
           </dd>
           {me.site_admin && (
             <>
-              <dt className="text-soft">Rights</dt>
-              <dd>site admin: nodes, and the quota of every team</dd>
+              <dt className="text-soft">Role</dt>
+              <dd>Site admin: manages nodes and the limits of all teams</dd>
             </>
           )}
         </dl>

@@ -38,7 +38,7 @@ export function SignInForm({ onSignedIn }: { onSignedIn: (me: Me) => void }) {
           />
         )}
       </Field>
-      <Field label="Password" help={`No password, or forgotten it? ${health?.sends_mail === false ? "Ask the operator for a sign-in link." : "Sign in with a one-time link."}`}>
+      <Field label="Password" help={`Forgot your password, or never set one? ${health?.sends_mail === false ? "Ask the operator for a sign-in link." : "Sign in with a link instead."}`}>
         {(control) => (
           <TextInput
             {...control}

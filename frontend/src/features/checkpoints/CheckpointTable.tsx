@@ -215,7 +215,7 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
 /** The loss of the last validation at or before the checkpoint's step. */
 function ValidationLoss({ checkpoint, isLowest }: { checkpoint: Checkpoint; isLowest: boolean }) {
   const { validation_loss: loss, validation_step: at, step } = checkpoint;
-  if (typeof loss !== "number") return <span title="No validation came before it">–</span>;
+  if (typeof loss !== "number") return <span title="No validation before this step">–</span>;
   return (
     // In the table the numbers stand below each other, so what is said about one is before it.
     <span className="inline-flex items-baseline gap-x-1.5 tablet:flex-row-reverse">

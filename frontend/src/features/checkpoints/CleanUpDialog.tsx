@@ -17,12 +17,12 @@ interface Props {
 
 const KEPT_REASONS: Record<NonNullable<RetentionEntry["kept"]>, string> = {
   newest: "among the newest",
-  multiple: "at a multiple of the steps",
+  multiple: "at a multiple of the given steps",
   pinned: "pinned",
   downloading: "being downloaded",
   forked: "needed by a fork",
-  live: "needed by a live run",
-  export: "weights",
+  live: "needed by an unfinished run",
+  export: "exported weights",
 };
 
 /** Deletes old checkpoints by a retention rule. A preview comes first; the delete button appears with its result. */
@@ -87,8 +87,8 @@ export function CleanUpDialog({ team, runs, onClose }: Props) {
         }}
       >
         <Field
-          label="Newest states to keep per run"
-          help="A run that has not ended always keeps two. With 0, an ended run loses every state: if it failed or was cancelled before exporting weights, nothing is left to resume from."
+          label="Newest checkpoints to keep per run"
+          help="Unfinished runs always keep two. With 0, ended runs keep none, so you cannot continue a failed or cancelled run in a fork."
         >
           {(control) => (
             <TextInput
@@ -105,7 +105,7 @@ export function CleanUpDialog({ team, runs, onClose }: Props) {
             />
           )}
         </Field>
-        <Field label="Also keep states at multiples of this many steps" help="Leave empty to keep none.">
+        <Field label="Also keep one every … steps" help="For example, with 1,000: steps 1,000, 2,000 and so on. Leave empty to keep only the newest.">
           {(control) => (
             <TextInput
               {...control}
@@ -128,14 +128,14 @@ export function CleanUpDialog({ team, runs, onClose }: Props) {
               reset();
             }}
           />
-          Also delete older weights, except each run’s newest
+          Also delete exported weights, except the newest of each run
         </label>
       </form>
-      <p className="text-small">Pinned checkpoints, those being downloaded, and those that a live run or a fork needs are always kept.</p>
+      <p className="text-small">Checkpoints are always kept if they are pinned, are being downloaded, or are needed by an unfinished run or a fork.</p>
       <div role="status" className="flex flex-col gap-2">
         {applied !== undefined && (
           <p className="text-text">
-            {plural(applied.freed.checkpoints, "checkpoint")} deleted; {bytes(applied.freed.bytes)} will be freed by the next sweep.
+            {plural(applied.freed.checkpoints, "checkpoint")} deleted. {bytes(applied.freed.bytes)} will be freed in a moment.
           </p>
         )}
         {answer !== undefined && (
@@ -153,7 +153,7 @@ export function CleanUpDialog({ team, runs, onClose }: Props) {
                   <li key={checkpoint.id} className="flex justify-between gap-4 border-b px-2 py-1 last:border-b-0">
                     <span className="min-w-0 truncate">
                       {checkpoint.run_name}, step {count(checkpoint.step)}
-                      {checkpoint.kind === "export" && ", weights"}
+                      {checkpoint.kind === "export" && ", exported weights"}
                       {typeof checkpoint.validation_loss === "number" && `, validation loss ${decimal(checkpoint.validation_loss)}`}
                     </span>
                     <span className="whitespace-nowrap">{bytes(checkpoint.bytes)}</span>

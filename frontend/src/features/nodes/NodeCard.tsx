@@ -111,18 +111,18 @@ function statusStyle({ online, draining, quarantine }: Node): { shape: Shape; la
   return { shape: "circle", label: "Online", color: "text-good" };
 }
 
-/** What the node offers beyond the slots that it may have. */
+/** The slots that the node reports beyond those that it is allowed to offer. */
 function unallowedText({ slots, reported_slots: reported }: Node): string {
   const more = Object.entries(reported).filter(([device, count]) => count > (slots[device] ?? 0));
   if (more.length === 0) return "";
-  const words = more.map(([device, count]) => plural(count - (slots[device] ?? 0), device === "cuda" ? "more GPU" : "more CPU slot"));
-  return `It reports ${words.join(" and ")} than it may have.`;
+  const words = more.map(([device, count]) => plural(count - (slots[device] ?? 0), device === "cuda" ? "GPU" : "CPU slot"));
+  return `This node reports ${words.join(" and ")} more than it is allowed to offer.`;
 }
 
 function drainText({ runs, move_runs }: Node): string {
-  if (runs.length === 0) return "No runs are left and none will be placed here, so the node can be removed.";
+  if (runs.length === 0) return "No runs are left here and no new ones will start, so you can remove the node.";
   const left = plural(runs.length, "run");
-  return `No new runs are placed here; ${move_runs ? `${left} to save and leave` : `${left} still running`}.`;
+  return `No new runs start here; ${move_runs ? `${left} still to save and leave` : `${left} still running`}.`;
 }
 
 function machineText({ inventory }: Node): string {

@@ -5,7 +5,7 @@ import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
 import { chooseNotices, KIND_LABELS, noticeSettingsQuery } from "@/features/notices/noticeQueries";
 
-/** Which notices the person gets, in the app and by mail. */
+/** Which notices the person gets, in the app and by email. */
 export function NoticeChoices() {
   const { data } = useSuspenseQuery(noticeSettingsQuery);
   const client = useQueryClient();
@@ -21,9 +21,9 @@ export function NoticeChoices() {
         label="Notices"
         head={
           <>
-            <Th>what happened</Th>
+            <Th>event</Th>
             <Th>in the app</Th>
-            <Th>by mail</Th>
+            <Th>by email</Th>
           </>
         }
       >
@@ -34,7 +34,7 @@ export function NoticeChoices() {
               <Td key={channel}>
                 <input
                   type="checkbox"
-                  aria-label={`${KIND_LABELS[choice.kind]}: ${channel === "app" ? "in the app" : "by mail"}`}
+                  aria-label={`${KIND_LABELS[choice.kind]}: ${channel === "app" ? "in the app" : "by email"}`}
                   checked={choice[channel]}
                   disabled={isPending || (channel === "mail" && !choice.mail && data.mail_problem !== "")}
                   onChange={({ target }) => {
@@ -46,7 +46,7 @@ export function NoticeChoices() {
           </tr>
         ))}
       </Table>
-      <p className="text-soft">{data.mail_problem === "" ? `Mail goes to ${data.address}.` : data.mail_problem}</p>
+      <p className="text-soft">{data.mail_problem === "" ? `Emails go to ${data.address}.` : data.mail_problem}</p>
       {error !== null && <ErrorNote error={error} />}
     </div>
   );

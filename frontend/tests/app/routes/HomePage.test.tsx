@@ -121,7 +121,7 @@ it("guides through the first steps until a run has finished, and shows no quota 
   expect(screen.queryByText("GPUs")).toBeNull();
   await open([aRun({ state: "queued" })], [{ id: "ds_1" }]);
   expect(await screen.findByRole("heading", { name: "First steps" }, patient)).toBeDefined();
-  expect(screen.getByRole("heading", { name: /^Bring data/ }).textContent).toContain("(done)");
+  expect(screen.getByRole("heading", { name: /^Upload data/ }).textContent).toContain("(done)");
   await userEvent.click(screen.getByRole("button", { name: "Dismiss" }));
   expect(screen.queryByRole("heading", { name: "First steps" })).toBeNull();
   await open([aRun({ state: "succeeded", ended: "2026-11-21T14:00:00Z" })]);

@@ -45,7 +45,7 @@ it.each([
 it("opens the page that is selected on a phone", async () => {
   signInAs("viewer", false);
   await openApp("/lab/settings/keys");
-  const select = await screen.findByRole("combobox", { name: "Page of the settings" });
+  const select = await screen.findByRole("combobox", { name: "Settings page" });
   expect(within(select).getAllByRole("option").map(({ textContent }) => textContent)).toEqual(OF_EVERYBODY);
   await userEvent.selectOptions(select, "Members");
   expect(await screen.findByRole("heading", { name: "Members" })).toBeTruthy();

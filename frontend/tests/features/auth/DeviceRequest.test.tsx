@@ -18,7 +18,7 @@ const ASKED = {
 
 it.each([
   ["Approve", true, /^Approved\./],
-  ["Refuse", false, /^Refused\./],
+  ["Deny", false, /^Denied\./],
 ] as const)("shows what a program asks for, and sends the decision: %s", async (button, approve, said) => {
   const sent: unknown[] = [];
   server.use(

@@ -5,7 +5,7 @@ import { SignInForm } from "@/features/auth/SignInForm";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
-it.each([true, false])("offers a link by mail only if mail can be sent: %s", async (sends_mail) => {
+it.each([true, false])("offers a link by email only if emails can be sent: %s", async (sends_mail) => {
   server.use(http.get("*/api/v1/health", () => HttpResponse.json({ status: "ok", version: "1", problems: [], sends_mail })));
   renderRoute(<SignInForm onSignedIn={() => undefined} />);
   const offered = sends_mail ? await screen.findByRole("button", { name: "Email me a sign-in link" }) : await screen.findByText(/Ask the operator/);

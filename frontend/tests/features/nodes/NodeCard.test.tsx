@@ -54,7 +54,7 @@ it("offers to allow the slots that a node reports beyond its own", async () => {
     }),
   );
   renderRoute(<NodeCard node={{ ...aNode(true), reported_slots: { cuda: 1, cpu: 8 } }} now={0} />);
-  expect(await screen.findByText("It reports 1 more GPU and 6 more CPU slots than it may have.")).toBeDefined();
+  expect(await screen.findByText("This node reports 1 GPU and 6 CPU slots more than it is allowed to offer.")).toBeDefined();
   await userEvent.click(screen.getByRole("button", { name: /^Allow/ }));
   await waitFor(() => {
     expect(received).toEqual([{ allowed_slots: { cuda: 1, cpu: 8 } }]);
@@ -72,14 +72,14 @@ it("moves the runs off a drained node", async () => {
   const run = { team: "lab", run: "run_1", name: "pilot", device: "cpu", slots: [0], state: "running" } as const;
   const drained: Node = { ...aNode(true), draining: true, runs: [{ ...run, slots: [0] }] };
   const page = renderRoute(<NodeCard node={drained} now={0} />);
-  expect(await screen.findByText("No new runs are placed here; 1 run still running.")).toBeDefined();
+  expect(await screen.findByText("No new runs start here; 1 run still running.")).toBeDefined();
   await userEvent.click(screen.getByRole("button", { name: /^Move runs off/ }));
   await waitFor(() => {
     expect(received).toEqual([{ draining: true, move_runs: true }]);
   });
   page.unmount();
   renderRoute(<NodeCard node={{ ...drained, move_runs: true }} now={0} />);
-  expect(await screen.findByText("No new runs are placed here; 1 run to save and leave.")).toBeDefined();
+  expect(await screen.findByText("No new runs start here; 1 run still to save and leave.")).toBeDefined();
   expect(screen.queryByRole("button", { name: /^Move/ })).toBeNull();
 });
 

@@ -94,23 +94,23 @@ it("chooses mail for a kind, if mail can reach the person", async () => {
       <NoticeChoices />
     </Boundary>,
   );
-  const mail = await screen.findByLabelText<HTMLInputElement>("Your run is done or was cancelled: by mail");
+  const mail = await screen.findByLabelText<HTMLInputElement>("Your run is done or was cancelled: by email");
   await userEvent.click(mail);
   await waitFor(() => {
     expect(mail.checked).toBe(true);
   });
   expect(sent).toEqual([{ choices: [{ kind: "run.ended", app: true, mail: true }] }]);
-  expect(screen.getByText("Mail goes to ana@lab.example.")).toBeDefined();
+  expect(screen.getByText("Emails go to ana@lab.example.")).toBeDefined();
 });
 
-it("does not offer mail that cannot arrive, and says why", async () => {
+it("does not offer emails that cannot arrive, and says why", async () => {
   server.use(http.get("*/api/v1/me/notices/settings", () => HttpResponse.json({ choices: CHOICES, address: "ana@lab.example", mail_problem: "Your address is not verified." })));
   renderRoute(
     <Boundary>
       <NoticeChoices />
     </Boundary>,
   );
-  expect((await screen.findByLabelText<HTMLInputElement>("80 or 100 % of a limit is used: by mail")).disabled).toBe(true);
+  expect((await screen.findByLabelText<HTMLInputElement>("80 or 100 % of a limit is used: by email")).disabled).toBe(true);
   expect(screen.getByLabelText<HTMLInputElement>("80 or 100 % of a limit is used: in the app").disabled).toBe(false);
   expect(screen.getByText("Your address is not verified.")).toBeDefined();
 });

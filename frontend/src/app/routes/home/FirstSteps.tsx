@@ -12,7 +12,7 @@ interface Props {
   hasFinished: boolean;
 }
 
-const COMMAND = "trainwright datasets upload letters letters.jsonl";
+const COMMAND = "trainwright datasets upload my-data my-data.jsonl";
 const LINK_CLASS = "text-accent underline underline-offset-2";
 
 /** The steps to a trained model, with completed ones ticked. Hidden after the first finished run, or when dismissed. */
@@ -42,7 +42,7 @@ export function FirstSteps({ hasRuns, hasFinished }: Props) {
         )}
       </div>
       <ol className="grid grid-cols-3 gap-4 max-desk:grid-cols-1">
-        <Step number={1} title="Bring data" isDone={hasData}>
+        <Step number={1} title="Upload data" isDone={hasData}>
           <Link to="/$team/datasets" params={{ team }} className={LINK_CLASS}>
             Upload a dataset
           </Link>
@@ -56,7 +56,7 @@ export function FirstSteps({ hasRuns, hasFinished }: Props) {
           ) : (
             "The form"
           )}{" "}
-          starts with a small model, and says whether it fits and what it costs.
+          starts with a small model, and shows whether it fits and how long it takes.
         </Step>
         <Step number={3} title="Use the weights" isDone={false}>
           Watch the loss fall here, then download the weights from the run’s checkpoints.

@@ -16,7 +16,7 @@ export function SettingsNav({ team, page, pages }: Props) {
   return (
     <nav aria-label="Settings" className="max-desk:mb-6 max-desk:max-w-80 desk:sticky desk:top-6 desk:self-start">
       <div className="desk:hidden">
-        <Select aria-label="Page of the settings" value={page} onChange={(event) => void navigate({ to: "/$team/settings/$page", params: { team, page: event.target.value } })}>
+        <Select aria-label="Settings page" value={page} onChange={(event) => void navigate({ to: "/$team/settings/$page", params: { team, page: event.target.value } })}>
           {groups.map(({ name, members }) => (
             <optgroup key={name} label={name}>
               {members.map(({ id, title }) => (

@@ -18,9 +18,9 @@ import { ServiceAccountList } from "@/features/teams/serviceAccounts/ServiceAcco
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
 
 const ROLE_TEXTS = {
-  owner: "You are an owner: you see everything, upload data, start and change runs, and manage people.",
-  editor: "You are an editor: you see everything, upload data, start and change runs.",
-  viewer: "You are a viewer: you see everything and change nothing.",
+  owner: "You are an owner: you can view everything, upload data, start and change runs, and manage people.",
+  editor: "You are an editor: you can view everything, upload data, and start and change runs.",
+  viewer: "You are a viewer: you can view everything, but change nothing.",
 } as const;
 
 const LIMITS_TEXT = "What the team may use. Slots beyond its guaranteed share are borrowed: its runs leave them when another team needs its own share.";

@@ -10,17 +10,17 @@ interface Props {
 }
 
 const SCOPES = {
-  read: "see everything that you see",
-  submit: "see everything that you see, upload data, start and change runs",
-  manage: "do everything that you may do",
+  read: "view everything you can view",
+  submit: "view everything you can view, upload data, start and change runs",
+  manage: "do everything you can do",
 } as const;
 
-/** What the program with a code asks for, which the person compares, and approves or refuses. */
+/** What the program with a code asks for, which the person compares, and approves or denies. */
 export function DeviceRequest({ code, onOther }: Props) {
   const { data: asked, error } = useQuery(deviceRequestQuery(code));
   const decide = useMutation({ mutationFn: (approve: boolean) => decideDeviceLogin(code, approve) });
   if (decide.isSuccess) {
-    return <p role="status">{decide.variables ? "Approved. The program continues by itself; you can close this page." : "Refused. The program gets nothing."}</p>;
+    return <p role="status">{decide.variables ? "Approved. You can close this page and return to the program." : "Denied. The program gets no access."}</p>;
   }
   if (error !== null) {
     return (
@@ -34,14 +34,14 @@ export function DeviceRequest({ code, onOther }: Props) {
   return (
     <div className="flex flex-col gap-4">
       <p>
-        Does the program show <strong className="font-mono whitespace-nowrap">{asked.user_code}</strong>? Approve it only if you started it yourself just now.
+        Check that the program shows <strong className="font-mono whitespace-nowrap">{asked.user_code}</strong>. Approve it only if you have just started it yourself.
       </p>
       <dl className="grid grid-cols-[auto_1fr] items-baseline gap-x-6 gap-y-1">
         <dt className="text-soft">Program</dt>
         <dd className="min-w-0 break-words">{asked.client}</dd>
         <dt className="text-soft">Address</dt>
         <dd className="min-w-0 break-all">{asked.address}</dd>
-        <dt className="text-soft">It may</dt>
+        <dt className="text-soft">It can</dt>
         <dd>
           {SCOPES[asked.scope]} <span className="text-soft">(scope {asked.scope})</span>
         </dd>
@@ -65,7 +65,7 @@ export function DeviceRequest({ code, onOther }: Props) {
             decide.mutate(false);
           }}
         >
-          Refuse
+          Deny
         </Button>
       </div>
     </div>

@@ -23,7 +23,7 @@ export function CurationFields({ draft, mistakes, problems, onChange }: Props) {
             onChange({ ...draft, dropDuplicates: event.target.checked });
           }}
         />
-        Drop exact duplicates: of documents with the same text, keep the first
+        Drop exact duplicates, except the first
       </label>
       <div className="grid grid-cols-3 gap-x-6 gap-y-4 max-desk:grid-cols-2 max-tablet:grid-cols-1">
         {FILTER_RULES.map(({ name, label, help }) => (
@@ -44,7 +44,7 @@ export function CurationFields({ draft, mistakes, problems, onChange }: Props) {
         ))}
         <Field
           label="Maximum unreadable documents, %"
-          help="A version with a larger share of them fails."
+          help="If a larger share cannot be read, the version fails."
           error={mistakes.rejected_limit ?? apiErrorOf("rejected_limit")}
         >
           {(control) => (

@@ -25,7 +25,7 @@ export function SpecDifferences({ runs, datasets }: Props) {
     <section className="mt-6">
       <h2 className="mb-2 font-medium">{differences.length === 0 ? "Configuration" : "Configuration differences"}</h2>
       {differences.length === 0 ? (
-        <EmptyState title="These runs have the same configuration.">Differences between their curves come from randomness and hardware.</EmptyState>
+        <EmptyState title="These runs have the same configuration.">They also have the same seed, so differences between their curves come from the hardware.</EmptyState>
       ) : (
         <div className="panel w-max max-w-full overflow-x-auto" role="region" aria-label="Configuration differences" tabIndex={0}>
           <table className="border-collapse text-left">

@@ -40,7 +40,7 @@ export function AuditLog({ team }: Props) {
       </div>
       {error !== null && <ErrorNote error={error} />}
       {data === undefined && error === null && <p className="animate-appear text-soft">Loading</p>}
-      {data !== undefined && entries.length === 0 && <p className="text-soft">{words === "" ? "No changes yet." : "No entry contains these words."}</p>}
+      {data !== undefined && entries.length === 0 && <p className="text-soft">{words === "" ? "No changes yet." : "No matching entries."}</p>}
       {entries.length > 0 && (
         <Table
           label={team === null ? "Audit log of the site" : "Audit log"}
@@ -49,7 +49,7 @@ export function AuditLog({ team }: Props) {
               <Th>time</Th>
               <Th>who</Th>
               <Th>what</Th>
-              <Th className="max-tablet:hidden">with</Th>
+              <Th className="max-tablet:hidden">via</Th>
               <Th className="max-tablet:hidden">from</Th>
             </>
           }

@@ -12,23 +12,24 @@ const ACTION_LABELS: Record<string, string> = {
   create_key: "Created API key",
   create_preparation: "Prepared dataset",
   create_service_key: "Created key",
-  decide_device_login: "Answered a sign-in code",
+  decide_device_login: "Responded to a device sign-in",
   delete_dataset_version: "Deleted version",
-  delete_key: "Deleted API key",
-  delete_service_key: "Deleted key",
-  delete_used_key: "Deleted the API key in use",
+  delete_key: "Revoked API key",
+  delete_service_key: "Revoked key",
+  delete_used_key: "Revoked own API key",
   end_session: "Signed out session",
   failed_sign_in: "Failed to sign in",
   finish_provider_sign_in: "Signed in with the identity provider",
+  mail_link: "Requested a sign-in link",
   mark_notices_read: "Marked notices as read",
-  redeem_device_code: "Created API key by a sign-in code",
+  redeem_device_code: "Created API key by device sign-in",
   reorder: "Reordered queue",
   retain_checkpoints: "Cleaned up checkpoints",
-  set_limits: "Changed limits of the team",
+  set_limits: "Changed team limits",
   set_member_limits: "Changed limits",
-  set_quota: "Changed quota of slots",
-  set_storage: "Changed limit of storage",
-  start_identity_link: "Started to link an identity",
+  set_quota: "Changed slot limit",
+  set_storage: "Changed upload limit",
+  start_identity_link: "Started linking an identity",
   use_link: "Used a one-time link",
 };
 
@@ -44,9 +45,9 @@ const NAME_PREPOSITIONS: Record<string, string> = {
 
 /** Entries of requests that only asked what a change would free, which older versions recorded too. */
 const PREVIEW_LABELS: Record<string, string> = {
-  delete_checkpoint: "Checked the deletion of checkpoint",
-  delete_run: "Checked the deletion of run",
-  retain_checkpoints: "Checked a clean-up of checkpoints",
+  delete_checkpoint: "Previewed deletion of checkpoint",
+  delete_run: "Previewed deletion of run",
+  retain_checkpoints: "Previewed clean-up of checkpoints",
 };
 
 const IRREGULAR_PAST: Record<string, string> = {
@@ -63,7 +64,7 @@ const IRREGULAR_PAST: Record<string, string> = {
 /** `Cancelled run` of `cancel_run` */
 export function actionLabel(action: string, details: string): string {
   if (isPreview(action, details)) return PREVIEW_LABELS[action] ?? action;
-  if (action === "decide_device_login") return labelByFlag(details, "approve", "Approved a sign-in code", "Refused a sign-in code") ?? "Answered a sign-in code";
+  if (action === "decide_device_login") return labelByFlag(details, "approve", "Approved a device sign-in", "Denied a device sign-in") ?? "Responded to a device sign-in";
   if (action === "edit_checkpoint") return labelByFlag(details, "pinned", "Pinned checkpoint", "Unpinned checkpoint") ?? "Edited checkpoint";
   if (action in ACTION_LABELS) return ACTION_LABELS[action] ?? action;
   const [verb = "", ...nouns] = action.split("_");

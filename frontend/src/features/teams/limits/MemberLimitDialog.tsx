@@ -62,7 +62,7 @@ export function MemberLimitDialog({ team, member, onClose }: Props) {
                   setPriority(event.target.value);
                 }}
               >
-                <option value="">that of the role</option>
+                <option value="">same as the role</option>
                 <option>low</option>
                 <option>normal</option>
                 <option>high</option>

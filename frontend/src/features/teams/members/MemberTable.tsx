@@ -86,7 +86,7 @@ export function MemberTable({ team, me, onChanged, onLeft }: Props) {
                 ) : (
                   <>
                     {member.role}
-                    {isLastOwner && <span className="block text-small">the only one: make another member an owner before changing this</span>}
+                    {isLastOwner && <span className="block text-small">the only owner: make another member an owner first</span>}
                   </>
                 )}
               </Td>

@@ -46,7 +46,7 @@ export function NewServiceAccountForm({ team }: { team: string }) {
           }}
         >
           <option value="editor">editor: uploads data and starts runs</option>
-          <option value="viewer">viewer: sees everything</option>
+          <option value="viewer">viewer: views everything</option>
         </Select>
         <Button type="submit" disabled={create.isPending || name.trim() === ""}>
           Create service account

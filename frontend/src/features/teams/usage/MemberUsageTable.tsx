@@ -27,7 +27,7 @@ export function MemberUsageTable({ members }: { members: readonly MemberUsage[] 
             <Td>
               <span className={user === null ? "text-soft" : "font-medium"}>{personName({ user, name })}</span>
               {user === null ? (
-                <span className="block text-small text-soft">runs that were deleted before their person was recorded</span>
+                <span className="block text-small text-soft">deleted runs whose submitter is not known</span>
               ) : (
                 <span className="text-soft">
                   {isService && " service account"}

@@ -14,7 +14,7 @@ export function QuotaMeters({ team }: { team: string }) {
       {data.quota.length === 0 && (
         <div className="px-4 py-2">
           <dt>Slots</dt>
-          <dd className="text-soft">This team has no slots yet, so its runs are refused. Ask the site admin to set them.</dd>
+          <dd className="text-soft">This team has no slots yet, so it cannot start runs. Ask a site admin to set its slot limit.</dd>
         </div>
       )}
       {data.quota.length > 0 && devices.length === 0 && (

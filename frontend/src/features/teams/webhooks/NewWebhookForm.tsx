@@ -74,7 +74,7 @@ export function NewWebhookForm({ team }: { team: string }) {
       {error !== null && (refusal === undefined || problems.length > 1) && <ErrorNote error={error} />}
       {data !== undefined && (
         <div role="status" className="panel px-4 py-3">
-          <p className="mb-1">This is the secret with which the receiver checks signatures. Copy it now; it will not be shown again.</p>
+          <p className="mb-1">The receiver needs this secret to verify signatures. Copy it now; it will not be shown again.</p>
           <Copyable text={data.secret} />
         </div>
       )}

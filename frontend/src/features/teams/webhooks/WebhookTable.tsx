@@ -14,7 +14,7 @@ import { plural } from "@/lib/format";
 
 type Delivery = components["schemas"]["WebhookDelivery"];
 
-/** The team's webhooks, and how their newest messages went; for owners. */
+/** The team's webhooks, and whether their newest messages were delivered; for owners. */
 export function WebhookTable({ team }: { team: string }) {
   const { data } = useSuspenseQuery(webhooksQuery(team));
   const client = useQueryClient();
@@ -83,7 +83,7 @@ export function WebhookTable({ team }: { team: string }) {
       {deleting !== null && (
         <ConfirmDialog
           title={`Delete the webhook to ${deleting.url}?`}
-          consequence="Nothing is sent to this address any more, and the secret that signs its messages is lost."
+          consequence="No more messages will be sent to this address. The secret that signs them will be deleted."
           confirmLabel="Delete"
           cancelLabel="Cancel"
           busy={deletion.isPending}
@@ -101,7 +101,7 @@ export function WebhookTable({ team }: { team: string }) {
   );
 }
 
-/** How the newest messages went. */
+/** Whether the newest messages were delivered. */
 function Deliveries({ deliveries }: { deliveries: readonly Delivery[] }) {
   if (deliveries.length === 0) return "no messages yet";
   return deliveries.slice(0, 3).map((delivery) => (
@@ -115,5 +115,5 @@ function Deliveries({ deliveries }: { deliveries: readonly Delivery[] }) {
 export function deliveryText({ delivered, attempts, error, next_attempt: next }: Delivery): string {
   if (delivered != null) return "delivered";
   if (attempts === 0) return "waiting";
-  return `${error.replace(/[^.]$/, "$&.")} ${next == null ? `Given up after ${plural(attempts, "attempt")}.` : "It will be tried again."}`;
+  return `${error.replace(/[^.]$/, "$&.")} ${next == null ? `Given up after ${plural(attempts, "attempt")}.` : "It will be retried."}`;
 }

@@ -29,7 +29,7 @@ it("shows who did what to what from where, continues with older entries, and sea
   expect(await screen.findByText("Bob")).toBeDefined();
   expect(screen.queryByRole("button", { name: "Show older" })).toBeNull();
   await userEvent.type(screen.getByRole("searchbox"), "nobody");
-  expect(await screen.findByText("No entry contains these words.")).toBeDefined();
+  expect(await screen.findByText("No matching entries.")).toBeDefined();
   expect(asked).toContain("q=&cursor=2");
 });
 

@@ -8,10 +8,10 @@ const TEAM = "/api/v1/teams/lab";
 it.each([
   ["delete_run", `${TEAM}/runs/run_aavm77m`, "", "Deleted run vm77m"],
   ["delete_run", `${TEAM}/runs/run_aavm77m`, '?dry_run=false {"name": "pilot"}', "Deleted run pilot"],
-  ["delete_service_key", `${TEAM}/service-accounts/user_ccccc/keys/key_ddddd`, '{"name": "ci"}', "Deleted key ci of service account ccccc"],
+  ["delete_service_key", `${TEAM}/service-accounts/user_ccccc/keys/key_ddddd`, '{"name": "ci"}', "Revoked key ci of service account ccccc"],
   ["remove_member", `${TEAM}/members/user_ccccc`, '?runs=cancel {"name": "Bob"}', "Removed member Bob"],
-  ["delete_run", `${TEAM}/runs/run_aavm77m`, "?dry_run=true", "Checked the deletion of run vm77m"],
-  ["retain_checkpoints", `${TEAM}/checkpoints/retention`, '{"keep_last": 1}', "Checked a clean-up of checkpoints"],
+  ["delete_run", `${TEAM}/runs/run_aavm77m`, "?dry_run=true", "Previewed deletion of run vm77m"],
+  ["retain_checkpoints", `${TEAM}/checkpoints/retention`, '{"keep_last": 1}', "Previewed clean-up of checkpoints"],
   ["retain_checkpoints", `${TEAM}/checkpoints/retention`, '{"keep_last": 1, "dry_run": false}', "Cleaned up checkpoints"],
   ["submit_run", `${TEAM}/runs`, '{"name": "pilot"}', "Submitted run pilot"],
   ["submit_run", `${TEAM}/runs`, '?priority=high {"name": "pilot"}', "Submitted run pilot"],
@@ -29,8 +29,8 @@ it.each([
   ["create_invitation", `${TEAM}/invitations`, '{"email": "bob@example.org", "role": "editor"}', "Invited bob@example.org"],
   ["rename_team", TEAM, '{"name": "The lab"}', "Renamed team lab to The lab"],
   ["delete_team", TEAM, "", "Deleted team lab"],
-  ["decide_device_login", "/api/v1/me/device", '{"user_code": "ABCD", "approve": true}', "Approved a sign-in code"],
-  ["decide_device_login", "/api/v1/me/device", '{"user_code": "ABCD", "approve": false}', "Refused a sign-in code"],
+  ["decide_device_login", "/api/v1/me/device", '{"user_code": "ABCD", "approve": true}', "Approved a device sign-in"],
+  ["decide_device_login", "/api/v1/me/device", '{"user_code": "ABCD", "approve": false}', "Denied a device sign-in"],
   ["unlink_identity", "/api/v1/me/identities/ident_ddddd", "", "Unlinked identity ddddd"],
   ["sign_in", "/api/v1/auth/sign-in", '{"email": "bob@example.org", "password": "..."}', "Signed in as bob@example.org"],
   ["leave_team", `${TEAM}/members/me`, "", "Left team"],
@@ -48,8 +48,8 @@ function changingOperations(): string[] {
 /** How sentences of the log begin. */
 const PAST_TENSES = new Set(
   (
-    "Added Answered Asked Cancelled Changed Checked Claimed Cleaned Cloned Committed Confirmed Counted Created Deleted Edited Ended Estimated Failed Finished Forked Invited Joined Left Mailed Marked " +
-    "Moved Overrode Paused Planned Prepared Previewed Put Released Removed Renamed Renewed Reordered Reported Requested Resumed Revoked Saved Sent Signed Started Stored Submitted Tested Unlinked Used Validated"
+    "Added Asked Cancelled Changed Checked Claimed Cleaned Cloned Committed Confirmed Counted Created Deleted Edited Ended Estimated Failed Finished Forked Invited Joined Left Marked " +
+    "Moved Overrode Paused Planned Prepared Previewed Put Released Removed Renamed Renewed Reordered Reported Requested Responded Resumed Revoked Saved Sent Signed Started Stored Submitted Tested Unlinked Used Validated"
   ).split(" "),
 );
 

@@ -88,7 +88,7 @@ it("changes a role and removes a person after explaining the effect", async () =
 
 it("keeps the only owner, and lets them go once there is another", async () => {
   const { sent, events } = show([ADA, BOB], ADA.id);
-  expect(await screen.findByText(/^the only one: make another member an owner/)).toBeDefined();
+  expect(await screen.findByText(/^the only owner: make another member an owner/)).toBeDefined();
   expect(screen.queryByLabelText("Role of Ada")).toBeNull();
   expect(screen.queryByRole("button", { name: "Leave" })).toBeNull();
   await userEvent.selectOptions(screen.getByLabelText("Role of Bob"), "owner");

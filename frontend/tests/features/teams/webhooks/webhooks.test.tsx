@@ -71,7 +71,7 @@ it("shows the result of messages, sends a test, and deletes once that is confirm
     </Boundary>,
   );
   // Once in its own column, and once below the address for phones.
-  expect(await screen.findAllByText("The address answered 500. It will be tried again.")).toHaveLength(2);
+  expect(await screen.findAllByText("The address answered 500. It will be retried.")).toHaveLength(2);
   await userEvent.click(screen.getByRole("button", { name: "Send a test to https://example.org/hook" }));
   await userEvent.click(screen.getByRole("button", { name: "Delete the webhook to https://example.org/hook" }));
   await userEvent.click(within(screen.getByRole("dialog")).getByRole("button", { name: "Cancel" }));
@@ -87,5 +87,5 @@ it("describes the status of a message", () => {
   expect(deliveryText({ ...FAILED, delivered: FAILED.created })).toBe("delivered");
   expect(deliveryText({ ...FAILED, attempts: 0, error: "" })).toBe("waiting");
   expect(deliveryText({ ...FAILED, attempts: 8, next_attempt: null })).toBe("The address answered 500. Given up after 8 attempts.");
-  expect(deliveryText({ ...FAILED, error: "Name or service not known" })).toBe("Name or service not known. It will be tried again.");
+  expect(deliveryText({ ...FAILED, error: "Name or service not known" })).toBe("Name or service not known. It will be retried.");
 });
