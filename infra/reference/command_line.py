@@ -4,8 +4,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 
 from typer.cli import app as typer_program
+from typer.core import TyperGroup
+from typer.main import get_command
 from typer.testing import CliRunner
 
 PROGRAMS = {
@@ -44,7 +48,20 @@ def _typer_program(name: str, module: str) -> str:
     done = CliRunner().invoke(typer_program, [module, "utils", "docs", "--name", name])
     if done.exit_code:
         raise RuntimeError(f"typer cannot describe {name}: {done.output}") from done.exception
-    return re.sub(r"^#", "##", SHORTENED_LIST.sub("", done.output), flags=re.MULTILINE)
+    text = SHORTENED_LIST.sub("", done.output)
+    for hidden in hidden_commands(get_command(import_module(module).app), name):
+        section = rf"^#+ `{re.escape(hidden)}`\n.*?(?=^#|\Z)"
+        text = re.sub(section, "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^#", "##", text, flags=re.MULTILINE)
+
+
+def hidden_commands(command: object, path: str) -> Iterator[str]:
+    """The commands below ``path`` that help does not list, such as `trainwright layout`: earlier names of others."""
+    for name, one in command.commands.items() if isinstance(command, TyperGroup) else ():
+        if one.hidden:
+            yield f"{path} {name}"
+        else:
+            yield from hidden_commands(one, f"{path} {name}")
 
 
 def _trainer_help(*words: str) -> str:

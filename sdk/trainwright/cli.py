@@ -67,7 +67,7 @@ app.command("logout")(login.logout)
 app.command("plan")(plan.plan)
 app.command("estimate")(plan.estimate)
 app.command("what-if")(plan.what_if)
-app.command("layout")(plan.layout)
+app.command("layout", hidden=True)(plan.layout)  # the earlier name of `runs layout`
 app.command("usage")(usage.usage)
 
 

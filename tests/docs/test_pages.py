@@ -89,8 +89,9 @@ def test_references_name_every_route_command_and_setting(
     for name in document["components"]["schemas"]:
         assert f"\n## {name}\n" in references["reference/rest-types.md"]
     for program, group in PROGRAMS.items():
-        for command in group.commands:
-            assert f"### `{program} {command}`\n" in references["reference/cli.md"]
+        for name, command in group.commands.items():
+            is_listed = f"### `{program} {name}`\n" in references["reference/cli.md"]
+            assert is_listed != command.hidden, f"{program} {name}"
     for setting in Settings.model_fields:
         assert f"TRAINWRIGHT_{setting.upper()}" in references["reference/settings.md"]
 

@@ -223,9 +223,9 @@ def test_the_command_line_keeps_and_deletes_checkpoints(live: Live, parent: Run)
     assert [checkpoint.id for checkpoint in live.team.all_checkpoints(pinned=True)] == [states[4].id]
     assert states[4].id in output(run_cli(live, "checkpoints", "list", "--pinned"))
     keep = ("--keep-last", 1, "--run", parent.id)
-    would = output(run_cli(live, "checkpoints", "retain", *keep))
+    would = output(run_cli(live, "checkpoints", "prune", *keep, "--dry-run"))
     assert "pinned" in would and "1 checkpoint." in would.splitlines()[-1]
-    done = output(run_cli(live, "checkpoints", "retain", *keep, "--delete"))
+    done = output(run_cli(live, "checkpoints", "prune", *keep))
     assert done == would.replace("Would free", "Freed")
     left = [(checkpoint.step, checkpoint.kind.value) for checkpoint in live.team.checkpoints(parent.id)]
     assert sorted(left) == [(4, "state"), (12, "export"), (12, "state")]

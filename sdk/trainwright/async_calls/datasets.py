@@ -114,7 +114,7 @@ class AsyncDatasetCalls(AsyncTeamCalls):
     async def documents(
         self, dataset_id: str, version: int, limit: int = 50, cursor: str | None = None
     ) -> Page[DocumentSample]:
-        """A page of a version's documents, including those that its curation leaves out."""
+        """A page of a version's documents, including those that its curation drops."""
         path = f"{self._path}/datasets/{dataset_id}/versions/{version}/documents"
         asked = {"limit": limit} | ({"cursor": cursor} if cursor else {})
         return await self._client.get(path, Page[DocumentSample], asked)

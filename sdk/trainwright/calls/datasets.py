@@ -115,7 +115,7 @@ class DatasetCalls(TeamCalls):
     def documents(
         self, dataset_id: str, version: int, limit: int = 50, cursor: str | None = None
     ) -> Page[DocumentSample]:
-        """A page of a version's documents, including those that its curation leaves out."""
+        """A page of a version's documents, including those that its curation drops."""
         path = f"{self._path}/datasets/{dataset_id}/versions/{version}/documents"
         asked = {"limit": limit} | ({"cursor": cursor} if cursor else {})
         return self._client.get(path, Page[DocumentSample], asked)

@@ -1,4 +1,4 @@
-"""Commands about the checkpoints of a team: list, pin and delete them."""
+"""Commands about the checkpoints of a team: list, pin, delete and prune them."""
 
 from __future__ import annotations
 
@@ -92,33 +92,38 @@ def delete(
         typer.echo(describe_freed(found))
 
 
-@app.command("retain")
-def retain(
+KeepLast = Annotated[int, typer.Option(min=0, help="Newest valid checkpoints of each run to keep.")]
+KeepEverySteps = Annotated[
+    int | None, typer.Option(min=1, help="Also keep checkpoints whose step is a multiple of this.")
+]
+DeleteExports = Annotated[
+    bool, typer.Option("--delete-exports", help="Also delete exports, except the newest of each run.")
+]
+OnlyRuns = Annotated[
+    list[str] | None, typer.Option("--run", help="Only checkpoints of this run; can be repeated.")
+]
+
+
+@app.command("prune")
+def prune(
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
-    keep_last: Annotated[int, typer.Option(min=0, help="Newest valid checkpoints of each run to keep.")] = 2,
-    keep_every_steps: Annotated[
-        int | None, typer.Option(min=1, help="Also keep checkpoints whose step is a multiple of this.")
-    ] = None,
-    exports: Annotated[
-        bool, typer.Option("--delete-exports", help="Also delete exports, except the newest of each run.")
-    ] = False,
-    run: Annotated[
-        list[str] | None, typer.Option("--run", help="Only checkpoints of this run; can be repeated.")
-    ] = None,
-    delete: Annotated[
-        bool, typer.Option("--delete", help="Delete them. Without this option they are only listed.")
-    ] = False,
+    keep_last: KeepLast = 2,
+    keep_every_steps: KeepEverySteps = None,
+    exports: DeleteExports = False,
+    run: OnlyRuns = None,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """List or delete the checkpoints that are not among the newest, pinned, being downloaded, or needed by a run."""
+    """Delete old checkpoints: all that are not among the newest, pinned, being downloaded, or needed by a run. --dry-run only lists
+    them."""
     rule = Retention(
         runs=None if run is None else tuple(run),
         keep_last=keep_last,
         keep_every_steps=keep_every_steps,
         delete_exports=exports,
-        dry_run=not delete,
+        dry_run=dry_run,
     )
     with open_team(server, key, team) as api:
         result = api.retain(rule)
@@ -138,3 +143,21 @@ def retain(
             )
         print_table(table, empty="No checkpoints.")
         typer.echo(describe_freed(result.freed))
+
+
+@app.command("retain", hidden=True)
+def retain(
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    keep_last: KeepLast = 2,
+    keep_every_steps: KeepEverySteps = None,
+    exports: DeleteExports = False,
+    run: OnlyRuns = None,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete them. Without this option they are only listed.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The earlier name of `prune`, which deletes with --delete only."""
+    prune(key, team, server, keep_last, keep_every_steps, exports, run, dry_run=not delete, as_json=as_json)

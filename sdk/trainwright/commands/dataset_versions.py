@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from trainwright.client import TeamClient
 from trainwright.commands.curation_counts import statistics_lines
 from trainwright.commands.spec_files import read_object
 from trainwright.commands.terminal import (
@@ -37,6 +38,13 @@ Curation = Annotated[
         metavar="CURATION.json", help="The curation, as `datasets show --json` prints it; YAML works too."
     ),
 ]
+
+
+OfVersion = Annotated[int | None, typer.Option("--version", help="Default: the newest one.")]
+PositionalVersion = Annotated[
+    int | None, typer.Argument(metavar="[VERSION]", help="The same as --version.", show_default=False)
+]
+"""The earlier form of `--version`, which scripts use."""
 
 
 @app.command("mix")
@@ -82,7 +90,7 @@ def count(
     dataset: Annotated[
         str | None, typer.Option(help="Dataset whose documents are counted; leave it out for a mixture.")
     ] = None,
-    version: Annotated[int | None, typer.Option(help="Default: the newest one.")] = None,
+    version: OfVersion = None,
     as_json: AsJson = False,
 ) -> None:
     """Count what a curation would keep of a version's documents, or what a mixture would contain."""
@@ -101,16 +109,17 @@ def count(
 @app.command("documents")
 def documents(
     dataset: str,
-    version: int,
     key: Key,
     team: TeamSlug,
+    number: PositionalVersion = None,
     server: Server = LOCAL_SERVER,
+    version: OfVersion = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="Number of documents.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List the first documents of a version, including those that its curation drops."""
     with open_team(server, key, team) as api:
-        page = api.documents(dataset, version, limit)
+        page = api.documents(dataset, chosen_version(api, dataset, version, number), limit)
         if print_json(page, as_json):
             return
         for document in page.items:
@@ -123,7 +132,7 @@ def prepare(
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
-    version: Annotated[int | None, typer.Option(help="Default: the newest one.")] = None,
+    version: OfVersion = None,
     tokenizer: Annotated[
         Path | None, typer.Option(help="JSON or YAML file, as `data.tokenizer` of a run's spec.")
     ] = None,
@@ -167,3 +176,15 @@ def uploads(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: As
         for item in found:
             table.add_row(item.id, item.file_name, format_bytes(item.bytes), format_bytes(item.offset))
         print_table(table, empty="No uploads.")
+
+
+def chosen_version(api: TeamClient, dataset: str, version: int | None, positional: int | None) -> int:
+    """The number of the version that the command line names, or else of the newest one.
+
+    Raises:
+        BadParameter: it names two versions.
+    """
+    if version is not None and positional is not None and version != positional:
+        raise typer.BadParameter(f"--version {version} and {positional} are two versions. Name one.")
+    named = positional if version is None else version
+    return api.dataset(dataset).versions[0].number if named is None else named

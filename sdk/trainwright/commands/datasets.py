@@ -14,6 +14,7 @@ from rich.markup import escape
 from trainwright.client import TeamClient
 from trainwright.commands import dataset_versions
 from trainwright.commands.curation_counts import statistics_lines
+from trainwright.commands.dataset_versions import OfVersion, PositionalVersion, chosen_version
 from trainwright.commands.program import continues_without_reader
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
@@ -211,15 +212,16 @@ def show(
 @app.command("rejected")
 def rejected(
     dataset: str,
-    version: int,
     key: Key,
     team: TeamSlug,
+    number: PositionalVersion = None,
     server: Server = LOCAL_SERVER,
+    version: OfVersion = None,
     as_json: AsJson = False,
 ) -> None:
     """List the documents of a version that could not be read."""
     with open_team(server, key, team) as api:
-        found = api.rejected_documents(dataset, version)
+        found = api.rejected_documents(dataset, chosen_version(api, dataset, version, number))
         if print_json(found, as_json):
             return
         for document in found:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.client import TeamClient
-from trainwright.commands import run_actions, run_reading
+from trainwright.commands import plan, run_actions, run_reading
 from trainwright.commands.program import Program, continues_without_reader
 from trainwright.commands.run_states import States, shown_state
 from trainwright.commands.terminal import (
@@ -44,6 +44,7 @@ from trainwright.contracts.run_state import FINAL, RunState
 
 app = typer.Typer(no_args_is_help=True, cls=Program, help="Start, monitor and stop runs.")
 app.registered_commands += run_actions.app.registered_commands
+app.command("layout")(plan.layout)
 app.command("show")(run_reading.show)
 app.command("logs")(run_reading.logs)
 app.command("compare")(run_reading.compare)

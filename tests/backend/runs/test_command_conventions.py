@@ -229,6 +229,37 @@ def test_words_of_other_tools_lead_to_the_command(served: Served, key: str, word
     assert done.exit_code == 2 and f"Did you mean '{command}'?" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("earlier", "present"),
+    [
+        ("checkpoints retain --keep-last 1", "checkpoints prune --keep-last 1 --dry-run"),
+        (
+            "checkpoints retain --run {run} --delete-exports --delete",
+            "checkpoints prune --run {run} --delete-exports",
+        ),
+        ("layout {run} --set batch.micro_sequences=4", "runs layout {run} --set batch.micro_sequences=4"),
+        ("datasets rejected {dataset} 1", "datasets rejected {dataset} --version 1"),
+        ("datasets rejected {dataset} 1", "datasets rejected {dataset}"),
+        ("datasets documents {dataset} 1 --limit 5", "datasets documents {dataset} --limit 5"),
+    ],
+)
+def test_the_earlier_form_of_a_command_sends_the_same_request(
+    scene: Scene, served: Served, key: str, earlier: str, present: str
+) -> None:
+    names = {"run": scene.submit(), "dataset": scene.dataset}
+    sent = []
+    for words in (earlier, present):
+        done = served.command(key, words.format(**names))
+        assert done.exit_code == 0, done.output
+        sent.append(served.received[-1])
+    assert sent[0] == sent[1]
+
+
+def test_a_command_line_names_one_version(scene: Scene, served: Served, key: str) -> None:
+    done = served.command(key, f"datasets rejected {scene.dataset} 1 --version 2")
+    assert done.exit_code == 2 and "Name one." in done.stderr
+
+
 @pytest.mark.parametrize("words", ["runs watch {run}", "runs submit {spec} --wait"])
 def test_ctrl_c_ends_the_waiting_and_names_the_command_that_cancels(
     scene: Scene, served: Served, key: str, spec: Path, words: str

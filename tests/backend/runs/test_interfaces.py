@@ -141,10 +141,13 @@ ACTIONS: dict[str, Action] = {
         f"POST {T}/checkpoints/retention",
         {"runs": ["{run}"], **RULE.model_dump(exclude={"runs"})},
         lambda t, _, n: t.retain(RULE.model_copy(update={"runs": (n.run,)})),
-        "checkpoints retain --run {run} --keep-last 1 --keep-every-steps 3 --delete-exports --delete",
+        "checkpoints prune --run {run} --keep-last 1 --keep-every-steps 3 --delete-exports",
     ),
     "retain, tried": Action(
-        f"POST {T}/checkpoints/retention", {}, lambda t, _, n: t.retain(Retention()), "checkpoints retain"
+        f"POST {T}/checkpoints/retention",
+        {},
+        lambda t, _, n: t.retain(Retention()),
+        "checkpoints prune --dry-run",
     ),
     "pin": Action(
         f"PATCH {C}",
@@ -174,7 +177,7 @@ ACTIONS: dict[str, Action] = {
         f"PUT {R}/layout",
         {"parallelism": {"zero_stage": 1}, "micro_sequences": 4},
         lambda t, _, n: t.change_layout(n.run, LAYOUT),
-        "layout {run} --set parallelism.zero_stage=1 --set batch.micro_sequences=4",
+        "runs layout {run} --set parallelism.zero_stage=1 --set batch.micro_sequences=4",
     ),
     "download": Action(
         f"GET {C}/files",
@@ -446,8 +449,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "tag many": {"command": "runs tag {run} {other} --add a"},
     "untag many": {"command": "runs tag {run} {other} --add a --add b"},
     "delete, tried": {"method": lambda t, _, n: t.delete_run(n.run)},
-    "retain": {"command": "checkpoints retain --run {run} --keep-last 1 --keep-every-steps 3 --delete"},
-    "layout": {"command": "layout {run} --set batch.micro_sequences=4"},
+    "retain": {"command": "checkpoints prune --run {run} --keep-last 1 --keep-every-steps 3"},
+    "layout": {"command": "runs layout {run} --set batch.micro_sequences=4"},
     "drain": {"command": "nodes undrain {node}"},
     "rename": {"command": "runs edit {run} --notes a"},
     "note": {"command": "runs hold {run}"},
