@@ -23,7 +23,7 @@ from trainwright.contracts.api.notices import MAX_NOTICES, NoticeChoice, NoticeK
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Show what happened to your runs, limits and nodes, and choose what you are told.",
+    help="Show notices about your runs, limits and nodes, and choose which ones you get.",
 )
 
 
