@@ -57,7 +57,7 @@ test("people join, change their profile, get other roles, and leave", async ({ p
     const limits = page.locator("#limits");
     const hours = limits.getByLabel("CPU slot-hours a month");
     await hours.fill("-1");
-    await expect(limits.getByText("Write a number from 0 to 1,000,000,000, or leave it empty.")).toBeVisible();
+    await expect(limits.getByText("Enter a number from 0 to 1,000,000,000, or leave it empty.")).toBeVisible();
     await expect(limits.getByRole("button", { name: "Save limits" })).toBeDisabled();
     await hours.fill("12.5");
     await limits.getByRole("button", { name: "Save limits" }).click();

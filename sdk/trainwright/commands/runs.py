@@ -138,7 +138,7 @@ def list_runs(
             found = api.run_groups(grouping, **query)
             if print_json(found, as_json):
                 return
-            groups = table_of("name", "runs", "not ended", "best loss")
+            groups = table_of("name", "runs", "unfinished", "best loss")
             for item in found:
                 best = format_or_dash(item.best_loss, ".3f")
                 key, name = item.key or "–", item.name or "without a tag"

@@ -38,9 +38,9 @@ export function groupRows(groups: readonly RunGroup[], grouping: RunGrouping, fi
   return [...rows.values()];
 }
 
-/** `12 runs, 2 not ended, best loss 2.810` */
+/** `12 runs, 2 unfinished, best loss 2.810` */
 export function groupText({ runs, live, bestLoss }: GroupRow): string {
-  return [plural(runs, "run"), live > 0 ? `${live} not ended` : [], bestLoss === null ? [] : `best loss ${decimal(bestLoss)}`].flat().join(", ");
+  return [plural(runs, "run"), live > 0 ? `${live} unfinished` : [], bestLoss === null ? [] : `best loss ${decimal(bestLoss)}`].flat().join(", ");
 }
 
 function labelOf(grouping: RunGrouping, key: string, name: string): string {

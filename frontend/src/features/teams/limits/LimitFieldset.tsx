@@ -36,6 +36,6 @@ export function LimitFieldset<Name extends string>({ fields, typed, onType, prob
 }
 
 function errorText({ isCount, isRequired, most }: LimitField<string>): string {
-  const number = `Write a ${isCount ? "whole number" : "number"} from 0 to ${count(most)}`;
+  const number = `Enter a ${isCount ? "whole number" : "number"} from 0 to ${count(most)}`;
   return isRequired ? `${number}.` : `${number}, or leave it empty.`;
 }

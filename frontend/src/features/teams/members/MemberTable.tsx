@@ -134,7 +134,7 @@ export function MemberTable({ team, me, onChanged, onLeft }: Props) {
                   setCancelsRuns(event.target.checked);
                 }}
               />
-              Cancel their runs that have not ended
+              Cancel their unfinished runs
             </label>
           )}
         </ConfirmDialog>

@@ -10,9 +10,9 @@ interface Question {
 }
 
 const RIGHTS: Record<Member["role"], string> = {
-  viewer: "see everything and change nothing",
-  editor: "upload data and start runs, and cannot manage people",
-  owner: "manage people: they can invite, change roles and remove anyone, you included",
+  viewer: "view everything, but change nothing",
+  editor: "upload data and start runs, but not manage people",
+  owner: "manage people: invite them, change their roles and remove anyone, you included",
 };
 
 /** What a change would do. */
@@ -33,8 +33,7 @@ export function describeChange({ member, to }: MemberChange, isMe: boolean): Que
     };
   }
   const who = isMe ? `You become ${article(to)}` : `Make ${member.name} ${article(to)}`;
-  const rights = isMe ? `You will ${RIGHTS[to]}.` : `They will be able to ${RIGHTS[to]}.`;
-  return { title: `${who}?`, consequence: `${to === "viewer" && !isMe ? "They will see everything and change nothing." : rights}${lost}`, confirm: "Change role" };
+  return { title: `${who}?`, consequence: `${isMe ? "You" : "They"} will be able to ${RIGHTS[to]}.${lost}`, confirm: "Change role" };
 }
 
 function article(role: Member["role"]): string {

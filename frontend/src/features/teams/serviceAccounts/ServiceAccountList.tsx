@@ -87,7 +87,7 @@ function DeleteDialog({ team, account, onClose }: { team: string; account: Servi
             setCancelsRuns(event.target.checked);
           }}
         />
-        Cancel its runs that have not ended
+        Cancel its unfinished runs
       </label>
     </ConfirmDialog>
   );

@@ -44,7 +44,7 @@ it("lists the runs of the open group", async () => {
   );
   renderRoute(<Grouped grouping="dataset" filter={{ q: "night" }} />);
   const [letters] = await screen.findAllByRole("heading", { level: 2 });
-  expect(letters?.textContent).toBe("letters1 run, 1 not ended, best loss 2.500");
+  expect(letters?.textContent).toBe("letters1 run, 1 unfinished, best loss 2.500");
   await userEvent.click(screen.getByRole("button", { name: /^letters/ }));
   const table = await screen.findByRole("region", { name: "Runs" });
   expect(within(table).getByText("pilot-7")).toBeDefined();
@@ -98,7 +98,7 @@ it("shows states that share a label as one group, and runs without a tag", () =>
     ["Starting", ["leased", "starting"], 3],
     ["Failed", ["failed"], 2],
   ]);
-  expect(rows.map(groupText)).toEqual(["3 runs, 3 not ended, best loss 3.000", "2 runs"]);
+  expect(rows.map(groupText)).toEqual(["3 runs, 3 unfinished, best loss 3.000", "2 runs"]);
   const tags = groupRows([aGroup("a"), aGroup("")], "tag", { tag: ["b"] });
   expect(tags.map(({ label, filter }) => [label, filter])).toEqual([
     ["a", { tag: ["b", "a"] }],

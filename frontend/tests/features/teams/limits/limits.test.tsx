@@ -95,7 +95,7 @@ it("replaces the team's limits, with storage in GiB and numbers of runs whole, a
   expect(save.disabled).toBe(true);
   await retype("GPU-hours a month", "500");
   await retype("Runs at once", "1.5");
-  expect(screen.getByText("Write a whole number from 0 to 1,000,000, or leave it empty.")).toBeDefined();
+  expect(screen.getByText("Enter a whole number from 0 to 1,000,000, or leave it empty.")).toBeDefined();
   expect(save.disabled).toBe(true);
   await retype("Runs at once", "");
   await retype("Queued runs", "");
@@ -113,7 +113,7 @@ it("changes the slots and the files of a team, which need a limit, and nothing e
   // 10 million bytes have more decimals in GiB than a person types, and nobody changes them here.
   const sent = serveTeam({ quota: [CPU], limits: { storage_bytes: 10_000_000 } });
   await retype("CPU slots at once", "");
-  expect(screen.getByText("Write a whole number from 0 to 1,000,000.")).toBeDefined();
+  expect(screen.getByText("Enter a whole number from 0 to 1,000,000.")).toBeDefined();
   await retype("CPU slots at once", "6");
   await retype("Uploaded files, GiB", "2.5");
   const save = screen.getByRole<HTMLButtonElement>("button", { name: "Save limits" });

@@ -61,7 +61,7 @@ it("creates a service account and its key, revokes the key, and deletes the acco
   await userEvent.click(shown.getByRole("button", { name: /^Delete/ }));
   const dialog = within(screen.getByRole("dialog"));
   expect(dialog.getByText(/^Its keys stop working at once\./)).toBeDefined();
-  await userEvent.click(dialog.getByLabelText("Cancel its runs that have not ended"));
+  await userEvent.click(dialog.getByLabelText("Cancel its unfinished runs"));
   await userEvent.click(dialog.getByRole("button", { name: "Delete" }));
   await screen.findByText("No service accounts yet.");
   expect(sent).toEqual([
