@@ -31,28 +31,32 @@ def certified_provider(repository: Path, accounts: Mapping[str, Mapping[str, Any
 def sign_in_at(provider_url: str, login: str) -> dict[str, str]:
     """What the provider adds to the redirect address after a person signed in there and consented."""
     with httpx.Client() as browser:
-        answer = browser.get(provider_url)
+        response = browser.get(provider_url)
         for prompt in ({"prompt": "login", "login": login, "password": "any"}, {"prompt": "consent"}):
-            page = _follow(browser, answer)
-            answer = browser.post(page, data=prompt)
-        return {key: values[0] for key, values in parse_qs(urlsplit(_follow(browser, answer)).query).items()}
+            page = _follow(browser, response)
+            response = browser.post(page, data=prompt)
+        return {
+            key: values[0] for key, values in parse_qs(urlsplit(_follow(browser, response)).query).items()
+        }
 
 
 def refuse_at(provider_url: str) -> dict[str, str]:
     """What the provider adds to the redirect address if the person cancels."""
     with httpx.Client() as browser:
         page = _follow(browser, browser.get(provider_url))
-        answer = browser.get(f"{page}/abort")
-        return {key: values[0] for key, values in parse_qs(urlsplit(_follow(browser, answer)).query).items()}
+        response = browser.get(f"{page}/abort")
+        return {
+            key: values[0] for key, values in parse_qs(urlsplit(_follow(browser, response)).query).items()
+        }
 
 
-def _follow(browser: httpx.Client, answer: httpx.Response) -> str:
+def _follow(browser: httpx.Client, response: httpx.Response) -> str:
     """The address of the page, or outside the provider, to which redirects lead."""
-    provider = answer.url.netloc
-    while answer.is_redirect:
-        target = urljoin(str(answer.url), answer.headers["location"])
+    provider = response.url.netloc
+    while response.is_redirect:
+        target = urljoin(str(response.url), response.headers["location"])
         if httpx.URL(target).netloc != provider:
             return target
-        answer = browser.get(target)
-    assert answer.status_code == 200, answer.text
-    return str(answer.url)
+        response = browser.get(target)
+    assert response.status_code == 200, response.text
+    return str(response.url)

@@ -1,6 +1,6 @@
 """Nodes in network namespaces of their own, joined by a bridge, whose connections a test can cut.
 
-Everything is done by Debian's iproute2. A cut drops packets without an answer, as a broken cable or a firewall does. To drop those of
+Everything is done by Debian's iproute2. A cut drops packets without a response, as a broken cable or a firewall does. To drop those of
 one direction only, the sender resolves the receiver's address to a hardware address that nobody has.
 """
 

@@ -80,7 +80,7 @@ def running_collector() -> Iterator[tuple[Collector, str]]:
             assert self.path == "/v1/traces"
             body = self.rfile.read(int(self.headers["Content-Length"]))
             collector.take(gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body)
-            self.send_response(200)  # an empty answer accepts all spans
+            self.send_response(200)  # an empty response accepts all spans
             self.send_header("Content-Length", "0")
             self.end_headers()
 

@@ -54,10 +54,10 @@ def _complete(document: dict[str, Any]) -> None:
     for unused in ("HTTPValidationError", "ValidationError"):  # FastAPI's own body, which is never sent
         schemas.pop(unused, None)
     refusal = {"schema": {"$ref": f"#/components/schemas/{ErrorBody.__name__}"}}
-    answer = {"description": "Refused.", "content": {"application/problem+json": refusal}}
+    response = {"description": "Refused.", "content": {"application/problem+json": refusal}}
     for operation in (operation for path in document["paths"].values() for operation in path.values()):
         operation["responses"].pop("422", None)
-        operation["responses"]["default"] = answer
+        operation["responses"]["default"] = response
         stream = operation["responses"].get("200", {}).get("content", {}).get("text/event-stream")
         if stream is not None:
             stream["schema"] = SERVER_SENT_EVENT

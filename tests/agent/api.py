@@ -178,7 +178,7 @@ class ScriptedApi:
 
     # Handlers
 
-    def answer(self, method: str, target: str, headers: Any, body: bytes) -> Any:
+    def handle(self, method: str, target: str, headers: Any, body: bytes) -> Any:
         url = urlsplit(target)
         parts = url.path.removeprefix("/api/v1/").split("/")
         if parts[0] == "blobs":
@@ -366,8 +366,8 @@ class ScriptedApi:
                 status, content = 200, b""
                 with api.lock:
                     try:
-                        answer = api.answer(method, self.path, self.headers, body)
-                        content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                        response = api.handle(method, self.path, self.headers, body)
+                        content = response if isinstance(response, bytes) else json.dumps(response).encode()
                     except RefusalError as refusal:
                         status, content = refusal.status, json.dumps(refusal.body).encode()
                     action = self.path.partition("?")[0].split("/")[-1]

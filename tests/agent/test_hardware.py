@@ -116,13 +116,13 @@ def test_a_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch)
 def test_gpus_have_the_trainers_index_and_what_a_driver_reports(
     monkeypatch: pytest.MonkeyPatch, visible: str | None, handles: list[str]
 ) -> None:
-    """The functions of NVIDIA's binding are replaced, since no machine of the tests has two GPUs and a missing answer."""
+    """The functions of NVIDIA's binding are replaced, since no machine of the tests has two GPUs and a missing response."""
 
     def not_supported(handle: str) -> int:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
     asked: list[str] = []
-    answers: dict[str, Callable[..., object]] = {
+    responses: dict[str, Callable[..., object]] = {
         "nvmlInit": lambda: None,
         "nvmlDeviceGetCount": lambda: 2,
         "nvmlDeviceGetHandleByIndex": lambda index: f"index {index}",
@@ -132,8 +132,8 @@ def test_gpus_have_the_trainers_index_and_what_a_driver_reports(
         "nvmlDeviceGetPowerUsage": lambda handle: 412_500,
         "nvmlDeviceGetTemperature": lambda handle, sensor: 61,
     }
-    for name, answer in answers.items():
-        monkeypatch.setattr(pynvml, name, answer)
+    for name, response in responses.items():
+        monkeypatch.setattr(pynvml, name, response)
     found = NvidiaGpus(visible).read()
     assert asked == handles
     assert found == [

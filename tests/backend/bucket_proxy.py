@@ -27,15 +27,15 @@ def bucket_proxy(target: str, intervene: Intervention) -> Iterator[str]:
                 return
             dropped = ("host", "content-length")
             headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
-            answer = httpx.request(self.command, target + self.path, content=bytes(body), headers=headers)
-            self.send_response(answer.status_code)
-            for name, value in answer.headers.items():
+            response = httpx.request(self.command, target + self.path, content=bytes(body), headers=headers)
+            self.send_response(response.status_code)
+            for name, value in response.headers.items():
                 if name.lower() not in ("content-length", "connection", "content-encoding"):
                     self.send_header(name, value)
-            length = answer.headers["content-length"] if self.command == "HEAD" else len(answer.content)
+            length = response.headers["content-length"] if self.command == "HEAD" else len(response.content)
             self.send_header("Content-Length", str(length))
             self.end_headers()
-            self.wfile.write(answer.content)
+            self.wfile.write(response.content)
 
         def do_GET(self) -> None:
             self.forward()

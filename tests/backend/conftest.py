@@ -172,8 +172,8 @@ only_in_bucket = pytest.mark.parametrize(
 
 def download(client: httpx.Client, link: str) -> httpx.Response:
     """GET of a signed link, and of the bucket that it may redirect to."""
-    answer = client.get(link, follow_redirects=False)
-    return httpx.get(answer.headers["Location"]) if answer.is_redirect else answer
+    response = client.get(link, follow_redirects=False)
+    return httpx.get(response.headers["Location"]) if response.is_redirect else response
 
 
 @pytest.fixture
@@ -251,10 +251,10 @@ class Site:
         """A new member of a team, with an API key."""
         email = email or f"{role}@{team}.example"
         invitation = {"email": email, "role": role}
-        answer = self.admin.post(f"/api/v1/teams/{team}/invitations", json=invitation)
-        assert answer.status_code == 201, answer.text
+        response = self.admin.post(f"/api/v1/teams/{team}/invitations", json=invitation)
+        assert response.status_code == 201, response.text
         newcomer = self.anonymous()
-        token = answer.json()["link"].rsplit("/", 1)[-1]
+        token = response.json()["link"].rsplit("/", 1)[-1]
         account = {"token": token, "name": role.title(), "password": PASSWORD}
         assert newcomer.post("/api/v1/auth/link", json=account).status_code == 200
         return self.with_key(newcomer)
@@ -337,9 +337,9 @@ def send_file(client: TestClient, team_path: str, name: str, content: bytes) -> 
         "Upload-Metadata": f"filename {base64.b64encode(name.encode()).decode()}",
         "Content-Type": "application/offset+octet-stream",
     }
-    answer = client.post(f"{team_path}/uploads", content=content, headers=headers)
-    assert answer.status_code == 201, answer.text
-    return answer.headers["location"].rsplit("/", 1)[-1]
+    response = client.post(f"{team_path}/uploads", content=content, headers=headers)
+    assert response.status_code == 201, response.text
+    return response.headers["location"].rsplit("/", 1)[-1]
 
 
 @pytest.fixture
@@ -358,11 +358,11 @@ def upload_letters(
     parts = files or {"letters.jsonl": b"".join(_line(n) for n in range(200))}
     uploads = [send_file(site.admin, site.path, *part) for part in parts.items()]
     new = {"name": name, "uploads": uploads, "curation": curation or {}}
-    answer = site.admin.post(f"{site.path}/datasets", json=new)
-    assert answer.status_code == 201, answer.text
+    response = site.admin.post(f"{site.path}/datasets", json=new)
+    assert response.status_code == 201, response.text
     if ready:
         site.prepare()
-    shown: dict[str, Any] = site.admin.get(f"{site.path}/datasets/{answer.json()['id']}").json()
+    shown: dict[str, Any] = site.admin.get(f"{site.path}/datasets/{response.json()['id']}").json()
     return shown
 
 

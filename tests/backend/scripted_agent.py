@@ -90,18 +90,18 @@ class Agent:
         return agent
 
     def heartbeat(self, **fields: Any) -> list[dict[str, Any]]:
-        answer = self.client.post("/api/v1/agent/heartbeat", json=fields)
-        assert answer.status_code == 200, answer.text
-        placements: list[dict[str, Any]] = answer.json()["placements"]
+        response = self.client.post("/api/v1/agent/heartbeat", json=fields)
+        assert response.status_code == 200, response.text
+        placements: list[dict[str, Any]] = response.json()["placements"]
         return placements
 
     def try_claim(self, run_id: str, claim_id: str | None = None) -> Response:
         return self.post(run_id, "claim", {"claim_id": claim_id or uuid4().hex})
 
     def claim(self, run_id: str, claim_id: str | None = None) -> "Work":
-        answer = self.try_claim(run_id, claim_id)
-        assert answer.status_code == 200, answer.text
-        return Work(self, run_id, Claim.model_validate(answer.json()))
+        response = self.try_claim(run_id, claim_id)
+        assert response.status_code == 200, response.text
+        return Work(self, run_id, Claim.model_validate(response.json()))
 
     def post(self, run_id: str, what: str, body: dict[str, Any]) -> Response:
         return self.client.post(f"/api/v1/agent/runs/{run_id}/{what}", json=body)
@@ -122,9 +122,9 @@ class Work:
         return self.agent.post(self.run_id, "renew", body)
 
     def order(self, phase: str = "starting", **fields: Any) -> str:
-        answer = self.renew(phase, **fields)
-        assert answer.status_code == 200, answer.text
-        order: str = answer.json()["order"]
+        response = self.renew(phase, **fields)
+        assert response.status_code == 200, response.text
+        order: str = response.json()["order"]
         return order
 
     def batch(
@@ -146,33 +146,33 @@ class Work:
         }
 
     def send(self, batch: dict[str, Any]) -> Response:
-        answer = self.agent.post(self.run_id, "batches", batch)
-        if answer.status_code == 200:
-            self.offset = answer.json()["offset"]
-        return answer
+        response = self.agent.post(self.run_id, "batches", batch)
+        if response.status_code == 200:
+            self.offset = response.json()["offset"]
+        return response
 
     def begin(self, resume_step: int = 0) -> None:
         started = {"type": "attempt_started", "attempt": self.claim.attempt, "resume_step": resume_step}
         started |= {"ranks": 2, "parameters": 1_234, "device": "a CPU"}
-        answer = self.send(self.batch([started]))
-        assert answer.status_code == 200, answer.text
+        response = self.send(self.batch([started]))
+        assert response.status_code == 200, response.text
 
     def step(self, first: int, last: int, scale: float = 1.0) -> None:
         """Send metrics of the steps ``first`` to ``last``."""
-        answer = self.send(self.batch(metrics=[losses(first, last, scale)]))
-        assert answer.status_code == 200, answer.text
+        response = self.send(self.batch(metrics=[losses(first, last, scale)]))
+        assert response.status_code == 200, response.text
 
     def log(self, content: bytes, file: str = "rank-0.log", offset: int | None = None) -> Response:
         at = self.logs.get(file, 0) if offset is None else offset
         query = f"attempt={self.claim.attempt}&fence={self.claim.fence}&offset={at}"
-        answer = self.agent.client.post(
+        response = self.agent.client.post(
             f"/api/v1/agent/runs/{self.run_id}/logs/{file}?{query}",
             content=content,
             headers={"Content-Type": "application/octet-stream"},
         )
-        if answer.status_code == 200:
-            self.logs[file] = answer.json()["offset"]
-        return answer
+        if response.status_code == 200:
+            self.logs[file] = response.json()["offset"]
+        return response
 
     def announce(self, upload: "Upload") -> Response:
         body = {
@@ -185,9 +185,9 @@ class Work:
 
     def put(self, upload: "Upload") -> None:
         """Announce and send what is missing."""
-        answer = self.announce(upload)
-        assert answer.status_code == 200, answer.text
-        for link in answer.json()["links"]:
+        response = self.announce(upload)
+        assert response.status_code == 200, response.text
+        for link in response.json()["links"]:
             sent = self.agent.client.put(link["url"], content=upload.files[link["name"]])
             assert sent.status_code == 204, sent.text
 
@@ -207,8 +207,8 @@ class Work:
         """Make, announce, send and commit a checkpoint."""
         upload = Upload.make(step, kind)
         self.put(upload)
-        answer = self.commit(upload)
-        assert answer.status_code == 200, answer.text
+        response = self.commit(upload)
+        assert response.status_code == 200, response.text
         return upload
 
     def end(self, code: str, message: str = "", **fields: Any) -> Response:
@@ -220,9 +220,9 @@ class Work:
 
     def ended(self, code: str, message: str = "", **fields: Any) -> str:
         """Report the end; returns the run's new state."""
-        answer = self.end(code, message, **fields)
-        assert answer.status_code == 200, answer.text
-        state: str = answer.json()["state"]
+        response = self.end(code, message, **fields)
+        assert response.status_code == 200, response.text
+        state: str = response.json()["state"]
         return state
 
     def finish(self, steps: int) -> str:
@@ -328,9 +328,9 @@ class Scene:
         } | sections
 
     def submit(self, slots: int = 1, **sections: Any) -> str:
-        answer = self.site.admin.post(self.runs, json=self.spec(slots, **sections))
-        assert answer.status_code == 201, answer.text
-        run_id: str = answer.json()["id"]
+        response = self.site.admin.post(self.runs, json=self.spec(slots, **sections))
+        assert response.status_code == 201, response.text
+        run_id: str = response.json()["id"]
         return run_id
 
     def start(self, slots: int = 1, **sections: Any) -> Work:
@@ -361,9 +361,9 @@ class Scene:
             session.get_one(Run, parse_id("run", run_id)).retry_at = now()
 
     def show(self, run_id: str) -> dict[str, Any]:
-        answer = self.site.admin.get(f"{self.runs}/{run_id}")
-        assert answer.status_code == 200, answer.text
-        shown: dict[str, Any] = answer.json()
+        response = self.site.admin.get(f"{self.runs}/{run_id}")
+        assert response.status_code == 200, response.text
+        shown: dict[str, Any] = response.json()
         return shown
 
     def state(self, run_id: str) -> str:

@@ -119,7 +119,7 @@ class Deployment:
         """The standard output of the command line, over TLS."""
         return self.with_hosts(Path(sys.executable).with_name("trainwright"), *words)
 
-    def answer(self, *words: object) -> Any:
+    def cli_json(self, *words: object) -> Any:
         return json.loads(self.cli(*words, "--json"))
 
     def start(self) -> None:
@@ -138,7 +138,7 @@ class Deployment:
         (self.folder / "join-token").write_text(token)
         self.compose("--profile=cpu", "up", "--detach", "--no-build", "cpu-node")
         eventually(
-            lambda: any(node["online"] for node in self.answer("nodes", "list")),
+            lambda: any(node["online"] for node in self.cli_json("nodes", "list")),
             "the node joins",
             300,
         )

@@ -81,7 +81,7 @@ class Machine:
         variables = [f"{name}={value}" for name, value in self.user.items()]
         return self.shell(shlex.join(["env", *variables, f"{PYTHON}/trainwright", *map(str, words)]))
 
-    def answer(self, *words: object) -> Any:
+    def cli_json(self, *words: object) -> Any:
         return json.loads(self.cli(*words, "--json"))
 
     def sign_up(self, link: str) -> None:

@@ -139,7 +139,7 @@ def test_the_servers_see_the_address_of_the_user_and_believe_no_header(started: 
         "{'Authorization': 'Bearer ' + os.environ['TRAINWRIGHT_KEY'], 'X-Forwarded-For': '203.0.113.9'}).raise_for_status()"
     )
     started.with_hosts(sys.executable, "-c", script)
-    newest = started.answer("audit", "site")["items"][0]
+    newest = started.cli_json("audit", "site")["items"][0]
     assert newest["action"] == "create_key" and newest["address"] == ADDRESS
 
 
@@ -167,7 +167,7 @@ def test_an_upgrade_keeps_data_and_runs(deployment: Deployment, training: Traini
         assert deployment.inspect(name)["ImageName"].endswith(f":{NEXT_VERSION}"), name
     assert f" {NEXT_VERSION}" in deployment.execute("api_1", "trainwright-server", "--version")
     training.advances("after the upgrade", 300)
-    assert [item["name"] for item in deployment.answer("datasets", "list")] == ["letters"]
+    assert [item["name"] for item in deployment.cli_json("datasets", "list")] == ["letters"]
 
 
 def test_a_fork_of_the_run_ends_and_is_downloaded(
@@ -175,7 +175,7 @@ def test_a_fork_of_the_run_ends_and_is_downloaded(
 ) -> None:
     deployment.cli("runs", "cancel", training.run_id)
     eventually(lambda: training.show()["state"] == "cancelled", "the run is cancelled", 120)
-    newest = max(item["step"] for item in deployment.answer("runs", "checkpoints", training.run_id))
+    newest = max(item["step"] for item in deployment.cli_json("runs", "checkpoints", training.run_id))
     forked = deployment.cli("runs", "fork", training.run_id, "end", "--set", f"schedule.steps={newest + 20}")
     fork = Training(deployment, forked.split()[0])
     eventually(lambda: fork.show()["state"] in ("succeeded", "failed"), "the fork ends", 600)
@@ -192,7 +192,7 @@ def test_a_backup_is_restored_into_empty_volumes(
     folder = deployment.folder / "backup"
     folder.mkdir()
     os.chown(folder, CONTAINER_USER, CONTAINER_USER)
-    before = [(item["id"], item["state"]) for item in deployment.answer("runs", "list")]
+    before = [(item["id"], item["state"]) for item in deployment.cli_json("runs", "list")]
 
     def run(*command: str) -> None:
         options = ("--rm", "--no-deps", "--env", "TMPDIR=/data", "--volume", f"{folder}:/backup")
@@ -207,7 +207,7 @@ def test_a_backup_is_restored_into_empty_volumes(
     run("restore", "/backup")
     deployment.compose("--profile=cpu", "up", "--detach", "--no-build", version=NEXT_VERSION)
     eventually(lambda: deployment.is_healthy("proxy_1"), "the proxy is healthy", 120)
-    assert [(item["id"], item["state"]) for item in deployment.answer("runs", "list")] == before
+    assert [(item["id"], item["state"]) for item in deployment.cli_json("runs", "list")] == before
     deployment.cli("runs", "download", before[0][0], tmp_path / "model")
 
 

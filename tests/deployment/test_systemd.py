@@ -108,7 +108,7 @@ def test_the_commands_of_the_page_start_a_server(machine: Machine, repository: P
     eventually(lambda: machine.shell(f"ls {authority}", check=False), "the proxy has an authority", 30)
     machine.shell(f"cp {authority} /usr/local/share/ca-certificates/train.crt && update-ca-certificates")
     machine.sign_up(link)
-    assert machine.answer("runs", "list") == []
+    assert machine.cli_json("runs", "list") == []
 
 
 def test_the_commands_of_the_page_start_a_node(machine: Machine, repository: Path) -> None:
@@ -120,7 +120,9 @@ def test_the_commands_of_the_page_start_a_node(machine: Machine, repository: Pat
     token = machine.shell(server_command(repository, "join-token gpu-07")).splitlines()[-1]
     machine.shell(before + filled(after, token))
     eventually(
-        lambda: [node["online"] for node in machine.answer("nodes", "list")] == [True], "the node joins", 300
+        lambda: [node["online"] for node in machine.cli_json("nodes", "list")] == [True],
+        "the node joins",
+        300,
     )
     assert machine.is_active([AGENT]), machine.log(AGENT)
 
@@ -167,7 +169,7 @@ def test_a_run_survives_an_upgrade(machine: Machine, training: Training, reposit
     eventually(machine.is_serving, "the API responds after the upgrade", 60)
     training.advances("after the upgrade")
     assert f" {NEXT_VERSION}" in machine.shell(server_command(repository, "--version"))
-    versions = [node["inventory"]["agent_version"] for node in machine.answer("nodes", "list")]
+    versions = [node["inventory"]["agent_version"] for node in machine.cli_json("nodes", "list")]
     assert versions == [NEXT_VERSION]
     assert training.show()["attempt"] == 1, "it never left its node"
     upload_another(machine, "after the upgrade")

@@ -14,7 +14,7 @@ class CommandLine(Protocol):
     def cli(self, *words: object) -> str:
         """Its standard output."""
 
-    def answer(self, *words: object) -> Any:
+    def cli_json(self, *words: object) -> Any:
         """The same with `--json`, parsed."""
 
 
@@ -26,7 +26,7 @@ class Training:
     run_id: str
 
     def show(self) -> dict[str, Any]:
-        shown: dict[str, Any] = self.user.answer("runs", "show", self.run_id)
+        shown: dict[str, Any] = self.user.cli_json("runs", "show", self.run_id)
         return shown
 
     def step(self) -> int:
@@ -41,7 +41,7 @@ class Training:
 
     def is_saved(self) -> bool:
         """Whether the run has a checkpoint."""
-        return bool(self.user.answer("runs", "checkpoints", self.run_id))
+        return bool(self.user.cli_json("runs", "checkpoints", self.run_id))
 
 
 def start_training(user: CommandLine, folder: Path, path: Path | None = None) -> Training:

@@ -52,7 +52,7 @@ class Storm:
             while not self._done.is_set():
                 count += 1
                 name = f"storm-{number}-{count}"
-                # The client repeats a request whose answer is lost. What it gives up is not acknowledged.
+                # The client repeats a request whose response is lost. What it gives up is not acknowledged.
                 with suppress(httpx.TransportError, ApiError):
                     run_id = team.submit({**self.spec, "name": name}).id
                     self.submitted[name] = run_id

@@ -16,7 +16,7 @@ def submission_codes(live: Live, key: str, spec: Mapping[str, Any], seconds: flo
     until = time.monotonic() + seconds
     with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
         while not codes or time.monotonic() < until:
-            answer = client.post(url, json=spec)
-            assert answer.status_code != 503 or "Retry-After" in answer.headers
-            codes.append(answer.status_code)
+            response = client.post(url, json=spec)
+            assert response.status_code != 503 or "Retry-After" in response.headers
+            codes.append(response.status_code)
     return codes

@@ -189,7 +189,7 @@ def check_effects(team: TeamClient, callers: Callers) -> None:
 
 
 def _submit_carelessly(callers: Callers, spec: Mapping[str, object]) -> None:
-    """Submit without an Idempotency-Key and without waiting for the answer."""
+    """Submit without an Idempotency-Key and without waiting for the response."""
     headers = {"Authorization": f"Bearer {callers.key}"}
     with suppress(httpx.TransportError):
         httpx.post(f"{callers.url}/api/v1/teams/{TEAM}/runs", json=spec, headers=headers, timeout=3)

@@ -132,13 +132,13 @@ def test_a_locked_database_answers_busy_and_loses_nothing(
         time.sleep(drawn.random())
         with row.trial(f"locked for {leases:g} leases"):
             with _locked_database(live):
-                answers = submission_codes(live, key, small_spec(dataset), leases * LEASE_SECONDS)
+                responses = submission_codes(live, key, small_spec(dataset), leases * LEASE_SECONDS)
             unlocked = time.monotonic()
-            assert set(answers) <= {201, 503}, answers
+            assert set(responses) <= {201, 503}, responses
             if leases < 1:
                 _check_first_attempt(run)
             else:
-                assert 503 in answers
+                assert 503 in responses
                 run.wait_until_it_trains(attempt=2)
                 assert run.reasons()[0] in ("self_fenced", "lease_expired"), run.reasons()
             row.recovered(unlocked)

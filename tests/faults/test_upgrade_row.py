@@ -49,7 +49,7 @@ STEPS, SAVED_EVERY_STEPS = 300, 50
 
 PATIENCE_SECONDS = 600.0
 REFUSED_SECONDS = 3.0
-"""In which an agent repeats a claim several times whose answer it cannot read."""
+"""In which an agent repeats a claim several times whose response it cannot read."""
 
 
 @dataclass(frozen=True)

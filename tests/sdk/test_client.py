@@ -37,7 +37,7 @@ FILE = {"name": "model.safetensors", "bytes": len(CONTENT), "digest": hashlib.sh
 class Scripted(BaseHTTPRequestHandler):
     """Replies from a list of replies per path; the last one is repeated."""
 
-    answers: dict[str, list[tuple[int, bytes]]]
+    responses: dict[str, list[tuple[int, bytes]]]
     asked: list[str]
     ranges: list[str | None]
     """The Range header of each request."""
@@ -55,7 +55,7 @@ class Scripted(BaseHTTPRequestHandler):
         self.asked.append(path)
         self.ranges.append(self.headers["Range"])
         self.keys.append(self.headers["Idempotency-Key"])
-        script = self.answers[path]
+        script = self.responses[path]
         status, body = script.pop(0) if len(script) > 1 else script[0]
         if status == 0:  # drop the connection in the middle of the response
             self.send_response(206 if self.headers["Range"] else 200)
@@ -128,7 +128,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
     ):
         monkeypatch.setattr(f"trainwright.{module}.RETRY_SECONDS", (0.01, 0.01))
     handler = type(
-        "Handler", (Scripted,), {"answers": {}, "asked": [], "ranges": [], "keys": [], "retry_after": None}
+        "Handler", (Scripted,), {"responses": {}, "asked": [], "ranges": [], "keys": [], "retry_after": None}
     )
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
         thread = threading.Thread(target=http.serve_forever)
@@ -151,12 +151,12 @@ def download(connect: Connect, server: type[Scripted], folder: Path, *, overwrit
 
 def serve_file(server: type[Scripted], *bodies: tuple[int, bytes]) -> None:
     files = json.dumps([FILE | {"url": "/blob"}]).encode()
-    server.answers["/api/v1/teams/crew/runs/run_x/checkpoints/ckpt_x/files"] = [(200, files)]
-    server.answers["/blob"] = list(bodies)
+    server.responses["/api/v1/teams/crew/runs/run_x/checkpoints/ckpt_x/files"] = [(200, files)]
+    server.responses["/blob"] = list(bodies)
 
 
 def test_requests_to_a_busy_server_are_retried(connect: Connect, server: type[Scripted]) -> None:
-    server.answers["/api/v1/health"] = [
+    server.responses["/api/v1/health"] = [
         problem(503, "database_busy"),
         (200, b'{"status":"ok","version":"1"}'),
     ]
@@ -166,7 +166,7 @@ def test_requests_to_a_busy_server_are_retried(connect: Connect, server: type[Sc
 
 
 def test_a_refusal_is_not_retried_and_raises_its_code(connect: Connect, server: type[Scripted]) -> None:
-    server.answers["/api/v1/me"] = [problem(401, "unauthorized")]
+    server.responses["/api/v1/me"] = [problem(401, "unauthorized")]
     with connect(server.url) as client, pytest.raises(ApiError) as refused:
         client.me()
     assert (refused.value.code, refused.value.status, str(refused.value)) == (
@@ -177,7 +177,7 @@ def test_a_refusal_is_not_retried_and_raises_its_code(connect: Connect, server: 
     assert len(server.asked) == 1
 
 
-def run_answer(state: str, step: int = 0) -> tuple[int, bytes]:
+def run_response(state: str, step: int = 0) -> tuple[int, bytes]:
     spec = RunSpec(name="pilot", data=DataSpec(dataset="ds_x"))
     summary = RunSummary(step=step, attempt=1, values={}, spark=[])
     run = Run(
@@ -197,7 +197,7 @@ def run_answer(state: str, step: int = 0) -> tuple[int, bytes]:
 
 def test_waiting_for_a_run_reports_only_changes(connect: Connect, server: type[Scripted]) -> None:
     script = [("queued", 0)] * 3 + [("running", 1)] * 2 + [("running", 2), ("succeeded", 2)]
-    server.answers["/api/v1/teams/crew/runs/run_x"] = [run_answer(*each) for each in script]
+    server.responses["/api/v1/teams/crew/runs/run_x"] = [run_response(*each) for each in script]
     told: list[tuple[str, int]] = []
 
     def report(run: Run) -> None:
@@ -241,7 +241,7 @@ def test_a_damaged_file_that_also_breaks_off_is_given_up(
     serve_file(server, *[(0, damaged[:500]), (206, damaged[500:])] * 10)
     with pytest.raises((DigestMismatchError, httpx.RemoteProtocolError)):
         download(connect, server, tmp_path / "export")
-    assert len(server.answers["/blob"]) > 10, "it was given up early"
+    assert len(server.responses["/blob"]) > 10, "it was given up early"
 
 
 @pytest.mark.parametrize("short", [(200, CONTENT[:500]), (416, b"")], ids=["too few bytes", "no such bytes"])
@@ -262,7 +262,7 @@ def test_a_lost_response_is_asked_for_again_under_the_same_key(
     connect: Connect, server: type[Scripted]
 ) -> None:
     path = "/api/v1/teams/crew/runs/run_x/pause"
-    server.answers[path] = [(0, b"{"), run_answer("paused")]
+    server.responses[path] = [(0, b"{"), run_response("paused")]
     with connect(server.url) as client:
         assert client.team("crew").pause("run_x").state == "paused"
     assert server.asked == [path, path]
@@ -315,7 +315,7 @@ def test_a_file_name_that_leaves_the_folder_is_refused(
     connect: Connect, server: type[Scripted], tmp_path: Path
 ) -> None:
     evil = json.dumps([FILE | {"name": "../evil", "url": "/blob"}]).encode()
-    server.answers["/api/v1/teams/crew/runs/run_x/checkpoints/ckpt_x/files"] = [(200, evil)]
+    server.responses["/api/v1/teams/crew/runs/run_x/checkpoints/ckpt_x/files"] = [(200, evil)]
     with pytest.raises(ValueError, match="leaves the folder"):
         download(connect, server, tmp_path / "export")
     assert not (tmp_path / "evil").exists()
@@ -334,9 +334,9 @@ def test_a_list_is_read_page_by_page_and_from_an_older_server_as_an_array(
     ]
     path = "/api/v1/teams/crew/recipes"
     with connect(server.url) as client:
-        server.answers[path] = [(200, json.dumps(page).encode()) for page in pages]
+        server.responses[path] = [(200, json.dumps(page).encode()) for page in pages]
         assert [item.name for item in client.team("crew").recipes()] == ["a", "b", "c"]
-        server.answers[path] = [(200, json.dumps([recipe("a")]).encode())]
+        server.responses[path] = [(200, json.dumps([recipe("a")]).encode())]
         assert [item.name for item in client.team("crew").recipes()] == ["a"]
 
 
@@ -393,7 +393,7 @@ def test_a_busy_server_is_asked_again_after_the_time_that_it_names(
     slept = recorded_sleeps(monkeypatch)
     server.retry_after = retry_after
     path, body = ("/api/v1/me", ME) if method == "read" else ("/api/v1/me/keys", KEY)
-    server.answers[path] = [problem(status, "busy"), (200, body)]
+    server.responses[path] = [problem(status, "busy"), (200, body)]
     with connect(server.url) as client:
 
         def call() -> object:
@@ -413,8 +413,8 @@ def test_a_proxy_without_its_server_is_asked_again_only_for_reads(
 ) -> None:
     """The server may have carried a change out before it was lost."""
     gone = (status, b"")
-    server.answers["/api/v1/me"] = [gone, gone, (200, ME)]
-    server.answers["/api/v1/me/keys"] = [gone, (200, KEY)]
+    server.responses["/api/v1/me"] = [gone, gone, (200, ME)]
+    server.responses["/api/v1/me/keys"] = [gone, (200, KEY)]
     with connect(server.url) as client:
         client.me()
         with pytest.raises(ApiError, match=f"got no response from it.* .{status} .*Try again in a moment"):
@@ -425,10 +425,10 @@ def test_a_proxy_without_its_server_is_asked_again_only_for_reads(
 def test_waiting_survives_an_upgrade_behind_a_proxy(connect: Connect, server: type[Scripted]) -> None:
     path = "/api/v1/teams/crew/runs/run_x"
     away = [(502, b"")] * (3 * len(RETRY_SECONDS)) + [problem(503, "database_busy")] * 2
-    server.answers[path] = [run_answer("running"), *away, run_answer("succeeded")]
+    server.responses[path] = [run_response("running"), *away, run_response("succeeded")]
     with connect(server.url) as client:
         assert client.team("crew").wait("run_x", poll_seconds=0.01).state == "succeeded"
-        server.answers[path] = [problem(403, "forbidden")]
+        server.responses[path] = [problem(403, "forbidden")]
         with pytest.raises(ApiError, match="Wait a moment"):
             client.team("crew").wait("run_x")
 
@@ -438,7 +438,9 @@ def test_a_server_that_asks_for_a_long_delay_is_not_asked_without_pause(
 ) -> None:
     slept = recorded_sleeps(monkeypatch)
     server.retry_after = "600"
-    server.answers["/api/v1/teams/crew/runs/run_x"] = [problem(503, "busy")] * 3 + [run_answer("succeeded")]
+    server.responses["/api/v1/teams/crew/runs/run_x"] = [problem(503, "busy")] * 3 + [
+        run_response("succeeded")
+    ]
     with connect(server.url) as client:
         client.team("crew").wait("run_x")
     assert len(slept) == 3 and len(server.asked) == 4
@@ -447,11 +449,11 @@ def test_a_server_that_asks_for_a_long_delay_is_not_asked_without_pause(
 def test_a_followed_log_survives_an_upgrade_behind_a_proxy(connect: Connect, server: type[Scripted]) -> None:
     text = json.dumps({"text": "step 1", "offset": 0, "next_offset": 6, "end": True}).encode()
     path = "/api/v1/teams/crew/runs/run_x/logs/1/rank-0.log"
-    server.answers[path] = [(502, b"")] * (2 * len(RETRY_SECONDS)) + [(200, text)]
+    server.responses[path] = [(502, b"")] * (2 * len(RETRY_SECONDS)) + [(200, text)]
     with connect(server.url) as client:
         team = client.team("crew")
         assert team.log_text("run_x", 1, "rank-0.log", patiently=True).text == "step 1"
-        server.answers[path] = [(502, b"")] * (2 * len(RETRY_SECONDS)) + [(200, text)]
+        server.responses[path] = [(502, b"")] * (2 * len(RETRY_SECONDS)) + [(200, text)]
         with pytest.raises(ApiError, match="no response"):
             team.log_text("run_x", 1, "rank-0.log")
 
@@ -461,8 +463,8 @@ def test_a_stream_that_a_proxy_does_not_pass_is_an_error(
 ) -> None:
     for module in ("calls", "async_calls"):
         monkeypatch.setattr(f"trainwright.{module}.monitoring.UNREACHABLE_SECONDS", 0.05)
-    server.answers["/api/v1/teams/crew/runs/run_x"] = [run_answer("running")]
-    server.answers["/api/v1/teams/crew/runs/run_x/metrics/stream"] = [(504, b"")]
+    server.responses["/api/v1/teams/crew/runs/run_x"] = [run_response("running")]
+    server.responses["/api/v1/teams/crew/runs/run_x/metrics/stream"] = [(504, b"")]
     with connect(server.url) as client, pytest.raises(ApiError, match="in time"):
         list(client.team("crew").stream_metrics("run_x"))
 
@@ -474,8 +476,8 @@ def test_points_are_streamed_from_where_the_connection_broke(
         data = json.dumps({"attempt": 1, "steps": [step], "series": {"loss": [1.0]}})
         return f"id: 1:{step}\nevent: points\ndata: {data}\n\n".encode()
 
-    server.answers["/api/v1/teams/crew/runs/run_x"] = [run_answer("succeeded")]
-    server.answers["/api/v1/teams/crew/runs/run_x/metrics/stream"] = [(0, points(1)), (200, points(2))]
+    server.responses["/api/v1/teams/crew/runs/run_x"] = [run_response("succeeded")]
+    server.responses["/api/v1/teams/crew/runs/run_x/metrics/stream"] = [(0, points(1)), (200, points(2))]
     with connect(server.url) as client:
         found = list(client.team("crew").stream_metrics("run_x"))
     assert [item.steps for item in found] == [[1], [2]]
@@ -483,7 +485,7 @@ def test_points_are_streamed_from_where_the_connection_broke(
 
 def test_calls_of_the_asynchronous_client_wait_at_the_same_time(server: type[Scripted]) -> None:
     server.retry_after = "1"
-    server.answers["/api/v1/me"] = [problem(503, "busy")] * 8 + [(200, ME)]
+    server.responses["/api/v1/me"] = [problem(503, "busy")] * 8 + [(200, ME)]
 
     async def ask() -> float:
         async with AsyncClient(server.url) as client:

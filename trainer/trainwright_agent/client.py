@@ -45,12 +45,12 @@ from trainwright.contracts.agent_protocol import (
 )
 from trainwright.contracts.base import Envelope
 
-Answer = TypeVar("Answer", bound=Envelope)
+Reply = TypeVar("Reply", bound=Envelope)
 
 TIMEOUT_SECONDS = 10.0
 """A call fails when the API is silent for this long."""
 _TRANSFER_TIMEOUT_SECONDS = 60.0
-_ANSWER_LIMIT_BYTES = 64 * 2**20
+_MAX_RESPONSE_BYTES = 64 * 2**20
 _BLOCK_BYTES = 2**20
 _REDIRECTS = (302, 303, 307, 308)
 _NOT_ALLOWED = (401, 403)
@@ -66,7 +66,7 @@ class ApiError(Exception):
 
 
 class UnreachableError(ApiError):
-    """No answer, or one that is not the API's own: worth retrying."""
+    """No response, or one that is not the API's own: worth retrying."""
 
 
 class RefusedError(ApiError):
@@ -187,7 +187,7 @@ class Client:
         try:
             connection.request("PUT", target, body=body, headers=headers)
             response = connection.getresponse()
-            _raise_for_status(response.status, response.read(_ANSWER_LIMIT_BYTES))
+            _raise_for_status(response.status, response.read(_MAX_RESPONSE_BYTES))
         except (OSError, http.client.HTTPException) as error:
             raise UnreachableError(f"PUT of a file: {error!r}") from error
         finally:
@@ -208,7 +208,7 @@ class Client:
                         response.status, "link_refused", "the link is not valid any longer"
                     )
                 if response.status not in (200, 206):
-                    _raise_for_status(response.status, response.read(_ANSWER_LIMIT_BYTES))
+                    _raise_for_status(response.status, response.read(_MAX_RESPONSE_BYTES))
             except (OSError, http.client.HTTPException) as error:
                 raise UnreachableError(f"GET of a file: {error!r}") from error
             skip_bytes = begin if response.status == 200 else 0  # the server ignored Range
@@ -219,10 +219,10 @@ class Client:
                 raise UnreachableError(f"GET of a file broke off: {response.length} bytes are missing")
 
     def _post(
-        self, path: str, body: Envelope, answer: type[Answer], timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> Answer:
+        self, path: str, body: Envelope, reply: type[Reply], timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> Reply:
         content = body.model_dump_json().encode()
-        return self._call("POST", path, content, "application/json", answer, timeout_seconds)
+        return self._call("POST", path, content, "application/json", reply, timeout_seconds)
 
     def _call(
         self,
@@ -230,9 +230,9 @@ class Client:
         path: str,
         body: bytes | None,
         content_type: str | None,
-        answer: type[Answer],
+        reply: type[Reply],
         timeout_seconds: float,
-    ) -> Answer:
+    ) -> Reply:
         headers = {"Accept": "application/json"}
         if content_type is not None:
             headers["Content-Type"] = content_type
@@ -242,17 +242,17 @@ class Client:
         try:
             connection.request(method, target, body=body, headers=headers)
             response = connection.getresponse()
-            content = response.read(_ANSWER_LIMIT_BYTES)
+            content = response.read(_MAX_RESPONSE_BYTES)
         except (OSError, http.client.HTTPException) as error:
             raise UnreachableError(f"{method} {path}: {error!r}") from error
         finally:
             connection.close()
         _raise_for_status(response.status, content)
         try:
-            return answer.model_validate_json(content)
+            return reply.model_validate_json(content)
         except ValidationError as error:
             raise UnreachableError(
-                f"{method} {path}: the answer is not a valid {answer.__name__}: {error}"
+                f"{method} {path}: the response is not a valid {reply.__name__}: {error}"
             ) from error
 
 

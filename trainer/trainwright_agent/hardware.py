@@ -86,7 +86,7 @@ class HardwareMonitor:
                 self._samples[marker].append(RunHardwareUse.model_validate(fields))
 
     def present(self) -> HardwareUse | None:
-        """The node's use in the last sample; None if that is too old, because a driver does not answer."""
+        """The node's use in the last sample; None if that is too old, because a driver does not respond."""
         is_recent = time.monotonic() - self._measured < _PRESENT_SECONDS
         return self._latest if is_recent else None
 

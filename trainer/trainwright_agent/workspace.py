@@ -5,7 +5,7 @@
     DIR/agent.json settings.json agent.lock
     DIR/cache/<sha256>                  token shards, hard-linked into the attempts that use them
     DIR/runs/<claim id>/
-        claim.json                      run and claim id; after the claim also the API's answer
+        claim.json                      run and claim id; after the claim also the API's response
         supervisor.lock supervisor.json locked while a supervisor is alive; its boot id and pid
         deadline.json                   when the supervisor stops its children unless it can renew
         job.json data/ resume/ out/     the trainer's files
@@ -115,7 +115,7 @@ class AttemptFolder:
         return ClaimRecord.model_validate_json((self.path / "claim.json").read_bytes())
 
     def granted_claim(self) -> Claim | None:
-        """The claim that the API granted; None before its answer."""
+        """The claim that the API granted; None before its response."""
         return self.record().claim
 
     @property

@@ -55,7 +55,7 @@ def join_node(session: WriteSession, settings: CurrentSettings, body: Join) -> J
 def send_heartbeat(
     node: AsNode, session: WriteSession, settings: CurrentSettings, body: Heartbeat
 ) -> HeartbeatReply:
-    """Report that the node is alive; the answer lists what is placed on it."""
+    """Report that the node is alive; the response lists what is placed on it."""
     return service.heartbeat(session, node.node_id, body, settings)
 
 
@@ -71,7 +71,7 @@ def claim_run(
 def renew_lease(
     node: AsNode, session: WriteSession, settings: CurrentSettings, run: str, body: Renewal
 ) -> RenewalReply:
-    """Extend a lease; the answer is an order."""
+    """Extend a lease; the response is an order."""
     return renewals.renew(session, node.node_id, run, body, settings.timers)
 
 

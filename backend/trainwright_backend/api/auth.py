@@ -107,7 +107,7 @@ def use_link(
     "/mailed-link",
     status_code=202,
     tags=["accounts"],
-    dependencies=[public("only the address's owner gets the link, and the answer reveals nothing")],
+    dependencies=[public("only the address's owner gets the link, and the response reveals nothing")],
 )
 def mail_link(
     asked: MailedLink, database: CurrentDatabase, settings: CurrentSettings, later: BackgroundTasks

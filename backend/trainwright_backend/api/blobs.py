@@ -30,7 +30,7 @@ class BlobResponse(FileResponse):
 
 @router.get("/{signed}", response_class=BlobResponse)
 def get_blob(signed: str, store: Store) -> Response:
-    """Download an object by a signed link, with range requests. If the objects are in a bucket, the answer is a redirect to it."""
+    """Download an object by a signed link, with range requests. If the objects are in a bucket, the response is a redirect to it."""
     grant = store.verify(signed, "GET")
     if store.stat(grant.key) is None:
         raise NotFound("The object of this link no longer exists.")

@@ -90,7 +90,7 @@ def list_keys(person: SignedIn, session: ReadSession) -> list[ApiKey]:
 
 @account_router.post("/keys", status_code=201)
 def create_key(new: NewKey, person: SignedIn, session: WriteSession, settings: CurrentSettings) -> CreatedKey:
-    """Create an API key that acts as you, within its scope. Its secret is shown only in this answer."""
+    """Create an API key that acts as you, within its scope. Its secret is shown only in this response."""
     return keys.create_key(session, settings, person.user_id, new)
 
 

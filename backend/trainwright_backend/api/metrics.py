@@ -31,7 +31,7 @@ router = ResourceRouter(prefix="/teams/{team}", tags=["metrics"], route_class=Gu
 MAX_RUNS = 100
 DEFAULT_POINTS = 1_000
 
-_RUNS = "Ids of runs. Runs that the team does not have are left out of the answer."
+_RUNS = "Ids of runs. Runs that the team does not have are left out of the response."
 _NAMES = "Which series; `*` matches any text. By default all except those of single tensors."
 Names = Annotated[
     list[Annotated[str, StringConstraints(max_length=MAX_NAME_LENGTH)]] | None,

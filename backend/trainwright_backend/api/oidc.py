@@ -62,26 +62,26 @@ def get_sign_in_provider(settings: CurrentSettings) -> SignInProvider:
 def start_provider_sign_in(
     given: ProviderSignIn, response: Response, settings: CurrentSettings, provider: Provider
 ) -> ProviderAddress:
-    """Begin to sign in with the identity provider: the answer says where the browser goes, and sets a cookie that is valid for ten
+    """Begin to sign in with the identity provider: the response says where the browser goes, and sets a cookie that is valid for ten
     minutes."""
     return _begin(response, settings, provider, given.next)
 
 
 @sign_in_router.post("/finish", dependencies=[public("the provider's code is the proof of identity")])
 def finish_provider_sign_in(
-    answer: ProviderCallback,
+    callback: ProviderCallback,
     request: Request,
     response: Response,
     database: CurrentDatabase,
     settings: CurrentSettings,
     provider: Provider,
 ) -> ProviderSignedIn:
-    """Sign in with the provider's answer, or link its identity to your account if you began that; sets the session cookie."""
+    """Sign in with the provider's response, or link its identity to your account if you began that; sets the session cookie."""
     try:
-        pending = oidc.read_pending_sign_in(settings, provider_sign_in(request, settings), answer)
+        pending = oidc.read_pending_sign_in(settings, provider_sign_in(request, settings), callback)
         if pending.link_to is not None:
             _require_same_person(request, settings, pending.link_to)
-        identity = oidc.prove(settings, provider, pending, answer)
+        identity = oidc.prove(settings, provider, pending, callback)
         signed_in = _sign_in(request, response, database, settings, pending, identity)
     except Unauthorized:
         SIGN_INS_REFUSED.labels("provider").inc()

@@ -1,6 +1,6 @@
 """Lists that were arrays in version 0.1 and now have the shape of all lists: `{items, next_cursor}`.
 
-Clients of version 0.1 read arrays and give neither `limit` nor `cursor`, so without either the answer still is an array.
+Clients of version 0.1 read arrays and give neither `limit` nor `cursor`, so without either the response still is an array.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class PageQuery:
         Query(
             ge=1,
             le=MAX_ITEMS,
-            description="Items of a page. Always send it: without it the answer is an array.",
+            description="Items of a page. Always send it: without it the response is an array.",
         ),
     ] = None
     cursor: Annotated[str | None, Query(max_length=200)] = None

@@ -40,7 +40,7 @@ def delete_service_account(
 def create_service_key(
     account: str, new: NewKey, access: Owner, session: WriteSession, settings: CurrentSettings
 ) -> CreatedKey:
-    """Create a key of a service account, which acts as it within its scope. Its secret is shown only in this answer."""
+    """Create a key of a service account, which acts as it within its scope. Its secret is shown only in this response."""
     return service_accounts.create_service_key(
         session, settings, access.team_id, access.user_id, account, new
     )

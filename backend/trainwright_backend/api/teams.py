@@ -116,7 +116,7 @@ def create_invitation(
     settings: CurrentSettings,
     requested: RequestedAddress,
 ) -> Invitation:
-    """Invite a person to the team. The answer has the link to send to them; their earlier links no longer work."""
+    """Invite a person to the team. The response has the link to send to them; their earlier links no longer work."""
     return invitations.invite(session, settings, access.team_id, access.user_id, new, requested)
 
 
@@ -136,7 +136,7 @@ def revoke_invitation(access: Owner, session: WriteSession, invitation: str) -> 
 @router.put("/{team}/quota/{device}")
 def set_quota(team: str, device: str, new: QuotaLimit, admin: SiteAdmin, session: WriteSession) -> Quota:
     """Change how many slots of a device the team may occupy at once, and how many of them are its guaranteed share. The shares of
-    all teams may exceed the slots of the nodes; the answer then has a `warning`. For site admins."""
+    all teams may exceed the slots of the nodes; the response then has a `warning`. For site admins."""
     return with_share_warning(session, service.set_quota(session, team, device, new))
 
 

@@ -21,7 +21,7 @@ def create_webhook(
     new: NewWebhook, access: Owner, session: WriteSession, settings: CurrentSettings
 ) -> CreatedWebhook:
     """Have messages about the team posted to an address, in the Standard Webhooks format. The secret that checks their signatures is
-    shown only in this answer."""
+    shown only in this response."""
     return webhooks.create_webhook(session, settings, access.team_id, new, access.user_name)
 
 

@@ -45,7 +45,7 @@ from trainwright_backend.runs.transitions import (
 
 
 def report_end(session: Write, node_id: UUID, run_id: str, report: EndReport, timers: Timers) -> EndReply:
-    """Accept the end of an attempt. Repeating a report returns the same answer.
+    """Accept the end of an attempt. Repeating a report returns the same response.
 
     Raises:
         Conflict: ``stale_fence``; ``file_short`` with file and stored offset; ``not_exported``.

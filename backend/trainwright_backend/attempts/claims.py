@@ -1,6 +1,6 @@
 """Claiming: a node takes a run that was placed on it, with a lease and a fence, exactly once.
 
-The agent generates the claim id before it claims, so a claim whose answer was lost can be repeated with the same answer
+The agent generates the claim id before it claims, so a claim whose response was lost can be repeated with the same response
 until its placement is closed: an ended attempt gets no new links to files. The placement is taken by compare-and-set.
 The first claim of a run moves it to `leased`, which increments the fence under the same guard; the other nodes of the
 run claim that fence, and the last one starts the attempt. A claim does not start the trainer: the reply to a renewal of
@@ -49,7 +49,7 @@ SHOWN_NODES = 4
 def claim(
     session: Write, store: ObjectStore, node_id: UUID, run_id: str, claim_id: str, timers: Timers
 ) -> Claim:
-    """Grant the node the run that is placed on it, or repeat the answer to ``claim_id``.
+    """Grant the node the run that is placed on it, or repeat the response to ``claim_id``.
 
     Raises:
         Conflict: ``claim_refused``: the run is not placed on this node or does not exist (nodes cannot

@@ -1,6 +1,6 @@
 """Renewals: the supervisor's messages that extend a lease, and the orders in the replies.
 
-A supervisor starts nothing until an answer says `go`. If a renewal is ahead of the row, the run moves through
+A supervisor starts nothing until a response says `go`. If a renewal is ahead of the row, the run moves through
 the states between, with one event for each. Leases depend on the renewal's number, which only increases here.
 """
 
@@ -86,7 +86,7 @@ def _order_to_stop(session: Write, run: Run) -> RenewalOrder:
 def _keep(session: Write, run: Run, placement: Placement, progress: str, timers: Timers) -> None:
     placement.renewal += 1
     placement.renewed = now()
-    # If the answer is lost, the supervisor continues with the longer lease that it was granted before. So within an attempt
+    # If the response is lost, the supervisor continues with the longer lease that it was granted before. So within an attempt
     # the reaper's lease never becomes shorter; a shorter setting applies to the next claims.
     placement.lease_seconds = max(placement.lease_seconds or 0.0, timers.lease_seconds)
     run.progress = storable(progress)[:MAX_PROGRESS_LENGTH]

@@ -1,7 +1,7 @@
 """The identity provider: its discovery document and keys, which are cached, its token endpoint, and the proof in an ID token.
 
 The addresses in the discovery document are the provider's choice. So each must be https (or on this machine, if the issuer is),
-only public addresses and the networks of the settings are reached, redirects are not followed, and answers are bounded in size
+only public addresses and the networks of the settings are reached, redirects are not followed, and responses are bounded in size
 and time. ID tokens are verified by joserfc with public keys only: neither `none` nor a shared secret is among the algorithms.
 """
 
@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from trainwright_backend.core.errors import Busy, Unauthorized
 from trainwright_backend.core.oidc_settings import is_protected
-from trainwright_backend.core.public_http import Answer, failure_sentence, fetch
+from trainwright_backend.core.public_http import HttpResponse, failure_sentence, fetch
 from trainwright_backend.core.settings import Settings
 
 ALGORITHMS = (
@@ -62,7 +62,7 @@ class Discovery(BaseModel):
 
 
 class Tokens(BaseModel):
-    """The answer of the token endpoint."""
+    """The response of the token endpoint."""
 
     id_token: str
     access_token: str | None = None
@@ -113,7 +113,7 @@ class IdentityProvider:
 
         Raises:
             Unauthorized: the provider refuses the code.
-            Busy: it refuses this installation, or does not answer.
+            Busy: it refuses this installation, or does not respond.
         """
         found = self.discovery()
         form = {
@@ -129,20 +129,20 @@ class IdentityProvider:
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         else:
             form |= {"client_id": self.client_id, "client_secret": secret}
-        answer = self._request(found.token_endpoint, headers, urlencode(form).encode())
-        if answer.status != 200:
-            raise self._refusal(answer)
-        return self._parsed(Tokens, answer, "its token endpoint")
+        response = self._request(found.token_endpoint, headers, urlencode(form).encode())
+        if response.status != 200:
+            raise self._refusal(response)
+        return self._parsed(Tokens, response, "its token endpoint")
 
     def user_info(self, access_token: str) -> dict[str, Any]:
         """Claims of the person, as some providers leave them out of the ID token; empty if there is no such endpoint."""
         address = self.discovery().userinfo_endpoint
         if address is None:
             return {}
-        answer = self._request(
+        response = self._request(
             address, {"Authorization": f"Bearer {access_token}", "Accept": "application/json"}
         )
-        return self._parsed(Claims, answer, "its userinfo endpoint").model_dump()
+        return self._parsed(Claims, response, "its userinfo endpoint").model_dump()
 
     def verify(self, id_token: str, nonce: str) -> dict[str, Any]:
         """The claims of an ID token that this provider issued to this installation for the sign-in with ``nonce``.
@@ -171,10 +171,10 @@ class IdentityProvider:
         return claims
 
     def unproven(self, reason: str) -> Unauthorized:
-        """The error for an answer that proves nothing. Its reason is logged."""
+        """The error for a response that proves nothing. Its reason is logged."""
         log.warning("a sign-in was refused", provider=self.issuer, reason=reason[:LOGGED_CHARACTERS])
         detail = (
-            f"{self.label} sent an answer that this server cannot accept. Try again. If it happens again, tell the operator: the "
+            f"{self.label} sent a response that this server cannot accept. Try again. If it happens again, tell the operator: the "
             "server's log has the reason."
         )
         return Unauthorized(detail, code="sign_in_not_proven")
@@ -212,26 +212,26 @@ class IdentityProvider:
                 raise self._unusable(f"{endpoint!r} in its discovery document is not https")
         return found
 
-    def _request(self, address: str, headers: dict[str, str], body: bytes | None = None) -> Answer:
+    def _request(self, address: str, headers: dict[str, str], body: bytes | None = None) -> HttpResponse:
         try:
             return fetch(address, headers, self._networks, body)
         except (OSError, HTTPException) as error:
             raise self._unusable(failure_sentence(error)) from None
 
-    def _parsed(self, model: type[Model], answer: Answer, part: str) -> Model:
-        if answer.status != 200:
-            raise self._unusable(f"{part} answers with status {answer.status}")
+    def _parsed(self, model: type[Model], response: HttpResponse, part: str) -> Model:
+        if response.status != 200:
+            raise self._unusable(f"{part} answers with status {response.status}")
         try:
-            return model.model_validate_json(answer.body)
+            return model.model_validate_json(response.body)
         except ValidationError as error:
             where = ", ".join(str(item["loc"][0]) for item in error.errors() if item["loc"]) or "JSON"
             raise self._unusable(f"{part} is not valid: {where}") from None
 
-    def _refusal(self, answer: Answer) -> Exception:
+    def _refusal(self, response: HttpResponse) -> Exception:
         try:
-            code = ProviderError.model_validate_json(answer.body).error
+            code = ProviderError.model_validate_json(response.body).error
         except ValidationError:
-            return self._unusable(f"its token endpoint answers with status {answer.status}")
+            return self._unusable(f"its token endpoint answers with status {response.status}")
         if code != "invalid_grant":
             return self._unusable(f"its token endpoint refuses this installation: {code!r}")
         log.info("a sign-in was refused", provider=self.issuer, reason=code)

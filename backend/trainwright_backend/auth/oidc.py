@@ -1,7 +1,7 @@
 """Signing in with the identity provider: the authorization code flow with PKCE, state and nonce (OpenID Connect Core, section 3.1).
 
 A browser gets a signed cookie with a random token when it leaves for the provider. State, nonce and PKCE verifier are derived from
-the token, so an answer is of use only in the browser that began, for ten minutes, and the server stores nothing until the
+the token, so a response is of use only in the browser that began, for ten minutes, and the server stores nothing until the
 provider has proved who the person is. The provider gives out tokens for a code once.
 """
 
@@ -81,8 +81,8 @@ def begin(
     return joined, _serializer(settings).dumps(pending.model_dump(mode="json"))
 
 
-def read_pending_sign_in(settings: Settings, cookie: str, answer: ProviderCallback) -> PendingSignIn:
-    """What this browser began, if the provider's answer belongs to it.
+def read_pending_sign_in(settings: Settings, cookie: str, response: ProviderCallback) -> PendingSignIn:
+    """What this browser began, if the provider's response belongs to it.
 
     Raises:
         Unauthorized: the browser began nothing, or too long ago, or something else.
@@ -91,27 +91,27 @@ def read_pending_sign_in(settings: Settings, cookie: str, answer: ProviderCallba
         pending = PendingSignIn.model_validate(_serializer(settings).loads(cookie, max_age=LIFETIME_SECONDS))
     except (BadSignature, ValidationError):
         raise _not_of_this_browser() from None
-    if not hmac.compare_digest(_state(settings, pending).encode(), answer.state.encode()):
+    if not hmac.compare_digest(_state(settings, pending).encode(), response.state.encode()):
         raise _not_of_this_browser()
     return pending
 
 
 def prove(
-    settings: Settings, provider: IdentityProvider, pending: PendingSignIn, answer: ProviderCallback
+    settings: Settings, provider: IdentityProvider, pending: PendingSignIn, response: ProviderCallback
 ) -> Identity:
-    """Exchange the answer's code for the proof of an identity. This asks the provider: call it without an open session.
+    """Exchange the response's code for the proof of an identity. This asks the provider: call it without an open session.
 
     Raises:
         Unauthorized: the provider refused the person, or proves nothing.
         Busy: the provider cannot be used.
     """
     issuer_expected = provider.discovery().authorization_response_iss_parameter_supported
-    if answer.issuer != provider.issuer and (issuer_expected or answer.issuer is not None):
-        raise provider.unproven(f"the answer is of the issuer {answer.issuer!r}")
-    if answer.authorization_code is None:
-        raise _refused(provider, answer.error or "")
+    if response.issuer != provider.issuer and (issuer_expected or response.issuer is not None):
+        raise provider.unproven(f"the response is of the issuer {response.issuer!r}")
+    if response.authorization_code is None:
+        raise _refused(provider, response.error or "")
     tokens = provider.exchange(
-        answer.authorization_code, _derived(settings, "verifier", pending), redirect_uri(settings)
+        response.authorization_code, _derived(settings, "verifier", pending), redirect_uri(settings)
     )
     claims = provider.verify(tokens.id_token, _derived(settings, "nonce", pending))
     if tokens.access_token is not None and _lacks(settings, claims):

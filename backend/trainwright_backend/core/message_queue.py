@@ -24,7 +24,7 @@ CONNECT_SECONDS = 1.0
 SENDER_ANSWER_SECONDS = 1.0
 """Requests wait for the sender."""
 
-WORKER_ANSWER_SECONDS = 5.0
+WORKER_RESPONSE_SECONDS = 5.0
 """Longer than a worker's poll, which waits one second for a message."""
 
 RETRY_AFTER_SECONDS = 5.0
@@ -36,7 +36,7 @@ CHECK_SECONDS = 5.0
 log = structlog.get_logger()
 
 
-def celery_app(url: str, key_prefix: str, answer_seconds: float = WORKER_ANSWER_SECONDS) -> Celery:
+def celery_app(url: str, key_prefix: str, response_seconds: float = WORKER_RESPONSE_SECONDS) -> Celery:
     """A Celery application for one broker: JSON only, no results, one message at a time."""
     app = Celery("trainwright", broker=url, set_as_current=False)
     app.conf.update(
@@ -51,7 +51,7 @@ def celery_app(url: str, key_prefix: str, answer_seconds: float = WORKER_ANSWER_
         broker_transport_options={
             "global_keyprefix": key_prefix,
             "socket_connect_timeout": CONNECT_SECONDS,
-            "socket_timeout": answer_seconds,
+            "socket_timeout": response_seconds,
             "retry_on_timeout": False,
         },
     )

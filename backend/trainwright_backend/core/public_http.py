@@ -1,8 +1,8 @@
 """Requests to an address that others chose, without letting it reach the server's own network.
 
 The host is resolved once, its addresses are checked, and the connection is made to exactly the checked address: a name that
-resolves differently the second time gains nothing. Redirects are not followed, proxies not used, and of the answer at most a
-limited number of bytes is read. An answer that arrives slowly is given up, so one address cannot delay the requests to others.
+resolves differently the second time gains nothing. Redirects are not followed, proxies not used, and of the response at most a
+limited number of bytes is read. A response that arrives slowly is given up, so one address cannot delay the requests to others.
 """
 
 import socket
@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 TIMEOUT_SECONDS = 10.0
-"""For each step of a request: the connection, the handshake of TLS, and the answer."""
+"""For each step of a request: the connection, the handshake of TLS, and the response."""
 MAX_BYTES = 1 << 20
-"""Of an answer that is read."""
+"""Of a response that is read."""
 
 Network = IPv4Network | IPv6Network
 ResolvedAddress = tuple[int, int, int, str, tuple[Any, ...]]
@@ -33,15 +33,15 @@ class RefusedAddressError(OSError):
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The answer to a request."""
+class HttpResponse:
+    """The response to a request."""
 
     status: int
     body: bytes
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Network]) -> int:
-    """POST ``body`` and return the status of the answer, whose body is not read.
+    """POST ``body`` and return the status of the response, whose body is not read.
 
     Args:
         url: http or https.
@@ -51,33 +51,33 @@ def post(url: str, body: bytes, headers: Mapping[str, str], allowed: Sequence[Ne
 
     Raises:
         OSError: the host cannot be reached, or must not be.
-        HTTPException: the answer is not HTTP.
+        HTTPException: the response is not HTTP.
     """
-    with _answered("POST", url, body, headers, allowed) as response:
+    with _response_to("POST", url, body, headers, allowed) as response:
         return response.status
 
 
 def fetch(
     url: str, headers: Mapping[str, str], allowed: Sequence[Network], body: bytes | None = None
-) -> Answer:
-    """As `post`, or GET without a body, with the answer's body.
+) -> HttpResponse:
+    """As `post`, or GET without a body, with the response's body.
 
     Raises:
         OSError: also if it has more than `MAX_BYTES`.
     """
     method = "GET" if body is None else "POST"
-    with _answered(method, url, body, headers, allowed) as response:
+    with _response_to(method, url, body, headers, allowed) as response:
         found = response.read(MAX_BYTES + 1)
         if len(found) > MAX_BYTES:
-            raise OSError(f"the answer has more than {MAX_BYTES:,} bytes")
-        return Answer(response.status, found)
+            raise OSError(f"the response has more than {MAX_BYTES:,} bytes")
+        return HttpResponse(response.status, found)
 
 
 @contextmanager
-def _answered(
+def _response_to(
     method: str, url: str, body: bytes | None, headers: Mapping[str, str], allowed: Sequence[Network]
 ) -> Iterator[HTTPResponse]:
-    """The answer to a request, which must be read within the timeout."""
+    """The response to a request, which must be read within the timeout."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     secure = parts.scheme == "https"
@@ -119,9 +119,9 @@ def failure_sentence(failure: Exception) -> str:
     if isinstance(failure, ssl.SSLError):
         return "The host does not speak TLS on this port."
     if isinstance(failure, TimeoutError):
-        return f"The host did not answer within {TIMEOUT_SECONDS:g} s."
+        return f"The host did not respond within {TIMEOUT_SECONDS:g} s."
     if isinstance(failure, HTTPException):
-        return "The answer is not HTTP."
+        return "The response is not HTTP."
     text = str(failure) or type(failure).__name__
     return f"{text[0].upper()}{text[1:]}."
 

@@ -13,11 +13,11 @@ log = structlog.get_logger()
 
 
 class ObjectStoreError(AppError):
-    """The object store does not answer, or refuses. Nothing was stored or lost."""
+    """The object store does not respond, or refuses. Nothing was stored or lost."""
 
     def __init__(self) -> None:
         STORE_ERRORS.labels("unavailable").inc()
-        detail = "The object store does not answer. Nothing was lost: try again in a moment."
+        detail = "The object store does not respond. Nothing was lost: try again in a moment."
         super().__init__("object_store_unavailable", 503, detail, headers={"Retry-After": "5"})
 
 

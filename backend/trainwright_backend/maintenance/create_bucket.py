@@ -25,7 +25,7 @@ def create_bucket(settings: Settings) -> bool:
 
     Raises:
         NoBucketError: ``TRAINWRIGHT_OBJECT_STORE_URL`` is not set.
-        BucketRefusedError: the store does not answer, or refuses.
+        BucketRefusedError: the store does not respond, or refuses.
     """
     if settings.object_store_url is None:
         raise NoBucketError("TRAINWRIGHT_OBJECT_STORE_URL is not set: name the bucket, as in s3://bucket")
@@ -38,14 +38,14 @@ def create_bucket(settings: Settings) -> bool:
         open_bucket(settings, settings.s3_endpoint, name, ""), "PUT", "", timedelta(minutes=1)
     )
     try:
-        answer = httpx.put(address, content=_location(settings.s3_region), timeout=30)
+        response = httpx.put(address, content=_location(settings.s3_region), timeout=30)
     except httpx.HTTPError as error:
-        raise BucketRefusedError(f"The store does not answer: {error}") from error
-    if answer.status_code == httpx.codes.CONFLICT and "BucketAlreadyOwnedByYou" in answer.text:
+        raise BucketRefusedError(f"The store does not respond: {error}") from error
+    if response.status_code == httpx.codes.CONFLICT and "BucketAlreadyOwnedByYou" in response.text:
         return False
-    if not answer.is_success:
+    if not response.is_success:
         raise BucketRefusedError(
-            f"The store did not create the bucket {name}: {answer.status_code} {answer.text}"
+            f"The store did not create the bucket {name}: {response.status_code} {response.text}"
         )
     return True
 

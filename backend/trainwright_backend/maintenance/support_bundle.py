@@ -176,11 +176,11 @@ def _reading(database: Database) -> Iterator[Read]:
 def _health(settings: Settings) -> dict[str, Any]:
     """What the API answers at its public address."""
     address = f"{settings.public_url.rstrip('/')}/api/v1/health"
-    answer = httpx.get(address, timeout=HEALTH_SECONDS)
+    response = httpx.get(address, timeout=HEALTH_SECONDS)
     return {
         "address": without_credentials(address),
-        "status": answer.status_code,
-        "answer": answer.text[:10_000],
+        "status": response.status_code,
+        "response": response.text[:10_000],
     }
 
 

@@ -43,7 +43,7 @@ def with_validation(session: Read, checkpoints: Sequence[Checkpoint]) -> list[Ch
 
 
 def retained_with_validation(session: Read, result: RetentionResult) -> RetentionResult:
-    """The same answer, with the validations of its checkpoints."""
+    """The same response, with the validations of its checkpoints."""
     shown = with_validation(session, [entry.checkpoint for entry in result.checkpoints])
     entries = [
         entry.model_copy(update={"checkpoint": checkpoint})

@@ -21,11 +21,11 @@ from trainwright_backend.runs.tables import Attempt, Run
 MAX_POINTS = 10_000
 MAX_SERIES = 1_000
 MAX_TOTAL_POINTS = 500_000
-"""Points of all series in one answer: about 13 MB of JSON."""
+"""Points of all series in one response: about 13 MB of JSON."""
 
 
 MAX_COMPARED = 5_000
-"""Series in an answer about several runs."""
+"""Series in a response about several runs."""
 
 MAX_POINTS_IN_MEMORY = 500_000
 """Points in memory before down-sampling, when series are read together."""
@@ -83,7 +83,7 @@ def _series(
 ) -> list[Series]:
     """At most ``max_total`` points, over all series.
 
-    Few series are in memory at a time: all series of a long run are larger than the answer.
+    Few series are in memory at a time: all series of a long run are larger than the response.
     """
     by_name: dict[str, list[MetricSeries]] = {}
     for item in series_of(session, run.id, selection=selection):
@@ -99,7 +99,7 @@ def _series(
 
 
 def _series_reply(name: str, unit: str, curve: Curve) -> Series:
-    """A series for the answer, constructed without validating each number, since they come from the database."""
+    """A series for the response, constructed without validating each number, since they come from the database."""
     return Series.model_construct(
         name=name, unit=unit, steps=curve.steps.tolist(), values=curve.values.tolist()
     )
@@ -184,7 +184,7 @@ def read_names(session: Read, run: Run, selection: Selection) -> list[str]:
 
 def _checked(series: int) -> int:
     if series > MAX_SERIES:
-        rule = f"These names match {series:,} series; one answer has at most {MAX_SERIES:,}. Select fewer."
+        rule = f"These names match {series:,} series; one response has at most {MAX_SERIES:,}. Select fewer."
         raise Invalid.at("names", rule, series)
     return series
 

@@ -3,7 +3,7 @@
 A bad connection has two ends and a network between them, so one connection proves nothing. The suspect is compared with two of its
 neighbours: it is to blame only if its connections to both are bad, and the connection between the two is good. A connection is
 bad if it fails, or if it has less than a third of the speed of that between the neighbours, which shares their load and
-their network. So neither one faulty neighbour, nor a slow network of all, nor a neighbour that does not answer convicts the suspect.
+their network. So neither one faulty neighbour, nor a slow network of all, nor a neighbour that does not respond convicts the suspect.
 """
 
 from collections.abc import Sequence

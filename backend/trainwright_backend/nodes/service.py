@@ -112,7 +112,7 @@ def join(session: Write, settings: Settings, request: Join) -> tuple[Node, str]:
 
 
 def heartbeat(session: Write, node_id: UUID, request: Heartbeat, settings: Settings) -> HeartbeatReply:
-    """Record a heartbeat; the answer says what is placed on the node, and what it has to test."""
+    """Record a heartbeat; the response says what is placed on the node, and what it has to test."""
     timers = settings.timers
     node = session.get_one(Node, node_id, with_for_update=True)
     if (

@@ -340,9 +340,9 @@ class Placement(Base):
     claim_id: Mapped[str | None]
     fence: Mapped[int | None]
     job: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    """The granted JobSpec, so that a repeated claim gets the same answer."""
+    """The granted JobSpec, so that a repeated claim gets the same response."""
     downloads: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
-    """Path, bytes, digest and object key of each file; each answer signs new links."""
+    """Path, bytes, digest and object key of each file; each response signs new links."""
     lease_seconds: Mapped[float | None]
     """The longest lease granted: a renewal may extend it, only a new claim shortens it."""
     renewal: Mapped[int]

@@ -1,7 +1,7 @@
 """Planning a run for GPUs, even if no node of the installation has them.
 
 The joined nodes are ignored, so no plan is refused because of them. Memory is estimated as for any other plan. The time
-is estimated from the vendor's peak and an assumed MFU, because no run was measured on these GPUs; the answer says so.
+is estimated from the vendor's peak and an assumed MFU, because no run was measured on these GPUs; the response says so.
 """
 
 from uuid import UUID

@@ -1,7 +1,7 @@
 """How long a waiting run will keep its slots, as far as that is known.
 
 A run takes as long as an equal run that was measured (`run_estimate`), and at most its maximum run time. Looking up measured
-runs is slow, so the control loop remembers the answers (`MeasuredRates`) and asks for few of them in a round.
+runs is slow, so the control loop remembers the responses (`MeasuredRates`) and asks for few of them in a round.
 
 Expected starts may also use a rough duration (`RoughDurations`): that of a run which computes at the typical speed of the team's
 newest runs. Decisions never do.

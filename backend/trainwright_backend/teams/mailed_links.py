@@ -1,6 +1,6 @@
 """Sign-in links by mail. Only the owner of the address can open one, so it confirms the address and can set a new password.
 
-The answer to a request is the same whether or not the address has an account, and it is sent before the mail.
+The response to a request is the same whether or not the address has an account, and it is sent before the mail.
 """
 
 from threading import BoundedSemaphore

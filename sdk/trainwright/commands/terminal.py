@@ -251,12 +251,12 @@ def print_error(text: str) -> None:
     err.print(text, style="red", markup=False, soft_wrap=True)
 
 
-def print_json(answer: BaseModel | Sequence[BaseModel], as_json: bool = True) -> bool:
-    """Print the server's answer if JSON is asked for, and return whether it is."""
+def print_json(response: BaseModel | Sequence[BaseModel], as_json: bool = True) -> bool:
+    """Print the server's response if JSON is asked for, and return whether it is."""
     if as_json:
-        models = [answer] if isinstance(answer, BaseModel) else answer
+        models = [response] if isinstance(response, BaseModel) else response
         plain = [model.model_dump(mode="json") for model in models]
-        typer.echo(json.dumps(plain[0] if isinstance(answer, BaseModel) else plain, indent=2))
+        typer.echo(json.dumps(plain[0] if isinstance(response, BaseModel) else plain, indent=2))
     return as_json
 
 

@@ -37,9 +37,9 @@ def parquet_columns(source: Source, compression: Compression) -> list[Column]:
         UnusableDataError: the file is broken.
     """
     with _plain_file(source, compression) as file, _Process(source, file, "columns") as process:
-        answer = process.answer.read()
+        response = process.output.read()
         process.check_end()
-    return [Column.model_validate(column) for column in json.loads(answer)]
+    return [Column.model_validate(column) for column in json.loads(response)]
 
 
 def parquet_rows(source: Source, compression: Compression, field: str, start: Position) -> Iterator[Row]:
@@ -96,7 +96,7 @@ def _values(source: Source, compression: Compression, field: str, skipped: int) 
         _Process(source, file, "values", field, str(skipped)) as process,
     ):
         try:
-            with pa.ipc.open_stream(process.answer) as stream:
+            with pa.ipc.open_stream(process.output) as stream:
                 yield int(stream.schema.metadata[ROWS])
                 for batch in stream:
                     yield from _plain_values(batch.column(0))
@@ -138,7 +138,7 @@ class _Process:
             bufsize=BLOCK_BYTES,
         )
         assert self._process.stdout is not None
-        self.answer = self._process.stdout
+        self.output = self._process.stdout
 
     def __enter__(self) -> Self:
         return self
@@ -146,7 +146,7 @@ class _Process:
     def __exit__(self, *error: object) -> None:
         self._process.kill()
         self._process.wait()
-        self.answer.close()
+        self.output.close()
         self._said.close()
 
     def check_end(self) -> None:
@@ -155,7 +155,7 @@ class _Process:
         Raises:
             UnusableDataError: it found an error in the file, or the file made it crash.
         """
-        self.answer.close()
+        self.output.close()
         status = self._process.wait()
         self._said.seek(0)
         last = (self._said.read(SAID_BYTES).decode(errors="replace").strip().splitlines() or [""])[-1]

@@ -43,10 +43,10 @@ def main() -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit_cpu(READ_SECONDS)
     try:
-        answer: dict[str, Any] = _check(sys.stdin.buffer.read())
+        response: dict[str, Any] = _check(sys.stdin.buffer.read())
     except WrongError as wrong:
-        answer = {"wrong": str(wrong)}
-    print(json.dumps(answer))
+        response = {"wrong": str(wrong)}
+    print(json.dumps(response))
 
 
 def probe_text() -> str:

@@ -164,10 +164,10 @@ def check_tokenizer(content: bytes) -> CheckedTokenizer:
         raise UnusableTokenizerError(_TOO_SLOW) from None
     if probe.returncode != 0:
         raise UnusableTokenizerError(_why_it_failed(probe))
-    answer = json.loads(probe.stdout)
-    if "wrong" in answer:
-        raise UnusableTokenizerError(answer["wrong"])
-    return CheckedTokenizer(**answer)
+    response = json.loads(probe.stdout)
+    if "wrong" in response:
+        raise UnusableTokenizerError(response["wrong"])
+    return CheckedTokenizer(**response)
 
 
 _TOO_SLOW = (

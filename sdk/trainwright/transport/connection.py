@@ -86,10 +86,10 @@ class Connection:
         asked: dict[str, Any] = {"limit": PAGE_ITEMS} | dict(params or {})
         while True:
             response = self.fetch(path, asked)
-            answer = response.json()
-            entries = answer if isinstance(answer, list) else answer["items"]
+            content = response.json()
+            entries = content if isinstance(content, list) else content["items"]
             found += [item.model_validate(entry) for entry in entries]
-            cursor = None if isinstance(answer, list) else answer["next_cursor"]
+            cursor = None if isinstance(content, list) else content["next_cursor"]
             if cursor is None:
                 return found
             asked["cursor"] = cursor

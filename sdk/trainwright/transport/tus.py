@@ -119,8 +119,8 @@ class TusUploader:
     def _create(self, file: LocalFile) -> str:
         named = base64.b64encode(file.name.encode()).decode()
         headers = {"Upload-Length": str(file.size_bytes), "Upload-Metadata": f"filename {named}"}
-        answer = self._connection.repeat("POST", self._path, PROTOCOL | headers)
-        return answer.headers["Location"].rpartition("/")[2]
+        response = self._connection.repeat("POST", self._path, PROTOCOL | headers)
+        return response.headers["Location"].rpartition("/")[2]
 
     def _send_part(self, file: LocalFile, upload: str, offset: int) -> int:
         count = min(REQUEST_BYTES, file.size_bytes - offset)
@@ -162,8 +162,8 @@ class TusUploader:
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
 
-def _offset(answer: httpx.Response) -> int:
-    return int(answer.headers["Upload-Offset"])
+def _offset(response: httpx.Response) -> int:
+    return int(response.headers["Upload-Offset"])
 
 
 def _raise_unless_retried(error: httpx.TransportError | ApiError, last_progress: float) -> None:

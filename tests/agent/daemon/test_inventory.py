@@ -28,8 +28,8 @@ API = "http://127.0.0.1:8000"
 
 
 def test_the_drivers_table_is_parsed_and_other_lines_are_skipped() -> None:
-    answer = "0, NVIDIA H200, 143771\n1, NVIDIA H200, 143771\nNo devices were found\n2, Broken, [N/A]\n"
-    assert [(gpu.index, gpu.name, gpu.memory_bytes) for gpu in parse_gpus(answer)] == [
+    response = "0, NVIDIA H200, 143771\n1, NVIDIA H200, 143771\nNo devices were found\n2, Broken, [N/A]\n"
+    assert [(gpu.index, gpu.name, gpu.memory_bytes) for gpu in parse_gpus(response)] == [
         (0, "NVIDIA H200", 143771 * 2**20),
         (1, "NVIDIA H200", 143771 * 2**20),
     ]

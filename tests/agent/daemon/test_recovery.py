@@ -20,7 +20,7 @@ from trainwright_agent.workspace import AttemptFolder, ClaimRecord, SupervisorRe
 
 
 def drop_claim(folder: AttemptFolder) -> None:
-    """As if the agent had died between writing the claim id and the API's answer."""
+    """As if the agent had died between writing the claim id and the API's response."""
     folder.write_record(ClaimRecord(run_id="run_1", claim_id=folder.claim_id))
 
 
@@ -185,7 +185,7 @@ def test_an_unreadable_folder_does_not_block_the_others(api: ScriptedApi, machin
     assert run.end["code"] == "finished"
 
 
-def test_the_answer_to_a_claim_is_stored_unchanged(
+def test_the_response_to_a_claim_is_stored_unchanged(
     machine: Machine, abandoned: tuple[ScriptedRun, AttemptFolder]
 ) -> None:
     run, folder = abandoned

@@ -110,9 +110,9 @@ def create_rows(scene: Scene) -> Ids:
     assert work.ended("finished", step=10) == "succeeded"
 
     def new(path: str, **body: Any) -> str:
-        answer = admin.post(f"{team}/{path}", json=body)
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["id"])
+        response = admin.post(f"{team}/{path}", json=body)
+        assert response.status_code == 201, response.text
+        return str(response.json()["id"])
 
     dataset = admin.get(f"{team}/datasets/{scene.dataset}").json()
     (checkpoint, *_) = admin.get(f"{team}/runs/{work.run_id}/checkpoints").json()

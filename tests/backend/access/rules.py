@@ -230,7 +230,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class Refusal:
-    """How a request is refused; the code is empty if the answer has no body."""
+    """How a request is refused; the code is empty if the response has no body."""
 
     status: int
     code: str
@@ -292,7 +292,7 @@ def least_scope(route: str) -> KeyScope:
 
 
 def call(client: TestClient, route: str, ids: Ids) -> Any:
-    """The answer to a request that is valid except for its ids, so that only rights and ids decide."""
+    """The response to a request that is valid except for its ids, so that only rights and ids decide."""
     method, _, path = route.partition(" ")
     address = path.replace("{path:page}", "runs").format_map(ids)
     return client.request(method, address, **body_for(route, ids))
@@ -321,30 +321,32 @@ def body_for(route: str, ids: Ids) -> dict[str, Any]:
 
 
 def surprises(callers: Iterable[Caller], route: str, ids: Ids = UNKNOWN_IDS) -> Iterator[str]:
-    """The answers to one route that are not what its rule says, one sentence each."""
+    """The responses of one route that are not what its rule says, one sentence each."""
     for caller in callers:
-        answer = call(caller.client, route, ids)
+        response = call(caller.client, route, ids)
         expected = expected_refusal(caller, route)
-        fits = _is_admitted(answer) if expected is None else is_refused(answer, expected)
+        fits = _is_admitted(response) if expected is None else is_refused(response, expected)
         if not fits:
             yield (
                 f"{caller.kind}: {route} is for {EXPECTED[route]}, so {expected or 'no refusal'} is expected, "
-                f"but the answer is {answer.status_code} {answer.text[:300]}"
+                f"but the response is {response.status_code} {response.text[:300]}"
             )
 
 
-def _is_admitted(answer: Any) -> bool:
-    return answer.status_code not in (401, 403) and answer.status_code < 500 and not _names_no_team(answer)
+def _is_admitted(response: Any) -> bool:
+    return (
+        response.status_code not in (401, 403) and response.status_code < 500 and not _names_no_team(response)
+    )
 
 
-def is_refused(answer: Any, expected: Refusal) -> bool:
-    """Whether the answer is this refusal."""
+def is_refused(response: Any, expected: Refusal) -> bool:
+    """Whether the response is this refusal."""
     if expected == NO_SUCH_TEAM:
-        return answer.status_code == 404 and (not answer.content or _names_no_team(answer))
-    if answer.status_code != expected.status:
+        return response.status_code == 404 and (not response.content or _names_no_team(response))
+    if response.status_code != expected.status:
         return False
-    return not answer.content or bool(answer.json()["code"] == expected.code)
+    return not response.content or bool(response.json()["code"] == expected.code)
 
 
-def _names_no_team(answer: Any) -> bool:
-    return "There is no team" in answer.text
+def _names_no_team(response: Any) -> bool:
+    return "There is no team" in response.text

@@ -42,10 +42,10 @@ def test_callers_without_rights_are_refused_before_the_body_is_read(
             continue
         for caller in callers:
             body = Sent()
-            answer = asyncio.run(send(app, caller.client, method, path.format_map(UNKNOWN_IDS), body))
+            response = asyncio.run(send(app, caller.client, method, path.format_map(UNKNOWN_IDS), body))
             refusal = expected_refusal(caller, route)
             if refusal is not None and EXPECTED[route] != "signed link":
-                assert is_refused(answer, refusal), (caller.kind, route, answer.text)
+                assert is_refused(response, refusal), (caller.kind, route, response.text)
                 assert body.pieces == 0, (caller.kind, route, "the body was read")
                 tried.append((caller.kind, route))
     assert ("nobody", f"POST {T}/runs") in tried and ("viewer", f"PUT {T}/runs/{{run}}/layout") in tried
@@ -54,8 +54,8 @@ def test_callers_without_rights_are_refused_before_the_body_is_read(
 
 def test_callers_with_rights_get_the_errors_of_the_body(app: FastAPI, people: dict[str, TestClient]) -> None:
     body = Sent()
-    answer = asyncio.run(send(app, people["editor"], "POST", f"/api/v1/teams/{TEAM}/runs", body))
-    assert (answer.status_code, body.pieces) == (422, 2)
+    response = asyncio.run(send(app, people["editor"], "POST", f"/api/v1/teams/{TEAM}/runs", body))
+    assert (response.status_code, body.pieces) == (422, 2)
 
 
 @pytest.mark.both_databases
@@ -74,8 +74,8 @@ def test_callers_who_lose_rights_during_a_slow_body_are_refused(
             yield f'"name": "{name}", "spec": {{}}}}'.encode()
 
     address = f"/api/v1/teams/{TEAM}/recipes"
-    answer = asyncio.run(send(app, people["editor"], "POST", address, Leaving()))
-    assert answer.status_code == 404 and "There is no team" in answer.text
+    response = asyncio.run(send(app, people["editor"], "POST", address, Leaving()))
+    assert response.status_code == 404 and "There is no team" in response.text
 
 
 class Sent:
@@ -103,9 +103,9 @@ def test_a_spec_that_names_another_team_s_dataset_is_refused(
     scene: Scene, people: dict[str, TestClient]
 ) -> None:
     spec = {"name": "thief", "data": {"dataset": scene.dataset}, "resources": {"device": "cpu"}}
-    answer = people["stranger"].post("/api/v1/teams/initech/runs", json=spec)
-    assert answer.status_code == 422
-    assert [problem["field"] for problem in answer.json()["errors"]] == ["data.dataset"]
+    response = people["stranger"].post("/api/v1/teams/initech/runs", json=spec)
+    assert response.status_code == 422
+    assert [problem["field"] for problem in response.json()["errors"]] == ["data.dataset"]
 
 
 def test_a_route_without_policy_stops_the_start(settings: Settings) -> None:

@@ -34,13 +34,13 @@ from trainwright_backend.auth import policies
 from trainwright_backend.auth.policies import Access, IsInTeam, IsSignedIn, IsSiteAdmin, Person
 from trainwright_backend.auth.tables import Account, Team
 from trainwright_backend.core.policy import Policy, Public, policies_of
-from trainwright_backend.nodes.policies import Caller as CallingNode
+from trainwright_backend.nodes.policies import CallingNode as CallingNode
 from trainwright_backend.nodes.policies import IsNode
 from trainwright_backend.nodes.tables import Node
 
 Guard = Callable[..., object]
 ADMITTED = frozenset(range(200, 300)) | {422}
-"""Answers to a person who may read a row that exists. Some routes need a query that these tests do not send."""
+"""Responses to a person who may read a row that exists. Some routes need a query that these tests do not send."""
 
 DECIDED_AGAIN = [
     "DELETE /api/v1/teams/{team}/members/{member}: from the role editor",
@@ -68,9 +68,9 @@ def test_only_permitted_callers_see_rows_that_exist(app: FastAPI, callers: list[
         found += surprises(refused, route, rows)
         if route.startswith("GET "):
             for caller in (caller for caller in callers if caller not in refused):
-                answer = call(caller.client, route, rows)
-                if answer.status_code not in ADMITTED:
-                    found.append(f"{caller.kind}: {route} gives {answer.status_code} {answer.text[:300]}")
+                response = call(caller.client, route, rows)
+                if response.status_code not in ADMITTED:
+                    found.append(f"{caller.kind}: {route} gives {response.status_code} {response.text[:300]}")
     assert found == []
 
 
@@ -98,11 +98,11 @@ def _takes_ids(route: str) -> bool:
     return in_address or body_for(route, UNKNOWN_IDS) != body_for(route, other)
 
 
-def _without_ids(answer: Any, ids: Ids) -> tuple[int, str]:
-    text = answer.text.replace(answer.headers["X-Request-ID"], "").replace(SECOND_RUN, "run")
+def _without_ids(response: Any, ids: Ids) -> tuple[int, str]:
+    text = response.text.replace(response.headers["X-Request-ID"], "").replace(SECOND_RUN, "run")
     for name, value in ids.items():
         text = text.replace(value, name) if "_" in value else text
-    return answer.status_code, text
+    return response.status_code, text
 
 
 @pytest.mark.slow(target="databases")
@@ -126,7 +126,7 @@ def test_the_matrix_notices_each_guard_that_is_removed_or_weaker(
                 if surprise is None:
                     unnoticed.append(f"{route}: {change}")
                 else:
-                    assert "the answer is 5" not in surprise, surprise  # it must not be noticed by a crash
+                    assert "the response is 5" not in surprise, surprise  # it must not be noticed by a crash
     assert unnoticed == DECIDED_AGAIN
     assert tried > 250
 

@@ -1,6 +1,6 @@
 """Stock schemathesis against a server: every operation of the OpenAPI document, with all checks, and in sequences.
 
-It looks for server errors, answers that differ from the document, invalid input that is accepted, and operations that
+It looks for server errors, responses that differ from the document, invalid input that is accepted, and operations that
 answer without credentials.
 """
 

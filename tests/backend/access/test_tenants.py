@@ -1,6 +1,6 @@
 """Whatever other teams do, a team's lists, counts, details, usage, queue and audit log stay the same.
 
-What may differ is when a waiting run starts, because teams share the nodes. Even so, no answer ever contains a name or an
+What may differ is when a waiting run starts, because teams share the nodes. Even so, no response ever contains a name or an
 id of another team.
 """
 
@@ -54,8 +54,8 @@ class Tenant:
         return self._checked(self.scene.site.admin.post(f"{self.scene.site.path}/{path}", json=body))
 
     def change(self, method: str, path: str, **body: Any) -> Any:
-        answer = self.scene.site.admin.request(method, f"{self.scene.site.path}/{path}", json=body)
-        return self._checked(answer)
+        response = self.scene.site.admin.request(method, f"{self.scene.site.path}/{path}", json=body)
+        return self._checked(response)
 
     def run_ids(self) -> list[str]:
         return [str(run["id"]) for run in self._items("runs")]
@@ -69,9 +69,9 @@ class Tenant:
         found = self.scene.site.admin.get(f"{self.scene.site.path}/{path}").json()
         return list(found["items"] if isinstance(found, dict) else found)
 
-    def _checked(self, answer: Any) -> Any:
-        assert answer.status_code < 500, answer.text
-        return answer
+    def _checked(self, response: Any) -> Any:
+        assert response.status_code < 500, response.text
+        return response
 
 
 Action = Callable[[Tenant, int], object]
@@ -166,13 +166,13 @@ def view(app: FastAPI, team: Tenant) -> dict[str, str]:
 
 
 def changes(before: dict[str, str], after: dict[str, str]) -> list[tuple[str, str, str]]:
-    """The answers that changed, apart from what teams share."""
+    """The responses that changed, apart from what teams share."""
     pairs = ((route, comparable(before[route]), comparable(after[route])) for route in before)
     return [(route, old, new) for route, old, new in pairs if old != new]
 
 
 def comparable(text: str) -> str:
-    """An answer without what depends on the nodes or on the moment."""
+    """A response without what depends on the nodes or on the moment."""
     try:
         return json.dumps(_without_shared(json.loads(text)))
     except ValueError:

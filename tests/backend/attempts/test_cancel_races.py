@@ -43,10 +43,10 @@ class Race:
     """Its claims, which must end before it has left its nodes."""
 
     def claim(self, agent: Agent) -> Response:
-        answer = agent.try_claim(self.run_id)
-        if answer.status_code == 200:
-            self.works.append(Work(agent, self.run_id, Claim.model_validate(answer.json())))
-        return answer
+        response = agent.try_claim(self.run_id)
+        if response.status_code == 200:
+            self.works.append(Work(agent, self.run_id, Claim.model_validate(response.json())))
+        return response
 
 
 def queued(scene: Scene, pair: list[Agent]) -> Race:

@@ -40,8 +40,8 @@ def test_a_relevant_commit_notifies_the_loop(scene: Scene) -> None:
     application = create_app(settings)
     with TestClient(application, base_url="http://localhost") as client:
         client.headers.update(scene.site.admin.headers)
-        answer = client.post(scene.runs, json=scene.spec())
-        assert answer.status_code == 201
+        response = client.post(scene.runs, json=scene.spec())
+        assert response.status_code == 201
         deadline = time.monotonic() + 20
         while not scene.agent.heartbeat():
             assert time.monotonic() < deadline, "the run is placed without waiting for a sweep"
@@ -104,17 +104,17 @@ def test_health_reports_a_stuck_loop(scene: Scene) -> None:
         while loop.idle_seconds() > 0:
             assert time.monotonic() < deadline, "it comes round"
             time.sleep(0.01)
-        answer = anonymous.get("/api/v1/health")
-        assert (answer.status_code, answer.json()["control_loop_seconds"]) == (200, 0)
+        response = anonymous.get("/api/v1/health")
+        assert (response.status_code, response.json()["control_loop_seconds"]) == (200, 0)
     finally:
         loop.stop()
     clock[0] += 60.0
     assert anonymous.get("/api/v1/health").status_code == 200
     clock[0] += 15.0
-    answer = anonymous.get("/api/v1/health")
-    assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
-    assert "has not completed a round for 75 s" in answer.json()["detail"]
-    [problem] = answer.json()["errors"]
+    response = anonymous.get("/api/v1/health")
+    assert (response.status_code, response.json()["code"]) == (503, "not_ready")
+    assert "has not completed a round for 75 s" in response.json()["detail"]
+    [problem] = response.json()["errors"]
     assert (problem["field"], problem["value"]) == ("control_loop_seconds", 75.0)
     assert "restart the process" in problem["message"]
 

@@ -82,12 +82,14 @@ def reports(work: Work) -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.mark.slow(target="faults")
 def test_no_report_causes_a_server_error(scene: Scene) -> None:
     work = scene.running()
-    answers = [
+    responses = [
         (what, body, post(work, what, body)) for what, sound in reports(work) for body in changed(sound)
     ]
-    assert len(answers) > 150
+    assert len(responses) > 150
     failed = [
-        (what, str(body)[:500], answer.text) for what, body, answer in answers if answer.status_code >= 500
+        (what, str(body)[:500], response.text)
+        for what, body, response in responses
+        if response.status_code >= 500
     ]
     assert failed == []
     for page in ("", "/events", "/metrics", "/checkpoints"):
@@ -98,12 +100,12 @@ def test_no_report_causes_a_server_error(scene: Scene) -> None:
 def test_no_inventory_causes_a_server_error(scene: Scene) -> None:
     sound = {"inventory": inventory(gpus=1), "hardware": HARDWARE, "busy_slots": {"cpu": [0]}}
     for body in changed(sound):
-        answer = scene.agent.client.post(
+        response = scene.agent.client.post(
             "/api/v1/agent/heartbeat",
             content=json.dumps(body),
             headers={"Content-Type": "application/json"},
         )
-        assert answer.status_code in (200, 422), (body, answer.text)
+        assert response.status_code in (200, 422), (body, response.text)
         shown = scene.site.admin.get("/api/v1/nodes")
         assert shown.status_code == 200 and "NaN" not in shown.text and "Infinity" not in shown.text
     scene.agent.heartbeat(inventory=inventory())
@@ -114,14 +116,14 @@ def test_the_end_of_an_attempt_needs_a_possible_step_and_possible_sizes(scene: S
     claim = {"claim_id": work.claim.claim_id, "fence": work.claim.fence}
     for field in ("step", "rank", "sequences_read"):
         for hostile in HOSTILE_NUMBERS:
-            answer = post(work, "end", {**claim, "exit": EXIT | {field: hostile}, "offsets": {}})
-            assert (answer.status_code, field) == (
+            response = post(work, "end", {**claim, "exit": EXIT | {field: hostile}, "offsets": {}})
+            assert (response.status_code, field) == (
                 422,
-                answer.json()["errors"][0]["field"].removeprefix("exit."),
+                response.json()["errors"][0]["field"].removeprefix("exit."),
             )
     for offsets in ({"events.jsonl": 2**70}, {"events.jsonl": -1}, {"x" * 300: 1}):
-        answer = post(work, "end", {**claim, "exit": EXIT, "offsets": offsets})
-        assert answer.status_code == 422
+        response = post(work, "end", {**claim, "exit": EXIT, "offsets": offsets})
+        assert response.status_code == 422
     asked = work.agent.client.get(f"/api/v1/agent/runs/{work.run_id}/offsets?attempt={2**70}")
     assert asked.status_code == 422
     assert (

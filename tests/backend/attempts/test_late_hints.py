@@ -139,11 +139,11 @@ def act_on(agent: Agent, run_id: str) -> list[Work]:
 
 
 def claimed(agent: Agent, run_id: str) -> Work | None:
-    answer = agent.try_claim(run_id)
-    if answer.status_code != 200:
-        assert (answer.status_code, answer.json()["code"]) == (409, "claim_refused")
+    response = agent.try_claim(run_id)
+    if response.status_code != 200:
+        assert (response.status_code, response.json()["code"]) == (409, "claim_refused")
         return None
-    return Work(agent, run_id, Claim.model_validate(answer.json()))
+    return Work(agent, run_id, Claim.model_validate(response.json()))
 
 
 def let_a_day_pass(scene: Scene, runs: list[str]) -> None:

@@ -15,8 +15,8 @@ PIPELINE = {"parallelism": {"pipeline": 2}, "micro_sequences": 1}
 
 
 def change(scene: Scene, run_id: str, layout: dict[str, Any] = PIPELINE) -> None:
-    answer = scene.site.admin.put(f"{scene.runs}/{run_id}/layout", json=layout)
-    assert answer.status_code == 200, answer.text
+    response = scene.site.admin.put(f"{scene.runs}/{run_id}/layout", json=layout)
+    assert response.status_code == 200, response.text
 
 
 def degrees(work: Work) -> tuple[int, int, int]:

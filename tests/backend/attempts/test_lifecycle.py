@@ -63,13 +63,13 @@ STATES: list[Callable[[Scene], tuple[str, Work | None]]] = [
 def test_cancel_moves_the_run_or_refuses_in_every_state(scene: Scene) -> None:
     for arrange in STATES:
         run_id, work = arrange(scene)
-        answer = scene.cancel(run_id)
-        assert answer.status_code == 202, arrange.__name__
+        response = scene.cancel(run_id)
+        assert response.status_code == 202, arrange.__name__
         if work is None:
-            assert answer.json()["state"] == "cancelled", arrange.__name__
+            assert response.json()["state"] == "cancelled", arrange.__name__
         else:
-            assert (answer.json()["state"], answer.json()["verdict"]) == ("stopping", "cancel")
-            assert answer.json()["sentence"] == "Cancelled by Ada"
+            assert (response.json()["state"], response.json()["verdict"]) == ("stopping", "cancel")
+            assert response.json()["sentence"] == "Cancelled by Ada"
             assert work.order("running") == "kill"
             assert work.order("ended", exit={"code": "stopped", "message": "as requested"}) == "leave"
             assert work.order("ended") == "leave"
@@ -103,7 +103,7 @@ def test_a_final_run_does_not_change(scene: Scene) -> None:
 
 
 @pytest.mark.both_databases
-def test_a_repeated_claim_gets_the_same_answer_and_another_is_refused(scene: Scene) -> None:
+def test_a_repeated_claim_gets_the_same_response_and_another_is_refused(scene: Scene) -> None:
     run_id = scene.submit()
     scene.control.sweep()
     first = scene.agent.claim(run_id, "c" * 32)
@@ -133,15 +133,15 @@ def test_a_claim_of_an_ended_attempt_gets_no_new_links(scene: Scene, end: str) -
         assert work.finish(10) == "succeeded"
     else:
         scene.control.let_pass(2 * LEASE_SECONDS)
-    answer = scene.agent.try_claim(work.run_id, claim_id)
-    assert (answer.status_code, answer.json()["code"]) == (409, "claim_refused")
-    assert "downloads" not in answer.json()
+    response = scene.agent.try_claim(work.run_id, claim_id)
+    assert (response.status_code, response.json()["code"]) == (409, "claim_refused")
+    assert "downloads" not in response.json()
 
 
 def test_a_run_is_unknown_to_nodes_that_never_claimed_it(scene: Scene) -> None:
     work = scene.running()
     stranger = Work(Agent.join(scene.site, "node-b"), work.run_id, work.claim, offset=work.offset)
-    for answer in (
+    for response in (
         stranger.renew("running"),
         stranger.send(stranger.batch(metrics=[losses(4, 4)])),
         stranger.log(b"not mine"),
@@ -149,7 +149,7 @@ def test_a_run_is_unknown_to_nodes_that_never_claimed_it(scene: Scene) -> None:
         stranger.end("finished"),
         stranger.agent.client.get(f"/api/v1/agent/runs/{work.run_id}/offsets?attempt=1"),
     ):
-        assert answer.status_code == 404, answer.text
+        assert response.status_code == 404, response.text
     assert scene.site.admin.get("/api/v1/agent/runs/x/offsets?attempt=1").status_code == 401
 
 
@@ -181,7 +181,7 @@ def test_an_expired_lease_requeues_the_run_and_its_old_attempt_is_refused_everyw
     assert work.claim.job.resume is not None
     assert (work.claim.job.resume.step, work.claim.job.resume.digest) == (3, saved.digest)
     next_one = Upload.make(4)
-    for answer in (
+    for response in (
         zombie.renew("running"),
         zombie.send(zombie.batch(metrics=[losses(4, 4)])),
         zombie.log(b"I am alive"),
@@ -189,7 +189,7 @@ def test_an_expired_lease_requeues_the_run_and_its_old_attempt_is_refused_everyw
         zombie.commit(next_one),
         zombie.end("finished"),
     ):
-        assert (answer.status_code, answer.json()["code"]) == (409, "stale_fence"), answer.text
+        assert (response.status_code, response.json()["code"]) == (409, "stale_fence"), response.text
     assert scene.state(work.run_id) == "starting"
     assert work.finish(10) == "succeeded"
 
@@ -498,8 +498,8 @@ def test_only_ended_runs_can_be_deleted_with_their_data(scene: Scene) -> None:
     assert scene.site.admin.get(f"{scene.runs}/{work.run_id}").status_code == 404
     scene.control.sweep()
     assert store.list_prefix(f"{team}/runs") == []
-    for answer in (work.renew("running"), work.end("finished"), work.log(b"late")):
-        assert answer.status_code == 404
+    for response in (work.renew("running"), work.end("finished"), work.log(b"late")):
+        assert response.status_code == 404
     assert scene.site.admin.delete(f"/api/v1/nodes/{node_id(scene)}").status_code == 204
     assert scene.agent.client.post("/api/v1/agent/heartbeat", json={}).status_code == 401
 

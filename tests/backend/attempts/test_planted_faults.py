@@ -28,8 +28,8 @@ def check_a_claim_is_exclusive(scene: Scene) -> None:
     run_id = scene.submit()
     scene.control.sweep()
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: scene.agent.try_claim(run_id, uuid4().hex), range(4)))
-    codes = sorted(answer.status_code for answer in answers)
+        responses = list(pool.map(lambda _: scene.agent.try_claim(run_id, uuid4().hex), range(4)))
+    codes = sorted(response.status_code for response in responses)
     if codes.count(200) > 1:
         raise TwoClaimsError(codes)
     assert codes == [200, 409, 409, 409]

@@ -126,7 +126,7 @@ def test_a_set_that_is_not_claimed_in_time_is_placed_again(scene: Scene, peers: 
     assert scene.state(run_id) == "starting"
 
 
-def test_a_repeated_claim_gets_the_same_answer(scene: Scene, peers: dict[str, Agent]) -> None:
+def test_a_repeated_claim_gets_the_same_response(scene: Scene, peers: dict[str, Agent]) -> None:
     works = claim_all(scene, peers, two_nodes(scene))
     for work in works:
         again = work.agent.claim(work.run_id, work.claim.claim_id)
@@ -137,9 +137,9 @@ def upload_parts(works: list[Work], step: int) -> Upload:
     """Each node sends the file that it has, and all send the manifest."""
     upload = Upload.make(step)
     for number, work in enumerate(works):
-        answer = work.announce(upload)
-        assert answer.status_code == 200, answer.text
-        for link in answer.json()["links"]:
+        response = work.announce(upload)
+        assert response.status_code == 200, response.text
+        for link in response.json()["links"]:
             if link["name"] in (f"part-{number}.safetensors", "manifest.json"):
                 assert (
                     work.agent.client.put(link["url"], content=upload.files[link["name"]]).status_code == 204
@@ -323,7 +323,9 @@ def test_a_node_sends_only_its_own_files(scene: Scene, peers: dict[str, Agent]) 
         other.log(b"text", "rank-1.log"),
         works[0].log(b"text", "rank-2.log"),
     ]
-    assert [(answer.status_code, answer.json()["code"]) for answer in refused] == [(409, "other_node")] * 3
+    assert [(response.status_code, response.json()["code"]) for response in refused] == [
+        (409, "other_node")
+    ] * 3
     assert other.log(b"text", "rank-3.log").status_code == 200
 
 
@@ -430,11 +432,11 @@ def test_a_run_cancelled_between_two_claims_ends(scene: Scene, peers: dict[str, 
 
 
 def test_more_nodes_than_joined_are_refused(scene: Scene, peers: dict[str, Agent]) -> None:
-    answer = scene.site.admin.post(
+    response = scene.site.admin.post(
         scene.runs, json=scene.spec(resources={"device": "cpu", "nodes": 4, "slots_per_node": 2})
     )
-    assert answer.status_code == 422
-    (error,) = answer.json()["errors"]
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
     assert error["field"] == "resources.nodes"
     assert "3 joined nodes qualify. node-a reported no address" in error["message"]
 

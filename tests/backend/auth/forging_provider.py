@@ -47,7 +47,7 @@ class ForgingProvider:
         claims = {key: value for key, value in (given | self.claims).items() if value is not None}
         return signed(self.key, claims) if self.sign is None else self.sign(self, claims)
 
-    def answer(self, path: str) -> dict[str, Any]:
+    def respond(self, path: str) -> dict[str, Any]:
         self.requests.append(path)
         if path == "/.well-known/openid-configuration":
             own = {
@@ -105,7 +105,7 @@ def forging_provider() -> Iterator[ForgingProvider]:
             self._answer()
 
         def _answer(self) -> None:
-            body = json.dumps(found.answer(self.path)).encode()
+            body = json.dumps(found.respond(self.path)).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -57,17 +57,17 @@ def change(site: Site, **changes: Any) -> None:
 
 
 def start(browser: TestClient, next_page: str = "/acme") -> str:
-    answer = browser.post("/api/v1/auth/oidc/start", json={"next": next_page})
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["url"])
+    response = browser.post("/api/v1/auth/oidc/start", json={"next": next_page})
+    assert response.status_code == 200, response.text
+    return str(response.json()["url"])
 
 
 def query_of(url: str) -> dict[str, str]:
     return {key: values[0] for key, values in parse_qs(urlsplit(url).query).items()}
 
 
-def finish(browser: TestClient, **answer: str | None) -> tuple[int, str]:
-    found = browser.post("/api/v1/auth/oidc/finish", json=answer)
+def finish(browser: TestClient, **response: str | None) -> tuple[int, str]:
+    found = browser.post("/api/v1/auth/oidc/finish", json=response)
     return found.status_code, found.json().get("code", "")
 
 
@@ -87,9 +87,9 @@ def sign_in(browser: TestClient, provider: ForgingProvider, **claims: Any) -> tu
 
 
 def me(browser: TestClient) -> dict[str, Any]:
-    answer = browser.get("/api/v1/me")
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
+    response = browser.get("/api/v1/me")
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 

@@ -47,9 +47,9 @@ RECORDED_BY_THEMSELVES = {
 
 
 def entries(site: Site, words: str = "") -> list[dict[str, Any]]:
-    answer = site.admin.get(f"{site.path}/audit", params={"q": words})
-    assert answer.status_code == 200, answer.text
-    found: list[dict[str, Any]] = answer.json()["items"]
+    response = site.admin.get(f"{site.path}/audit", params={"q": words})
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["items"]
     return found
 
 
@@ -108,9 +108,9 @@ def test_a_deletion_names_what_is_gone(site: Site) -> None:
         keys: ({"name": "laptop", "scope": "read"}, "laptop"),
         **{f"{site.path}/{collection}": made for collection, made in created.items()},
     }.items():
-        answer = site.admin.post(path, json=body)
-        assert answer.status_code in (200, 201), answer.text
-        deleted[f"{path}/{answer.json()['id']}"] = name
+        response = site.admin.post(path, json=body)
+        assert response.status_code in (200, 201), response.text
+        deleted[f"{path}/{response.json()['id']}"] = name
     for path in deleted:
         assert site.admin.delete(path).status_code == 204
     found = [*entries(site), *site.admin.get("/api/v1/audit").json()["items"]]
@@ -178,9 +178,9 @@ def test_entries_are_found_by_actor_action_and_time(site: Site) -> None:
     site.admin.patch(site.path, json={"name": "Laboratory"})
 
     def found(**query: str) -> list[str]:
-        answer = site.admin.get(f"{site.path}/audit", params=query)
-        assert answer.status_code == 200, answer.text
-        return [json.loads(item["details"])["name"] for item in answer.json()["items"]]
+        response = site.admin.get(f"{site.path}/audit", params=query)
+        assert response.status_code == 200, response.text
+        return [json.loads(item["details"])["name"] for item in response.json()["items"]]
 
     rename = {"action": "rename_team"}
     assert found(**rename) == ["Laboratory", "Lab"]

@@ -17,18 +17,18 @@ ASKED = {"client": "trainwright on gpu-07", "scope": "submit", "lifetime_days": 
 
 
 def ask(program: TestClient, **changes: Any) -> dict[str, Any]:
-    answer = program.post("/api/v1/auth/device", json=ASKED | changes)
-    assert answer.status_code == 201, answer.text
-    found: dict[str, Any] = answer.json()
+    response = program.post("/api/v1/auth/device", json=ASKED | changes)
+    assert response.status_code == 201, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 
 def poll(program: TestClient, device_code: str) -> tuple[int, str]:
     """The status, and the key's secret or the error."""
-    answer = program.post("/api/v1/auth/device/key", json={"device_code": device_code})
-    said = answer.json()
-    assert answer.status_code == 200 or said["code"] == said["error"]
-    return answer.status_code, said.get("secret") or said["code"]
+    response = program.post("/api/v1/auth/device/key", json={"device_code": device_code})
+    said = response.json()
+    assert response.status_code == 200 or said["code"] == said["error"]
+    return response.status_code, said.get("secret") or said["code"]
 
 
 def decide(person: TestClient, user_code: str, approve: bool = True) -> int:
@@ -116,8 +116,8 @@ def test_codes_cannot_be_guessed(site: Site) -> None:
         person.get("/api/v1/me/device/XXXX-XXXX").status_code for _ in range(device_logins.MAX_GUESSES)
     ]
     assert set(guesses) == {404}
-    answer = person.get(f"/api/v1/me/device/{asked['user_code']}")
-    assert (answer.status_code, answer.json()["code"]) == (429, "too_many_codes")
+    response = person.get(f"/api/v1/me/device/{asked['user_code']}")
+    assert (response.status_code, response.json()["code"]) == (429, "too_many_codes")
     assert decide(person, asked["user_code"]) == 429
     assert decide(site.admin, asked["user_code"]) == 204, "others are not affected"
     assert len(set(device_logins.LETTERS)) ** device_logins.CODE_LETTERS > 2**34
@@ -136,8 +136,8 @@ def test_programs_of_one_address_and_of_all_are_limited(site: Site, monkeypatch:
     program = site.anonymous()
     first = ask(program)
     ask(program)
-    answer = program.post("/api/v1/auth/device", json=ASKED)
-    assert answer.status_code == 429 and int(answer.headers["retry-after"]) == 600
+    response = program.post("/api/v1/auth/device", json=ASKED)
+    assert response.status_code == 429 and int(response.headers["retry-after"]) == 600
     assert decide(site.admin, first["user_code"], approve=False) == 204
     assert poll(program, first["device_code"]) == (400, "access_denied")
     ask(program)
@@ -175,5 +175,5 @@ def test_a_browser_has_no_key_to_revoke(site: Site) -> None:
     browser = site.anonymous()
     credentials = {"email": "ada@acme.example", "password": "a long enough password"}
     assert browser.post("/api/v1/auth/sign-in", json=credentials).status_code == 200
-    answer = browser.delete("/api/v1/me/keys/current")
-    assert (answer.status_code, answer.json()["code"]) == (409, "no_key")
+    response = browser.delete("/api/v1/me/keys/current")
+    assert (response.status_code, response.json()["code"]) == (409, "no_key")

@@ -91,8 +91,8 @@ def test_a_key_expires(site: Site) -> None:
     "new", [{"scope": "root"}, {"lifetime_days": 0}, {"lifetime_days": 3_651}, {"name": " "}]
 )
 def test_a_scope_or_lifetime_that_does_not_exist_is_refused(site: Site, new: dict[str, object]) -> None:
-    answer = site.admin.post("/api/v1/me/keys", json={"name": "k"} | new)
-    assert answer.status_code == 422 and [item["field"] for item in answer.json()["errors"]] == list(new)
+    response = site.admin.post("/api/v1/me/keys", json={"name": "k"} | new)
+    assert response.status_code == 422 and [item["field"] for item in response.json()["errors"]] == list(new)
 
 
 def test_a_read_only_key_cannot_join_a_team(site: Site) -> None:

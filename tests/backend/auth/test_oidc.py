@@ -59,7 +59,7 @@ def test_a_person_signs_in_at_a_certified_provider(site: Site, certified: str) -
     returned = sign_in_at(start(browser, "/acme/runs"), "grace")
     start(stranger)
     assert finish_with(stranger, returned) == (401, "sign_in_not_started"), "the state of another browser"
-    answer = browser.post(
+    response = browser.post(
         "/api/v1/auth/oidc/finish",
         json={
             "state": returned["state"],
@@ -67,8 +67,8 @@ def test_a_person_signs_in_at_a_certified_provider(site: Site, certified: str) -
             "issuer": returned["iss"],
         },
     )
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["next"] == "/acme/runs"
+    assert response.status_code == 200, response.text
+    assert response.json()["next"] == "/acme/runs"
     person = me(browser)
     assert (person["name"], person["email"], person["site_admin"]) == ("Grace", GRACE["email"], False)
     assert person["has_password"] is False and roles(browser) == {"acme": "editor"}
@@ -143,7 +143,7 @@ def test_clocks_may_differ_by_a_minute(site: Site, provider: ForgingProvider) ->
     assert sign_in(site.anonymous(), provider, **late) == (200, "")
 
 
-def test_an_answer_of_another_issuer_or_without_its_promised_issuer_is_refused(
+def test_a_response_of_another_issuer_or_without_its_promised_issuer_is_refused(
     site: Site, provider: ForgingProvider
 ) -> None:
     provider.document = {"authorization_response_iss_parameter_supported": True}
@@ -157,7 +157,7 @@ def test_an_answer_of_another_issuer_or_without_its_promised_issuer_is_refused(
     assert "/token" not in provider.requests
 
 
-def test_an_answer_is_of_use_only_in_the_browser_that_began_and_for_ten_minutes(
+def test_a_response_is_of_use_only_in_the_browser_that_began_and_for_ten_minutes(
     site: Site, provider: ForgingProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victim, attacker = site.anonymous(), site.anonymous()
@@ -192,8 +192,8 @@ def test_a_discovery_document_that_cannot_be_trusted_is_refused(
     site: Site, provider: ForgingProvider, document: dict[str, Any]
 ) -> None:
     provider.document = document
-    answer = site.anonymous().post("/api/v1/auth/oidc/start", json={})
-    assert (answer.status_code, answer.json()["code"]) == (503, "provider_unavailable")
+    response = site.anonymous().post("/api/v1/auth/oidc/start", json={})
+    assert (response.status_code, response.json()["code"]) == (503, "provider_unavailable")
 
 
 def test_the_provider_cannot_send_the_server_into_its_own_network(

@@ -25,20 +25,20 @@ def signed_in(site: Site) -> TestClient:
 def change(client: TestClient, current: str = PASSWORD, new: str = NEW) -> tuple[int, str, str]:
     """Status, code and message of the response."""
     body = {"current_password": current, "password": new}
-    answer = client.post("/api/v1/me/password", json=body)
-    if answer.status_code == 204:
+    response = client.post("/api/v1/me/password", json=body)
+    if response.status_code == 204:
         return 204, "", ""
-    assert current not in answer.text and new not in answer.text, "a refusal repeats no password"
-    return answer.status_code, answer.json()["code"], answer.json()["detail"]
+    assert current not in response.text and new not in response.text, "a refusal repeats no password"
+    return response.status_code, response.json()["code"], response.json()["detail"]
 
 
 @pytest.mark.both_databases
 def test_a_new_name_is_shown_to_others_and_old_work_keeps_the_old_one(site: Site) -> None:
     recipe = {"name": "small", "spec": {}}
     assert site.admin.post(f"{site.path}/recipes", json=recipe).status_code == 201
-    answer = site.admin.patch("/api/v1/me", json={"name": "  Ada Lovelace "})
-    assert (answer.status_code, answer.json()["name"]) == (200, "Ada Lovelace")
-    assert answer.json() == site.admin.get("/api/v1/me").json()
+    response = site.admin.patch("/api/v1/me", json={"name": "  Ada Lovelace "})
+    assert (response.status_code, response.json()["name"]) == (200, "Ada Lovelace")
+    assert response.json() == site.admin.get("/api/v1/me").json()
     [member] = site.admin.get(f"{site.path}/members").json()
     assert (member["name"], member["email"]) == ("Ada Lovelace", EMAIL)
     assert site.admin.get(f"{site.path}/recipes").json()[0]["saved_by"] == "Ada"
@@ -46,9 +46,9 @@ def test_a_new_name_is_shown_to_others_and_old_work_keeps_the_old_one(site: Site
 
 @pytest.mark.parametrize("name", ["", "   ", "x" * 81, None, "a\0b"])
 def test_an_unreadable_name_is_refused(site: Site, name: object) -> None:
-    answer = site.admin.patch("/api/v1/me", json={"name": name})
-    assert answer.status_code == 422
-    [problem] = answer.json()["errors"]
+    response = site.admin.patch("/api/v1/me", json={"name": name})
+    assert response.status_code == 422
+    [problem] = response.json()["errors"]
     assert problem["field"] == "name" and problem["message"]
     assert site.admin.get("/api/v1/me").json()["name"] == "Ada"
 

@@ -28,11 +28,11 @@ def sign_in(client: TestClient, password: str = PASSWORD, email: str = EMAIL) ->
 def test_a_password_signs_in_and_out_again(site: Site) -> None:
     browser = site.anonymous()
     assert browser.get("/api/v1/me").status_code == 401
-    answer = browser.post("/api/v1/auth/sign-in", json={"email": " ADA@acme.example", "password": PASSWORD})
-    assert answer.json()["email"] == EMAIL and answer.json()["teams"][0]["role"] == "owner"
-    cookie = answer.headers["set-cookie"].lower()
+    response = browser.post("/api/v1/auth/sign-in", json={"email": " ADA@acme.example", "password": PASSWORD})
+    assert response.json()["email"] == EMAIL and response.json()["teams"][0]["role"] == "owner"
+    cookie = response.headers["set-cookie"].lower()
     assert "httponly" in cookie and "samesite=lax" in cookie and "secure" not in cookie
-    assert browser.get("/api/v1/me").json() == answer.json()
+    assert browser.get("/api/v1/me").json() == response.json()
     token = browser.cookies["trainwright"]
     assert browser.post("/api/v1/auth/sign-out").status_code == 204
     assert browser.get("/api/v1/me").status_code == 401
@@ -42,18 +42,18 @@ def test_a_password_signs_in_and_out_again(site: Site) -> None:
 
 def test_over_https_the_cookie_is_bound_to_the_host(site: Site, settings: Settings) -> None:
     site.app.state.settings = settings.model_copy(update={"public_url": "https://localhost"})
-    answer = site.anonymous().post("/api/v1/auth/sign-in", json={"email": EMAIL, "password": PASSWORD})
-    cookie = answer.headers["set-cookie"]
+    response = site.anonymous().post("/api/v1/auth/sign-in", json={"email": EMAIL, "password": PASSWORD})
+    cookie = response.headers["set-cookie"]
     assert cookie.startswith("__Host-trainwright=") and "Secure" in cookie and "Path=/" in cookie
 
 
-def test_a_wrong_password_and_an_unknown_address_get_the_same_answer(site: Site) -> None:
-    answers = [
+def test_a_wrong_password_and_an_unknown_address_get_the_same_response(site: Site) -> None:
+    responses = [
         site.anonymous().post("/api/v1/auth/sign-in", json={"email": email, "password": "not the password"})
         for email in (EMAIL, "nobody@acme.example")
     ]
-    assert [answer.status_code for answer in answers] == [401, 401]
-    bodies = [answer.json() | {"request_id": ""} for answer in answers]
+    assert [response.status_code for response in responses] == [401, 401]
+    bodies = [response.json() | {"request_id": ""} for response in responses]
     assert bodies[0] == bodies[1]
 
 
@@ -78,9 +78,9 @@ def test_the_21st_attempt_is_not_evaluated_until_the_wait_ends(site: Site, email
     make_attempts(site.app, email, passwords.MAX_ATTEMPTS - 1)
     browser = site.anonymous()
     assert sign_in(browser, "wrong", email) == 401
-    answer = browser.post("/api/v1/auth/sign-in", json={"email": email, "password": PASSWORD})
-    assert (answer.status_code, answer.json()["code"]) == (429, "too_many_attempts")
-    assert 0 < int(answer.headers["retry-after"]) <= 600
+    response = browser.post("/api/v1/auth/sign-in", json={"email": email, "password": PASSWORD})
+    assert (response.status_code, response.json()["code"]) == (429, "too_many_attempts")
+    assert 0 < int(response.headers["retry-after"]) <= 600
     assert sign_in(browser, "wrong", "other@else.example") == 401, "others are not affected"
     for left, wait in ((90, "2 minutes"), (50, "1 minute")):
         with site.app.state.database.write() as session:
@@ -188,8 +188,8 @@ def test_a_long_password_is_judged_quickly() -> None:
 
 def test_a_refused_password_is_not_repeated_in_the_response(anonymous: TestClient) -> None:
     body = {"token": "t", "password": "short-pw"}
-    answer = anonymous.post("/api/v1/auth/link", json=body)
-    assert answer.status_code == 422 and "short-pw" not in answer.text
+    response = anonymous.post("/api/v1/auth/link", json=body)
+    assert response.status_code == 422 and "short-pw" not in response.text
 
 
 def test_a_secret_key_is_required() -> None:

@@ -55,5 +55,5 @@ def test_a_stream_ends_with_the_right_to_read_it(
 
     for resource in ("events", "metrics"):
         monkeypatch.setattr(f"trainwright_backend.api.{resource}.stream_events", end_then_stream)
-    answer = reader.get(f"{site.path}/runs/{run}/{kind}/stream")  # returns only because the stream ends
-    assert (answer.status_code, answer.text) == (200, ": open\n\n")
+    response = reader.get(f"{site.path}/runs/{run}/{kind}/stream")  # returns only because the stream ends
+    assert (response.status_code, response.text) == (200, ": open\n\n")

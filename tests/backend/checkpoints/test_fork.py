@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from tests.backend.datasets.test_delete_races import answer_after, concurrently
+from tests.backend.datasets.test_delete_races import concurrently, response_after
 from tests.backend.scripted_agent import Agent, Scene, Work
 from trainwright.contracts.api.actions import NewFork
 from trainwright.contracts.run_spec import RunSpec
@@ -35,9 +35,9 @@ def checkpoints(scene: Scene, run_id: str) -> list[dict[str, Any]]:
     return found
 
 
-def refusal(answer: Any) -> tuple[int, str]:
-    assert answer.status_code == 422, answer.text
-    return answer.json()["errors"][0]["field"], answer.json()["errors"][0]["message"]
+def refusal(response: Any) -> tuple[int, str]:
+    assert response.status_code == 422, response.text
+    return response.json()["errors"][0]["field"], response.json()["errors"][0]["message"]
 
 
 @pytest.fixture
@@ -106,10 +106,10 @@ def test_a_fork_over_the_same_data_has_its_parent_s_shards(scene: Scene, parent:
         preparation = run.preparation_id
         session.get_one(Preparation, preparation).digest = "0" * 64
         before = set(session.scalars(select(Preparation.id)))
-    answer = fork(scene, parent.run_id, **LONGER)
-    assert answer.status_code == 201, answer.text
+    response = fork(scene, parent.run_id, **LONGER)
+    assert response.status_code == 201, response.text
     with scene.database.read() as session:
-        assert session.get_one(Run, parse_id("run", answer.json()["id"])).preparation_id == preparation
+        assert session.get_one(Run, parse_id("run", response.json()["id"])).preparation_id == preparation
         assert set(session.scalars(select(Preparation.id))) == before, "no other preparation was started"
 
 
@@ -298,7 +298,7 @@ def test_one_of_a_concurrent_fork_and_delete_is_refused(scene: Scene, parent: Wo
         team = session.get_one(Run, parse_id("run", parent.run_id)).team_id
         fork_run(session, team, by, parent.run_id, NewFork(name="fork", checkpoint=state), None)
 
-    assert answer_after(scene.site, begin, lambda: scene.site.admin.delete(path)) == (
+    assert response_after(scene.site, begin, lambda: scene.site.admin.delete(path)) == (
         409,
         "checkpoint_forked",
     )
@@ -313,7 +313,7 @@ def test_a_fork_of_a_checkpoint_during_its_deletion_is_refused(scene: Scene, par
         team = session.get_one(Run, parse_id("run", parent.run_id)).team_id
         delete_checkpoint(session, team, parent.run_id, state, dry_run=False)
 
-    assert answer_after(scene.site, remove, lambda: fork(scene, parent.run_id, state)) == (404, "not_found")
+    assert response_after(scene.site, remove, lambda: fork(scene, parent.run_id, state)) == (404, "not_found")
     with scene.database.read() as session:
         assert session.get(Checkpoint, parse_id("ckpt", state)) is None
 
@@ -326,13 +326,13 @@ def test_a_fork_during_the_deletion_of_its_dataset_is_refused_without_a_deadlock
     """The deletion locks the dataset first and the parent's row last; the fork needs both."""
     with scene.database.read() as session:
         team_id = session.get_one(Run, parse_id("run", parent.run_id)).team_id
-    answer = concurrently(
+    response = concurrently(
         scene.site,
         lambda session: lock_dataset(session, team_id, scene.dataset),
         lambda: fork(scene, parent.run_id, **LONGER),
         lambda session: delete_dataset(session, team_id, scene.dataset),
     )
-    assert refusal(answer)[0] == "data.dataset"
+    assert refusal(response)[0] == "data.dataset"
     assert scene.site.admin.get(f"{scene.site.path}/datasets/{scene.dataset}").status_code == 404
 
 

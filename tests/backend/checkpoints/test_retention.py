@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select
 
-from tests.backend.datasets.test_delete_races import answer_after
+from tests.backend.datasets.test_delete_races import response_after
 from tests.backend.scripted_agent import Scene, Work
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright_backend.checkpoints import downloads
@@ -25,9 +25,9 @@ ROUNDS = 25
 
 
 def retain(scene: Scene, **asked: Any) -> Any:
-    answer = scene.site.admin.post(f"{scene.site.path}/checkpoints/retention", json=asked)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = scene.site.admin.post(f"{scene.site.path}/checkpoints/retention", json=asked)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def fates(result: Any) -> list[tuple[int, str, str | None]]:
@@ -46,9 +46,9 @@ def address(scene: Scene, run_id: str, step: int, kind: str = "state") -> str:
 
 
 def pin(scene: Scene, path: str, pinned: bool = True) -> Any:
-    answer = scene.site.admin.patch(path, json={"pinned": pinned})
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = scene.site.admin.patch(path, json={"pinned": pinned})
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 @pytest.fixture
@@ -341,8 +341,8 @@ def test_links_requested_while_the_checkpoint_is_deleted_are_refused(scene: Scen
         team = session.get_one(Run, parse_id("run", ended.run_id)).team_id
         delete_checkpoint(session, team, ended.run_id, path.rpartition("/")[2], dry_run=False)
 
-    answer = answer_after(scene.site, remove, lambda: scene.site.admin.get(f"{path}/files"))
-    assert answer == (404, "not_found")
+    response = response_after(scene.site, remove, lambda: scene.site.admin.get(f"{path}/files"))
+    assert response == (404, "not_found")
 
 
 @pytest.mark.slow(target="databases")
@@ -357,7 +357,7 @@ def test_retention_keeps_a_checkpoint_that_is_pinned_concurrently(scene: Scene, 
 
     asked = {"keep_last": 1, "dry_run": False}
     route = f"{scene.site.path}/checkpoints/retention"
-    assert answer_after(scene.site, keep, lambda: scene.site.admin.post(route, json=asked)) == (200, "")
+    assert response_after(scene.site, keep, lambda: scene.site.admin.post(route, json=asked)) == (200, "")
     left = [item["step"] for item in scene.site.admin.get(f"{scene.runs}/{ended.run_id}/checkpoints").json()]
     assert left == [10, 10, 4]
 
@@ -403,10 +403,10 @@ def test_one_action_for_many_runs_has_a_result_for_each(scene: Scene, ended: Wor
 
     def act(verb: str, *runs: str, **more: Any) -> list[tuple[bool, str | None]]:
         body = {"action": verb, "runs": runs, **more}
-        answer = scene.site.admin.post(f"{scene.runs}/bulk", json=body)
-        assert answer.status_code == 200, answer.text
-        assert [item["run"] for item in answer.json()] == list(runs)
-        return [(item["done"], item["code"]) for item in answer.json()]
+        response = scene.site.admin.post(f"{scene.runs}/bulk", json=body)
+        assert response.status_code == 200, response.text
+        assert [item["run"] for item in response.json()] == list(runs)
+        return [(item["done"], item["code"]) for item in response.json()]
 
     both = (queued, ended.run_id)
     assert act("tag", *both, tags=["a", "b"]) == [(True, None)] * 2

@@ -17,10 +17,10 @@ MACHINE = {"hostname": "machine", "os": "Linux", "cores": 1, "memory_bytes": 1}
 def test_an_invalid_number_is_named_in_the_error(site: Site, number: str) -> None:
     content = f'{{"name": "x", "optimizer": {{"learning_rate": {number}}}}}'
     for path, status in ((f"{site.path}/runs", 422), (f"{site.path}/runs/validate", 200)):
-        answer = site.admin.post(path, content=content, headers={"Content-Type": "application/json"})
-        assert answer.status_code == status, answer.text
-        assert "Infinity" not in answer.text and "NaN" not in answer.text
-        found = answer.json().get("errors") or answer.json()["problems"]
+        response = site.admin.post(path, content=content, headers={"Content-Type": "application/json"})
+        assert response.status_code == status, response.text
+        assert "Infinity" not in response.text and "NaN" not in response.text
+        found = response.json().get("errors") or response.json()["problems"]
         assert "optimizer.learning_rate" in [problem["field"] for problem in found]
 
 
@@ -49,9 +49,9 @@ def test_an_invalid_number_is_named_in_the_error(site: Site, number: str) -> Non
 )
 def test_text_that_databases_cannot_store_is_refused(site: Site, path: str, body: dict[str, Any]) -> None:
     content = json.dumps(body)  # in ASCII: a lone surrogate has no UTF-8
-    answer = site.admin.post(path, content=content, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 422, answer.text
-    assert answer.json()["errors"]
+    response = site.admin.post(path, content=content, headers={"Content-Type": "application/json"})
+    assert response.status_code == 422, response.text
+    assert response.json()["errors"]
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_text_that_databases_cannot_store_is_refused(site: Site, path: str, body
     ],
 )
 def test_an_address_without_a_resource_is_not_found(site: Site, path: str) -> None:
-    answer = site.admin.get(path)
-    assert answer.status_code == (422 if HUGE in path else 404), answer.text
+    response = site.admin.get(path)
+    assert response.status_code == (422 if HUGE in path else 404), response.text
 
 
 @pytest.mark.parametrize("given", ["yes", "1", "on", "True", ""])
@@ -78,13 +78,13 @@ def test_flags_must_be_true_or_false(site: Site, given: str) -> None:
         ("DELETE", f"{site.path}/runs/{RUN}?dry_run={given}", "dry_run"),
         ("GET", f"{site.path}/checkpoints?pinned={given}", "pinned"),
     ):
-        answer = site.admin.request(method, path)
-        assert answer.status_code == 422, answer.text
-        assert [problem["field"] for problem in answer.json()["errors"]] == [field]
-        assert "true or false" in answer.json()["detail"]
+        response = site.admin.request(method, path)
+        assert response.status_code == 422, response.text
+        assert [problem["field"] for problem in response.json()["errors"]] == [field]
+        assert "true or false" in response.json()["detail"]
     body = {"pinned": given or 1}
-    answer = site.admin.patch(f"{site.path}/runs/{RUN}/checkpoints/{RUN}", json=body)
-    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "pinned")
+    response = site.admin.patch(f"{site.path}/runs/{RUN}/checkpoints/{RUN}", json=body)
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "pinned")
 
 
 def test_a_page_address_of_any_length_serves_the_page(site: Site) -> None:
@@ -97,8 +97,8 @@ def test_only_one_of_concurrent_teams_with_the_same_slug_is_created(site: Site) 
 
     def make() -> None:
         begin.wait()
-        answer = site.admin.post("/api/v1/teams", json={"slug": "twin", "name": "Twin"})
-        found.append(answer.status_code)
+        response = site.admin.post("/api/v1/teams", json={"slug": "twin", "name": "Twin"})
+        found.append(response.status_code)
 
     threads = [threading.Thread(target=make) for _ in range(4)]
     for thread in threads:
@@ -109,11 +109,11 @@ def test_only_one_of_concurrent_teams_with_the_same_slug_is_created(site: Site) 
 
 
 def test_a_body_without_its_content_type_is_refused_with_the_remedy(site: Site) -> None:
-    answer = site.admin.post(
+    response = site.admin.post(
         "/api/v1/me/keys",
         content='{"name": "x"}',
         headers={"Content-Type": "application/x-www-form-urlencoded"},
     )
-    assert answer.status_code == 422
-    assert "Content-Type: application/json" in answer.json()["detail"]
-    assert answer.json()["errors"][0]["value"] is None
+    assert response.status_code == 422
+    assert "Content-Type: application/json" in response.json()["detail"]
+    assert response.json()["errors"][0]["value"] is None

@@ -26,10 +26,10 @@ def test_a_commit_that_fails_gives_5xx_and_stores_nothing(site: Site, database: 
 
     event.listen(Write, "before_commit", fail)
     try:
-        answer = site.admin.post("/api/v1/teams", json={"slug": "globex", "name": "Globex"})
+        response = site.admin.post("/api/v1/teams", json={"slug": "globex", "name": "Globex"})
     finally:
         event.remove(Write, "before_commit", fail)
-    assert answer.status_code == 500
+    assert response.status_code == 500
     assert site.admin.get("/api/v1/teams/globex").status_code == 404
     assert site.admin.post("/api/v1/teams", json={"slug": "globex", "name": "Globex"}).status_code == 201
 
@@ -83,9 +83,9 @@ def test_a_locked_database_is_503_with_retry_after(
     holder = sqlite3.connect(path, isolation_level=None)
     try:
         holder.execute("BEGIN IMMEDIATE")
-        answer = site.admin.post("/api/v1/me/keys", json={"name": "k"})
-        assert (answer.status_code, answer.json()["code"]) == (503, "database_busy")
-        assert int(answer.headers["retry-after"]) > 0
+        response = site.admin.post("/api/v1/me/keys", json={"name": "k"})
+        assert (response.status_code, response.json()["code"]) == (503, "database_busy")
+        assert int(response.headers["retry-after"]) > 0
         assert site.admin.get("/api/v1/me").status_code == 200, "readers do not wait for a writer"
     finally:
         holder.close()
@@ -106,8 +106,8 @@ def test_a_lost_connection_is_503(site: Site) -> None:
 def test_a_missing_table_is_a_server_error_and_not_busy(anonymous: TestClient, database: Database) -> None:
     with database.write() as session:
         session.execute(text("DROP TABLE sign_in_attempt"))
-    answer = anonymous.post("/api/v1/auth/sign-in", json={"email": "a@b", "password": "x"})
-    assert answer.status_code == 500
+    response = anonymous.post("/api/v1/auth/sign-in", json={"email": "a@b", "password": "x"})
+    assert response.status_code == 500
 
 
 def test_two_writers_take_turns(database: Database) -> None:

@@ -94,12 +94,12 @@ def test_several_requests_on_one_connection_are_answered(
     monkeypatch.setattr(http_protocol, "HEAD_BYTES", 4 * len(REQUEST))
     for _ in range(8):  # together more than the limit of one head
         connection.sendall(REQUEST + b"\r\n")
-        answer = b""
-        while not answer.endswith(b"hello"):
+        response = b""
+        while not response.endswith(b"hello"):
             received = connection.recv(65_536)
-            assert received, answer
-            answer += received
-        assert answer.startswith(b"HTTP/1.1 200 ")
+            assert received, response
+            response += received
+        assert response.startswith(b"HTTP/1.1 200 ")
 
 
 def connect(server: tuple[str, int], count: int, first: bytes, opened: ExitStack) -> list[socket.socket]:
@@ -127,10 +127,10 @@ def test_an_idle_connection_is_closed_for_others_but_a_request_is_not(
     monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 5)
     with ExitStack() as opened:
         [kept] = connect(server, 1, REQUEST + b"\r\n", opened)
-        answer = b""
-        while not answer.endswith(b"hello"):
-            answer += kept.recv(65_536)
-        assert answer.startswith(b"HTTP/1.1 200 ")
+        response = b""
+        while not response.endswith(b"hello"):
+            response += kept.recv(65_536)
+        assert response.startswith(b"HTTP/1.1 200 ")
         for _ in range(5):  # one after the other, so that each has its request before the next connects
             [busy] = connect(server, 1, SLOW, opened)
             time.sleep(0.3)

@@ -216,8 +216,8 @@ def test_an_upload_of_other_bytes_is_refused_and_discarded(
 ) -> None:
     store: LocalStore = app.state.store
     link = store.sign("PUT", "t/x.bin", 60, digest=DIGEST, bytes=len(CONTENT))
-    answer = anonymous.put(link, content=sent)
-    assert answer.status_code == 422 and answer.json()["errors"][0]["field"] in ("bytes", "digest")
+    response = anonymous.put(link, content=sent)
+    assert response.status_code == 422 and response.json()["errors"][0]["field"] in ("bytes", "digest")
     assert store.stat("t/x.bin") is None and leftovers(store) == []
 
 
@@ -237,8 +237,8 @@ def test_a_link_permits_its_method_until_it_expires_and_cannot_be_changed(
         ("GET", store.sign("GET", "t/x.bin", -1), "link_expired"),
     ]
     for method, link, code in wrong:
-        answer = anonymous.request(method, link)
-        assert (answer.status_code, answer.json()["code"]) == (403, code)
+        response = anonymous.request(method, link)
+        assert (response.status_code, response.json()["code"]) == (403, code)
     assert anonymous.get(store.sign("GET", "t/gone.bin", 60)).status_code == 404
 
 
@@ -255,6 +255,6 @@ def test_a_link_to_the_bucket_expires_with_the_signed_link(
 
     monkeypatch.setattr(store, "direct_link", direct_link)
     for seconds in (600, 1):
-        answer = site.anonymous().get(store.sign("GET", "team/file", seconds), follow_redirects=False)
-        assert answer.headers["Location"] == "https://bucket.example/team/file"
+        response = site.anonymous().get(store.sign("GET", "team/file", seconds), follow_redirects=False)
+        assert response.headers["Location"] == "https://bucket.example/team/file"
     assert lifetimes[0] <= 600 and lifetimes[1] == MIN_DIRECT_SECONDS

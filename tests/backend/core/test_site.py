@@ -37,12 +37,12 @@ def test_health_names_a_broker_that_does_not_respond(
 
 
 def test_the_spec_s_schema_has_descriptions(anonymous: TestClient) -> None:
-    answer = anonymous.get("/api/v1/spec").json()
-    assert answer["run_spec"]["properties"]["seed"]["description"].startswith("Seed of the initial weights")
-    assert "nano" in answer["presets"]
+    response = anonymous.get("/api/v1/spec").json()
+    assert response["run_spec"]["properties"]["seed"]["description"].startswith("Seed of the initial weights")
+    assert "nano" in response["presets"]
 
 
-def test_every_answer_has_an_id_and_the_security_headers(anonymous: TestClient) -> None:
+def test_every_response_has_an_id_and_the_security_headers(anonymous: TestClient) -> None:
     for path in ("/", "/api/v1/health", "/api/v1/nothing", "/api/v1/me"):
         headers = anonymous.get(path).headers
         assert len(headers["x-request-id"]) == 32
@@ -52,10 +52,10 @@ def test_every_answer_has_an_id_and_the_security_headers(anonymous: TestClient) 
 
 def test_an_unknown_api_address_returns_a_problem_instead_of_a_page(anonymous: TestClient) -> None:
     for method in ("GET", "POST", "DELETE"):
-        answer = anonymous.request(method, "/api/v1/nothing")
-        assert answer.status_code == 404
-        assert answer.headers["content-type"] == "application/problem+json"
-        assert answer.json()["request_id"] == answer.headers["x-request-id"]
+        response = anonymous.request(method, "/api/v1/nothing")
+        assert response.status_code == 404
+        assert response.headers["content-type"] == "application/problem+json"
+        assert response.json()["request_id"] == response.headers["x-request-id"]
 
 
 @pytest.mark.parametrize(
@@ -70,20 +70,20 @@ def test_an_unknown_api_address_returns_a_problem_instead_of_a_page(anonymous: T
 def test_a_wrong_method_is_405_and_names_the_right_ones(
     anonymous: TestClient, path: str, allowed: str
 ) -> None:
-    answer = anonymous.put(f"/api/v1{path}")
-    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
-    assert allowed in answer.json()["detail"]
+    response = anonymous.put(f"/api/v1{path}")
+    assert (response.status_code, response.headers["allow"]) == (405, allowed)
+    assert allowed in response.json()["detail"]
 
 
 def test_an_unknown_host_is_refused(anonymous: TestClient) -> None:
-    answer = anonymous.get("/api/v1/health", headers={"Host": "evil.example"})
-    assert (answer.status_code, answer.json()["code"]) == (400, "unknown_host")
+    response = anonymous.get("/api/v1/health", headers={"Host": "evil.example"})
+    assert (response.status_code, response.json()["code"]) == (400, "unknown_host")
 
 
 def test_several_host_headers_are_refused(anonymous: TestClient) -> None:
     """A proxy may check one of them, and this server another."""
-    answer = anonymous.get("/api/v1/health", headers=[("Host", "localhost"), ("Host", "localhost")])
-    assert (answer.status_code, answer.json()["code"]) == (400, "several_hosts")
+    response = anonymous.get("/api/v1/health", headers=[("Host", "localhost"), ("Host", "localhost")])
+    assert (response.status_code, response.json()["code"]) == (400, "several_hosts")
 
 
 def test_the_openapi_document_states_the_credentials_of_each_operation(anonymous: TestClient) -> None:
@@ -120,11 +120,11 @@ def test_other_sites_cannot_act_with_a_cookie(
 
 def test_a_server_error_returns_500_with_the_request_s_id(app: FastAPI, anonymous: TestClient) -> None:
     app.state.static_folder = None  # simulates a programming error
-    answer = anonymous.get("/some-page")
-    assert answer.status_code == 500
-    assert answer.json()["code"] == "internal_error"
-    assert answer.json()["request_id"] in answer.json()["detail"]
-    assert "NoneType" not in answer.text
+    response = anonymous.get("/some-page")
+    assert response.status_code == 500
+    assert response.json()["code"] == "internal_error"
+    assert response.json()["request_id"] in response.json()["detail"]
+    assert "NoneType" not in response.text
 
 
 def test_the_log_of_a_failure_has_the_route_and_not_the_address(
@@ -147,11 +147,11 @@ def test_a_body_that_is_too_large_is_refused_unread(anonymous: TestClient) -> No
 
     for content in (b" " * (body_limits.STANDARD + 1), body()):
         headers = {"Content-Type": "application/json"}
-        answer = anonymous.post("/api/v1/auth/sign-in", content=content, headers=headers)
-        assert answer.status_code == 413, answer.text
-        assert answer.headers["content-type"] == "application/problem+json"
-        assert answer.json()["code"] == "too_large"
-        assert answer.json()["request_id"] == answer.headers["x-request-id"]
+        response = anonymous.post("/api/v1/auth/sign-in", content=content, headers=headers)
+        assert response.status_code == 413, response.text
+        assert response.headers["content-type"] == "application/problem+json"
+        assert response.json()["code"] == "too_large"
+        assert response.json()["request_id"] == response.headers["x-request-id"]
 
 
 def test_a_body_that_does_not_arrive_is_refused(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,8 +166,8 @@ def test_a_body_that_does_not_arrive_is_refused(app: FastAPI, monkeypatch: pytes
             headers = {"Content-Type": "application/json"}
             return await client.post("/api/v1/auth/sign-in", content=endless(), headers=headers)
 
-    answer = app.state.portal.call(send)
-    assert (answer.status_code, answer.json()["code"]) == (408, "slow_body")
+    response = app.state.portal.call(send)
+    assert (response.status_code, response.json()["code"]) == (408, "slow_body")
 
 
 def test_only_agents_may_send_larger_bodies(anonymous: TestClient) -> None:

@@ -72,8 +72,8 @@ def app_of(router: APIRouter) -> FastAPI:
 
 def test_the_thread_of_the_function_opens_commits_and_closes() -> None:
     THREADS.clear()
-    answer = TestClient(app_with(ContextRoute)).get("/things")
-    assert answer.json() == "/things"
+    response = TestClient(app_with(ContextRoute)).get("/things")
+    assert response.json() == "/things"
     assert [what for what, _ in THREADS] == ["parameters", "open", "function", "commit", "close"]
     (event_loop, *others) = [thread for _, thread in THREADS]
     assert set(others) == {others[0]}

@@ -31,9 +31,9 @@ class DatasetEditor:
         return self.site.admin.post(f"{self.site.path}/{path}", json=body or {}, headers=headers)
 
     def get(self, path: str, **query: Any) -> Any:
-        answer = self.site.admin.get(f"{self.site.path}/{path}", params=query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        response = self.site.admin.get(f"{self.site.path}/{path}", params=query)
+        assert response.status_code == 200, response.text
+        return response.json()
 
     def delete(self, path: str) -> Response:
         return self.site.admin.delete(f"{self.site.path}/{path}")
@@ -43,15 +43,15 @@ class DatasetEditor:
     ) -> Json:
         """Create a dataset of files, or of a mixture without files."""
         uploads = [self.send(*file) for file in files.items()]
-        answer = self.post("datasets", {"name": name, "uploads": uploads, "curation": curation or {}})
-        assert answer.status_code == 201, answer.text
-        return self.ready(answer.json()) if ready else dict(answer.json())
+        response = self.post("datasets", {"name": name, "uploads": uploads, "curation": curation or {}})
+        assert response.status_code == 201, response.text
+        return self.ready(response.json()) if ready else dict(response.json())
 
     def add(self, dataset: Json, ready: bool = True, **new: Any) -> Json:
         """Add a version."""
-        answer = self.post(f"datasets/{dataset['id']}/versions", new)
-        assert answer.status_code == 201, answer.text
-        return self.ready(answer.json()) if ready else dict(answer.json())
+        response = self.post(f"datasets/{dataset['id']}/versions", new)
+        assert response.status_code == 201, response.text
+        return self.ready(response.json()) if ready else dict(response.json())
 
     def ready(self, dataset: Json) -> Json:
         """Run all jobs, and return the dataset."""
@@ -73,10 +73,10 @@ class DatasetEditor:
         found = self.get(f"datasets/{dataset['id']}/versions/{number}/rejected")
         return [(item["file"], item["line"], item["reason"]) for item in found]
 
-    def problem(self, answer: Response) -> tuple[str, str]:
+    def problem(self, response: Response) -> tuple[str, str]:
         """Field and message of the only problem of a request."""
-        assert answer.status_code == 422, answer.text
-        (problem,) = answer.json()["errors"]
+        assert response.status_code == 422, response.text
+        (problem,) = response.json()["errors"]
         return problem["field"], problem["message"]
 
     def count(self, table: Any) -> int:

@@ -81,8 +81,8 @@ def test_an_impossible_count_is_refused_with_its_reason(
     body = {"curation": {}} | {
         key: names.get(value, value) if isinstance(value, str) else value for key, value in requested.items()
     }
-    answer = editor.post("datasets/count", body)
-    assert answer.json()["code"] == code and expected in answer.json()["detail"]
+    response = editor.post("datasets/count", body)
+    assert response.json()["code"] == code and expected in response.json()["detail"]
 
 
 def delete_newest_before(
@@ -114,8 +114,8 @@ def test_deleting_a_version_during_a_count_is_reported(
 ) -> None:
     made = with_two_versions(editor)
     delete_newest_before(editor, made, monkeypatch, curation_counts, "curate_sources")
-    answer = editor.post("datasets/count", {"dataset": made["id"], "version": version, "curation": {}})
-    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    response = editor.post("datasets/count", {"dataset": made["id"], "version": version, "curation": {}})
+    assert (response.status_code, response.json()["code"]) == (status, code), response.text
 
 
 @pytest.mark.slow(target="databases")
@@ -125,8 +125,8 @@ def test_deleting_a_version_while_its_documents_are_read_is_reported(
 ) -> None:
     made = with_two_versions(editor)
     delete_newest_before(editor, made, monkeypatch, documents, "_samples")
-    answer = editor.site.admin.get(f"{editor.site.path}/datasets/{made['id']}/versions/2/documents")
-    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    response = editor.site.admin.get(f"{editor.site.path}/datasets/{made['id']}/versions/2/documents")
+    assert (response.status_code, response.json()["code"]) == (404, "not_found")
 
 
 @pytest.mark.parametrize("look", ["count", "documents"])
@@ -137,10 +137,10 @@ def test_missing_objects_that_were_not_deleted_are_a_server_error(editor: Datase
             editor.path_of(key).unlink()
     path = f"{editor.site.path}/datasets"
     if look == "count":
-        answer = editor.site.admin.post(f"{path}/count", json={"dataset": made["id"], "curation": {}})
+        response = editor.site.admin.post(f"{path}/count", json={"dataset": made["id"], "curation": {}})
     else:
-        answer = editor.site.admin.get(f"{path}/{made['id']}/versions/1/documents")
-    assert answer.status_code == 500
+        response = editor.site.admin.get(f"{path}/{made['id']}/versions/1/documents")
+    assert response.status_code == 500
 
 
 def test_a_field_that_was_detected_equals_one_that_was_named(editor: DatasetEditor) -> None:

@@ -52,10 +52,12 @@ def spec_on(dataset: dict[str, Any]) -> dict[str, Any]:
     return {"name": "my run", "data": data, "resources": {"device": "cpu"}}
 
 
-def answer_after(site: Site, work: Callable[[Write], object], request: Callable[[], Any]) -> tuple[int, str]:
+def response_after(
+    site: Site, work: Callable[[Write], object], request: Callable[[], Any]
+) -> tuple[int, str]:
     """Status and code of a ``request`` that arrives between ``work`` and its commit."""
-    answer = concurrently(site, work, request, lambda session: None)
-    return answer.status_code, answer.json()["code"] if answer.status_code >= 400 else ""
+    response = concurrently(site, work, request, lambda session: None)
+    return response.status_code, response.json()["code"] if response.status_code >= 400 else ""
 
 
 def concurrently(
@@ -85,12 +87,12 @@ def wait_for_blocked_query(database: Database) -> None:
 
 def test_a_submission_during_a_delete_finds_no_dataset(site: Site, upload: Upload) -> None:
     dataset = upload()
-    answer = answer_after(
+    response = response_after(
         site,
         lambda session: delete_dataset(session, team_id(session), dataset["id"]),
         lambda: site.admin.post(f"{site.path}/runs", json=spec_on(dataset)),
     )
-    assert answer == (422, "invalid")
+    assert response == (422, "invalid")
 
 
 def test_a_delete_during_a_submission_finds_the_run(site: Site, upload: Upload) -> None:
@@ -102,7 +104,7 @@ def test_a_delete_during_a_submission_finds_the_run(site: Site, upload: Upload) 
         submit_run(session, team_id(session), by, spec, None)
 
     path = f"{site.path}/datasets/{dataset['id']}"
-    assert answer_after(site, submit, lambda: site.admin.delete(path)) == (409, "dataset_in_use")
+    assert response_after(site, submit, lambda: site.admin.delete(path)) == (409, "dataset_in_use")
 
 
 @pytest.mark.slow(target="databases")
@@ -111,12 +113,12 @@ def test_a_dataset_with_the_same_files_created_during_a_delete_parses_them_again
 ) -> None:
     old = editor.make("old", **{"a.jsonl": letters()})
     new = {"name": "new", "uploads": [editor.send("b.jsonl", letters())]}
-    answer = answer_after(
+    response = response_after(
         editor.site,
         lambda session: delete_dataset(session, team_id(session), old["id"]),
         lambda: editor.post("datasets", new),
     )
-    assert answer == (201, "")
+    assert response == (201, "")
     check_only_dataset(editor)
 
 
@@ -128,7 +130,7 @@ def test_a_delete_keeps_files_that_a_new_dataset_uses(editor: DatasetEditor) -> 
         by = Author(session.scalars(select(Account.id)).one(), "Ada")
         create_dataset(session, editor.site.app.state.store, team_id(session), by, new, key=None)
 
-    assert answer_after(editor.site, make, lambda: editor.delete(f"datasets/{old['id']}")) == (204, "")
+    assert response_after(editor.site, make, lambda: editor.delete(f"datasets/{old['id']}")) == (204, "")
     check_only_dataset(editor)
 
 
@@ -140,7 +142,7 @@ def test_a_submission_while_the_version_fails_ends_with_its_reason(editor: Datas
         version = session.scalars(select(DatasetVersion).with_for_update()).one()
         mark_version_failed(session, version, "The file is gone.")
 
-    submitted = answer_after(editor.site, give_up, lambda: editor.post("runs", spec_on(dataset)))
+    submitted = response_after(editor.site, give_up, lambda: editor.post("runs", spec_on(dataset)))
     assert submitted == ((422, "invalid") if database.is_sqlite else (201, ""))
     with database.write() as session:
         session.change(update(Preparation).values(last_activity=now() - timedelta(minutes=1)))
@@ -157,13 +159,13 @@ def test_a_submission_while_the_version_fails_ends_with_its_reason(editor: Datas
 def test_a_mixture_created_during_a_delete_finds_no_dataset(editor: DatasetEditor) -> None:
     dataset = editor.make(**{"a.jsonl": letters()})
     mix = {"name": "mixed", "curation": {"mix": [{"dataset": dataset["id"], "weight": 1}]}}
-    answer = concurrently(
+    response = concurrently(
         editor.site,
         lambda session: lock_dataset(session, team_id(session), dataset["id"]),
         lambda: editor.post("datasets", mix),
         lambda session: delete_dataset(session, team_id(session), dataset["id"]),
     )
-    assert editor.problem(answer)[0] == "curation.mix.0.dataset"
+    assert editor.problem(response)[0] == "curation.mix.0.dataset"
 
 
 @pytest.mark.slow(target="databases")
@@ -204,12 +206,12 @@ def test_a_delete_while_an_old_version_is_queued_leaves_no_parsed_file(editor: D
         session.change(delete(VersionChunk))
         session.change(delete(ParsedFile))
         version_id = session.scalars(select(DatasetVersion.id)).one()
-    answer = answer_after(
+    response = response_after(
         editor.site,
         lambda session: next_job(session, JobKind.CURATE, version_id),
         lambda: editor.delete(f"datasets/{made['id']}"),
     )
-    assert answer == (204, "")
+    assert response == (204, "")
     assert editor.count(ParsedFile) == editor.count(StoredFile) == 0
 
 

@@ -70,8 +70,8 @@ def test_a_valid_file_is_parsed_into_its_documents(editor: DatasetEditor, kind: 
         "files"
     ]
     assert (seen["problem"], seen["documents"], seen["rejected"]) == (None, texts, [])
-    answer = editor.post("datasets", {"name": "x", "uploads": [upload], "curation": {"read": read}})
-    made = editor.ready(answer.json())
+    response = editor.post("datasets", {"name": "x", "uploads": [upload], "curation": {"read": read}})
+    made = editor.ready(response.json())
     assert made["versions"][0]["error"] is None
     assert editor.texts(made) == texts
     assert made["versions"][0]["files"][0]["format"] == seen["format"]
@@ -84,8 +84,8 @@ def test_a_broken_file_fails_its_version_with_its_reason(editor: DatasetEditor, 
     (seen,) = editor.post("uploads/preview", {"uploads": [upload], "curation": {"read": read}}).json()[
         "files"
     ]
-    answer = editor.post("datasets", {"name": "x", "uploads": [upload], "curation": {"read": read}})
-    (version,) = editor.ready(answer.json())["versions"]
+    response = editor.post("datasets", {"name": "x", "uploads": [upload], "curation": {"read": read}})
+    (version,) = editor.ready(response.json())["versions"]
     assert version["state"] == "failed" and sentence in version["error"]
     assert kind in ("a bomb", "cut gzip") or version["error"].endswith(seen["problem"]), (
         "the preview says the same"
@@ -103,8 +103,8 @@ def test_files_of_wrong_types_are_reported_and_create_nothing(editor: DatasetEdi
     assert editor.get("datasets")["items"] == []
 
     made = editor.ready(editor.post("datasets", {"name": "x", "uploads": [good]}).json())
-    answer = editor.post(f"datasets/{made['id']}/versions", {"uploads": wrong[:1], "keep_files": True})
-    assert editor.problem(answer) == ("uploads", problems["a.jsonl.gz"])
+    response = editor.post(f"datasets/{made['id']}/versions", {"uploads": wrong[:1], "keep_files": True})
+    assert editor.problem(response) == ("uploads", problems["a.jsonl.gz"])
     assert [version["number"] for version in editor.show(made)["versions"]] == [1]
 
 
@@ -166,8 +166,8 @@ def test_documents_are_paged_with_the_rule_that_drops_them(
 
 def test_documents_of_a_version_that_is_not_ready_are_a_conflict(editor: DatasetEditor) -> None:
     made = editor.make(ready=False, **{"a.jsonl": lines("one")})
-    answer = editor.site.admin.get(f"{editor.site.path}/datasets/{made['id']}/versions/1/documents")
-    assert (answer.status_code, answer.json()["code"]) == (409, "version_not_ready")
+    response = editor.site.admin.get(f"{editor.site.path}/datasets/{made['id']}/versions/1/documents")
+    assert (response.status_code, response.json()["code"]) == (409, "version_not_ready")
 
 
 def test_a_long_document_is_truncated(editor: DatasetEditor) -> None:

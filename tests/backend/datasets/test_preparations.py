@@ -497,12 +497,12 @@ def test_a_preparation_that_runs_need_is_not_cancelled(editor: DatasetEditor) ->
     spec = {"name": "waiting run", "data": {"dataset": dataset["id"]}, "resources": {"device": "cpu"}}
     run = editor.post("runs", spec).json()
     path = f"datasets/{dataset['id']}/preparations/{dataset['versions'][0]['preparations'][0]['id']}/cancel"
-    answer = editor.post(path)
-    assert (answer.status_code, answer.json()["runs"]) == (409, ["waiting run"])
+    response = editor.post(path)
+    assert (response.status_code, response.json()["runs"]) == (409, ["waiting run"])
     assert editor.post(f"runs/{run['id']}/cancel").status_code == 202
     assert editor.post(path).json()["state"] == "cancelled"
-    answer = editor.post("runs", spec)
-    assert answer.status_code == 201
+    response = editor.post("runs", spec)
+    assert response.status_code == 201
     assert only(editor.site).state == PreparationState.WAITING, "a submission restarts it"
 
 

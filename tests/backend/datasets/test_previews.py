@@ -69,9 +69,9 @@ def test_a_preview_waits_for_its_turn_or_is_told_to_retry(
     monkeypatch.setattr(previews, "RUNNING_PREVIEWS", BoundedSemaphore(1))
     monkeypatch.setattr(previews, "WAIT_SECONDS", 0.05)
     with previews.RUNNING_PREVIEWS:
-        answer = editor.post("uploads/preview", {"uploads": [upload]})
-        assert (answer.status_code, answer.json()["code"]) == (503, "previews_busy")
-        assert int(answer.headers["retry-after"]) > 0
+        response = editor.post("uploads/preview", {"uploads": [upload]})
+        assert (response.status_code, response.json()["code"]) == (503, "previews_busy")
+        assert int(response.headers["retry-after"]) > 0
     assert editor.post("uploads/preview", {"uploads": [upload]}).status_code == 200
     monkeypatch.setattr(previews, "PENDING_PREVIEWS", BoundedSemaphore(1))
     with previews.PENDING_PREVIEWS:

@@ -18,17 +18,17 @@ TRAINED = tokenizer_bytes(train_bpe(iter(["the quick brown fox jumps over the la
 
 
 def uploaded(editor: DatasetEditor, content: bytes = TRAINED, name: str = "mine") -> Json:
-    answer = editor.post("tokenizers", {"name": name, "upload": editor.send("tokenizer.json", content)})
-    assert answer.status_code == 201, answer.text
-    return dict(answer.json())
+    response = editor.post("tokenizers", {"name": name, "upload": editor.send("tokenizer.json", content)})
+    assert response.status_code == 201, response.text
+    return dict(response.json())
 
 
 def prepared(editor: DatasetEditor, dataset: Json, tokenizer: Json) -> Json:
-    answer = editor.post(f"datasets/{dataset['id']}/preparations", {"tokenizer": tokenizer})
-    assert answer.status_code == 202, answer.text
+    response = editor.post(f"datasets/{dataset['id']}/preparations", {"tokenizer": tokenizer})
+    assert response.status_code == 202, response.text
     editor.site.prepare()
     shown = editor.show(dataset)["versions"][0]["preparations"]
-    return next(dict(item) for item in shown if item["id"] == answer.json()["id"])
+    return next(dict(item) for item in shown if item["id"] == response.json()["id"])
 
 
 def manifest_of(editor: DatasetEditor, kind: str) -> tuple[Preparation, ShardManifest]:

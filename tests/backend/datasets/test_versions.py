@@ -211,8 +211,8 @@ def filled(value: Any, names: dict[str, str]) -> Any:
 
 def test_a_base_that_does_not_exist_is_named(editor: DatasetEditor) -> None:
     made = editor.make(**{"a.jsonl": GOOD})
-    answer = editor.post(f"datasets/{made['id']}/versions", {"base": 3})
-    assert editor.problem(answer) == ("base", "This dataset has only version 1.")
+    response = editor.post(f"datasets/{made['id']}/versions", {"base": 3})
+    assert editor.problem(response) == ("base", "This dataset has only version 1.")
 
 
 def test_the_same_files_are_stored_and_parsed_once(editor: DatasetEditor) -> None:
@@ -254,8 +254,8 @@ def test_deleting_a_version_does_not_affect_the_others(editor: DatasetEditor) ->
     assert editor.count(StoredFile) == 1
     last = editor.delete(f"{path}/2")
     assert (last.status_code, last.json()["code"]) == (409, "last_version")
-    answer = editor.post("runs", {"name": "x", "data": {"dataset": made["id"], "version": 1}})
-    assert editor.problem(answer) == ("data.version", "This dataset has these versions: 2.")
+    response = editor.post("runs", {"name": "x", "data": {"dataset": made["id"], "version": 1}})
+    assert editor.problem(response) == ("data.version", "This dataset has these versions: 2.")
 
 
 def test_data_in_use_by_a_run_cannot_be_deleted_and_the_error_names_the_run(editor: DatasetEditor) -> None:
@@ -268,10 +268,10 @@ def test_data_in_use_by_a_run_cannot_be_deleted_and_the_error_names_the_run(edit
         (f"datasets/{made['id']}", "dataset_in_use"),
         (f"datasets/{made['id']}/versions/1", "version_in_use"),
     ):
-        answer = editor.delete(path)
-        assert (answer.status_code, answer.json()["code"]) == (409, code)
-        assert "Runs that have not ended" in answer.json()["detail"]
-        assert "my run" in answer.json()["detail"] and answer.json()["runs"] == ["my run"]
+        response = editor.delete(path)
+        assert (response.status_code, response.json()["code"]) == (409, code)
+        assert "Runs that have not ended" in response.json()["detail"]
+        assert "my run" in response.json()["detail"] and response.json()["runs"] == ["my run"]
     assert editor.delete(f"datasets/{made['id']}/versions/2").status_code == 204
     assert editor.post(f"runs/{run.json()['id']}/cancel", {}).status_code == 202
     assert editor.delete(f"datasets/{made['id']}").status_code == 204
@@ -344,8 +344,8 @@ def test_each_source_of_a_mixture_keeps_its_own_curation(editor: DatasetEditor) 
 def test_a_mixed_version_cannot_be_deleted_and_the_error_names_the_mixture(editor: DatasetEditor) -> None:
     source = editor.make("source", **{"a.jsonl": letters()})
     mixed = editor.make("mixed", {"mix": [{"dataset": source["id"], "weight": 1}]})
-    answer = editor.delete(f"datasets/{source['id']}")
-    assert (answer.status_code, answer.json()["mixtures"]) == (409, ["mixed, version 1"])
+    response = editor.delete(f"datasets/{source['id']}")
+    assert (response.status_code, response.json()["mixtures"]) == (409, ["mixed, version 1"])
     nested = {"name": "nested", "curation": {"mix": [{"dataset": mixed["id"], "version": 1, "weight": 1}]}}
     assert "itself a mixture" in editor.problem(editor.post("datasets", nested))[1]
     itself = {"curation": {"mix": [{"dataset": source["id"], "weight": 1}]}}
@@ -358,8 +358,8 @@ def test_another_team_s_dataset_cannot_be_mixed(editor: DatasetEditor) -> None:
     theirs = editor.site.other_team("globex")
     source = editor.make("source", **{"a.jsonl": letters()})
     asked = {"name": "thief", "curation": {"mix": [{"dataset": source["id"], "weight": 1}]}}
-    answer = theirs.post("/api/v1/teams/globex/datasets", json=asked)
-    assert editor.problem(answer)[0] == "curation.mix.0.dataset"
+    response = theirs.post("/api/v1/teams/globex/datasets", json=asked)
+    assert editor.problem(response)[0] == "curation.mix.0.dataset"
 
 
 def test_lists_are_paged_newest_first(editor: DatasetEditor) -> None:
@@ -392,8 +392,8 @@ def test_a_version_fails_only_above_its_limit_of_rejected_rows(
             "files, or create a version with a higher limit of rejected documents (`rejected_limit`)."
         )
         assert [item["state"] for item in version["preparations"]] == ["failed"]
-        answer = editor.post("runs", {"name": "x", "data": {"dataset": made["id"]}})
-        assert editor.problem(answer)[0] == "data.version"
+        response = editor.post("runs", {"name": "x", "data": {"dataset": made["id"]}})
+        assert editor.problem(response)[0] == "data.version"
         assert states(editor.add(made, curation={"rejected_limit": 0.02})) == [(2, "ready"), (1, "failed")]
 
 

@@ -21,17 +21,17 @@ def test_the_api_restarts_alone_and_a_long_start_names_its_log(
     environment: dict[str, str] = {}
     with Platform(DataFolder.acquire(tmp_path), bind_socket("127.0.0.1", 0), environment) as platform:
         health = f"{platform.url}/api/v1/health"
-        assert answers(health)
+        assert responds(health)
         parts = {"broker", "api", "worker", "agent"}
         assert {log.stem for log in platform.logs.iterdir()} == parts
         assert "Still waiting" not in capsys.readouterr().err
         agent = platform.pid("agent")
         platform.end_api()
-        assert platform.dead_parts() == ["api"] and not answers(health)
+        assert platform.dead_parts() == ["api"] and not responds(health)
         monkeypatch.setattr(processes, "NOTICE_AFTER_SECONDS", 0.0)
         monkeypatch.setattr(processes, "responds", late(processes.responds))
         platform.start_api()
-        assert platform.dead_parts() == [] and answers(health) and platform.pid("agent") == agent
+        assert platform.dead_parts() == [] and responds(health) and platform.pid("agent") == agent
         [line] = capsys.readouterr().err.splitlines()
         assert "at most 180 s" in line and line.endswith(f"{tmp_path / 'logs' / 'api.log'}")
         platform.end_api()
@@ -51,7 +51,7 @@ def late(really: Callable[[str], bool]) -> Callable[[str], bool]:
     return ask
 
 
-def answers(address: str) -> bool:
+def responds(address: str) -> bool:
     try:
         with urlopen(address, timeout=10) as response:
             return bool(response.status == 200)

@@ -125,8 +125,8 @@ def test_problems_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 
 def health(platform: Platform) -> dict[str, Any]:
-    with urlopen(f"{platform.url}/api/v1/health", timeout=10) as answer:
-        found: dict[str, Any] = json.load(answer)
+    with urlopen(f"{platform.url}/api/v1/health", timeout=10) as response:
+        found: dict[str, Any] = json.load(response)
     return found
 
 

@@ -46,7 +46,7 @@ def test_a_store_that_does_not_answer_or_refuses_is_named(
     monkeypatch.setenv("TRAINWRIGHT_OBJECT_STORE_URL", "s3://bucket")
     monkeypatch.setenv("TRAINWRIGHT_S3_ENDPOINT", "http://127.0.0.1:9")
     silent = CliRunner().invoke(app, ["objects", "create-bucket"])
-    assert silent.exit_code == 1 and "does not answer" in silent.output
+    assert silent.exit_code == 1 and "does not respond" in silent.output
     monkeypatch.setenv("TRAINWRIGHT_S3_ENDPOINT", f"{s3_endpoint}/moto-api")  # no bucket there
     invalid = CliRunner().invoke(app, ["objects", "create-bucket"])
     assert invalid.exit_code == 1 and "did not create the bucket" in invalid.output

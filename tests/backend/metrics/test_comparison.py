@@ -11,9 +11,9 @@ from trainwright_backend.metrics import metric_queries
 
 def compared(scene: Scene, runs: list[str], **query: Any) -> list[dict[str, Any]]:
     path = scene.runs.removesuffix("/runs") + "/metrics"
-    answer = scene.site.admin.get(path, params={"runs": runs} | query)
-    assert answer.status_code == 200, answer.text
-    found: list[dict[str, Any]] = answer.json()
+    response = scene.site.admin.get(path, params={"runs": runs} | query)
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()
     return found
 
 
@@ -55,13 +55,13 @@ def test_runs_of_other_teams_are_left_out(scene: Scene) -> None:
     assert scene.site.admin.get(path).status_code == 422
     stranger = scene.site.other_team("initech")
     for asked in (("metrics", {"runs": work.run_id}), ("runs", {"ids": work.run_id})):
-        answer = stranger.get(f"/api/v1/teams/initech/{asked[0]}", params=asked[1])
-        assert answer.status_code == 200 and answer.json() in ([], {"items": [], "next_cursor": None})
+        response = stranger.get(f"/api/v1/teams/initech/{asked[0]}", params=asked[1])
+        assert response.status_code == 200 and response.json() in ([], {"items": [], "next_cursor": None})
     many = scene.site.admin.get(path, params={"runs": [work.run_id] * 101})
     assert many.status_code == 422 and many.json()["errors"][0]["field"] == "runs"
 
 
-def test_more_series_than_an_answer_may_have_are_refused(
+def test_more_series_than_a_response_may_have_are_refused(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [scene.running(last_step=3).run_id for _ in range(2)]

@@ -110,8 +110,8 @@ class Poster:
 
     def repeat(self) -> None:
         if self.sent:
-            answer = self.work.send(self.rng.choice(self.sent))
-            assert answer.status_code == 409, answer.text
+            response = self.work.send(self.rng.choice(self.sent))
+            assert response.status_code == 409, response.text
 
     def rewind(self) -> None:
         assert self.work.ended("crashed") == "retry_wait"
@@ -139,10 +139,10 @@ def begin(scene: Scene, seed: int) -> Poster:
 
 def shown(scene: Scene, run_id: str, **query: Any) -> Curves:
     params = {"names": list(NAMES)} | query
-    answer = scene.site.admin.get(f"{scene.runs}/{run_id}/metrics", params=params)
-    assert answer.status_code == 200, answer.text
+    response = scene.site.admin.get(f"{scene.runs}/{run_id}/metrics", params=params)
+    assert response.status_code == 200, response.text
     curves: Curves = {name: {} for name in NAMES}
-    for item in answer.json()["series"]:
+    for item in response.json()["series"]:
         assert item["steps"] == sorted(set(item["steps"]))
         curves[item["name"]] = dict(zip(item["steps"], item["values"], strict=True))
     return curves

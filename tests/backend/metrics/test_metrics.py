@@ -31,9 +31,9 @@ def curve(scene: Scene, run_id: str, name: str = "loss", **query: Any) -> dict[i
 def follow(scene: Scene, run_id: str, cursor: str = "") -> list[dict[str, Any]]:
     """All events of the stream of a run that has ended."""
     headers = {"Last-Event-ID": cursor} if cursor else {}
-    answer = scene.site.admin.get(f"{scene.runs}/{run_id}/metrics/stream", headers=headers)
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    return stream_events(answer.text)
+    response = scene.site.admin.get(f"{scene.runs}/{run_id}/metrics/stream", headers=headers)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    return stream_events(response.text)
 
 
 def points_of(events: list[dict[str, Any]], name: str = "loss") -> dict[int, float]:
@@ -204,8 +204,8 @@ def test_an_attempt_without_points_hides_no_rewind(scene: Scene, at_mark: bool) 
 def test_a_batch_must_move_the_offset_forward(scene: Scene) -> None:
     work = scene.running()
     back = {**work.batch(metrics=[losses(4, 4)]), "next_offset": work.offset - 1}
-    answer = work.agent.post(work.run_id, "batches", back)
-    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "next_offset")
+    response = work.agent.post(work.run_id, "batches", back)
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "next_offset")
 
 
 def test_a_stream_continues_where_it_stopped(scene: Scene) -> None:
@@ -440,8 +440,8 @@ def test_the_older_name_of_a_series_is_accepted_in_batches_and_requests(scene: S
     block = {"steps": [2], "series": {"fp8_flushed": [0.25]}}
     assert work.send(work.batch(metrics=[block])).status_code == 200
     for name in ("fp8_flushed", "fp8_underflow"):
-        answer = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics", params={"names": name})
-        (series,) = answer.json()["series"]
+        response = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics", params={"names": name})
+        (series,) = response.json()["series"]
         assert (series["name"], series["unit"], series["values"]) == ("fp8_underflow", "fraction", [0.25])
 
 

@@ -23,9 +23,9 @@ def write(work: Work, *steps: int, text: str = "runs", prompts: int = 1) -> None
 
 
 def shown(scene: Scene, work: Work, **asked: Any) -> Any:
-    answer = scene.site.admin.get(f"{scene.runs}/{work.run_id}/samples", params=asked)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = scene.site.admin.get(f"{scene.runs}/{work.run_id}/samples", params=asked)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def steps_of(page: Any) -> list[int]:
@@ -84,5 +84,5 @@ def test_many_validations_are_thinned_evenly(scene: Scene, monkeypatch: pytest.M
 def test_a_wrong_cursor_is_refused(scene: Scene) -> None:
     work = scene.running(steps=100)
     for cursor in ("x", str(2**70)):
-        answer = scene.site.admin.get(f"{scene.runs}/{work.run_id}/samples", params={"cursor": cursor})
-        assert answer.status_code == 422
+        response = scene.site.admin.get(f"{scene.runs}/{work.run_id}/samples", params={"cursor": cursor})
+        assert response.status_code == 422

@@ -30,14 +30,14 @@ def observation(step: int) -> dict[str, Any]:
 
 
 def observe(work: Work, *steps: int) -> None:
-    answer = work.send(work.batch(metrics=[observation(step) for step in steps]))
-    assert answer.status_code == 200, answer.text
+    response = work.send(work.batch(metrics=[observation(step) for step in steps]))
+    assert response.status_code == 200, response.text
 
 
 def get(scene: Scene, work: Work, path: str = "", **query: Any) -> Any:
-    answer = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics{path}", params=query)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    response = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics{path}", params=query)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def names(metrics: dict[str, Any]) -> list[str]:
@@ -60,12 +60,12 @@ def test_series_of_tensors_are_returned_only_on_request(scene: Scene) -> None:
     assert sorted(shown) == ["fp8_saturated", "loss", "tokens"], "the list of runs would carry all of them"
 
 
-def test_an_answer_is_bounded(scene: Scene) -> None:
+def test_a_response_is_bounded(scene: Scene) -> None:
     work = scene.running(last_step=3, steps=100)
     observe(work, 10)
-    answer = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics", params={"names": "*"})
-    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "names")
-    assert f"{SERIES + 3:,} series" in answer.json()["detail"]
+    response = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics", params={"names": "*"})
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "names")
+    assert f"{SERIES + 3:,} series" in response.json()["detail"]
     many = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics", params={"names": ["x"] * 101})
     assert many.status_code == 422
 
@@ -82,9 +82,9 @@ def test_streams_send_them_only_on_request(scene: Scene) -> None:
     def follow(cursor: str = "", **query: Any) -> dict[str, list[int]]:
         headers = {"Last-Event-ID": cursor} if cursor else {}
         path = f"{scene.runs}/{work.run_id}/metrics/stream"
-        answer = scene.site.admin.get(path, params=query, headers=headers)
+        response = scene.site.admin.get(path, params=query, headers=headers)
         found: dict[str, list[int]] = {}
-        for event in stream_events(answer.text):
+        for event in stream_events(response.text):
             for name in event["data"]["series"]:
                 found.setdefault(name, []).extend(event["data"]["steps"])
         return found

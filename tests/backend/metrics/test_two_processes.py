@@ -88,9 +88,9 @@ def test_a_point_posted_to_one_process_reaches_a_stream_of_the_other(
             batch = work.batch(metrics=[losses(step, step)])
             started = time.monotonic()
             to_other.request("POST", path, json.dumps(batch), headers)
-            answer = to_other.getresponse()
-            assert answer.status == 200, answer.read()
-            work.offset = json.loads(answer.read())["offset"]
+            response = to_other.getresponse()
+            assert response.status == 200, response.read()
+            work.offset = json.loads(response.read())["offset"]
             assert _next_steps(reader) == [step]
             lags.append(time.monotonic() - started)
         reader.close()

@@ -48,9 +48,9 @@ def scrape(scene: Scene, settings: Settings) -> Scrape:
 
     def read() -> Scraped:
         app.state.exposition = Exposition(app.state.database, settings, lambda: [], lambda: 0.0)
-        answer = client.get("/metrics")
-        assert answer.status_code == 200, answer.text
-        return parse(answer.text)
+        response = client.get("/metrics")
+        assert response.status_code == 200, response.text
+        return parse(response.text)
 
     return read
 

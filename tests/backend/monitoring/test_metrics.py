@@ -55,8 +55,8 @@ def test_only_bearers_of_the_token_see_metrics(scene: Scene) -> None:
 def test_without_a_token_nobody_sees_metrics(scene: Scene, settings: Settings) -> None:
     scene.site.app.state.settings = settings.model_copy(update={"metrics_token": None})
     for given in (None, "Bearer ", "Bearer None", f"Bearer {TOKEN}"):
-        answer = scraper(scene, given)
-        assert answer.status_code == 404 and "TRAINWRIGHT_METRICS_TOKEN" in answer.json()["detail"]
+        response = scraper(scene, given)
+        assert response.status_code == 404 and "TRAINWRIGHT_METRICS_TOKEN" in response.json()["detail"]
 
 
 def test_a_short_token_is_refused_and_an_empty_one_is_none() -> None:

@@ -14,9 +14,11 @@ def nodes(scene: Scene) -> dict[str, Any]:
 
 
 def set_draining(scene: Scene, name: str, draining: bool) -> dict[str, Any]:
-    answer = scene.site.admin.patch(f"/api/v1/nodes/{nodes(scene)[name]['id']}", json={"draining": draining})
-    assert answer.status_code == 200, answer.text
-    shown: dict[str, Any] = answer.json()
+    response = scene.site.admin.patch(
+        f"/api/v1/nodes/{nodes(scene)[name]['id']}", json={"draining": draining}
+    )
+    assert response.status_code == 200, response.text
+    shown: dict[str, Any] = response.json()
     return shown
 
 
@@ -72,10 +74,10 @@ def test_a_run_placed_before_draining_is_no_longer_claimed(scene: Scene) -> None
 
 def empty(scene: Scene, name: str = "node-a") -> dict[str, Any]:
     """Drain a node and move its runs off."""
-    answer = edit(scene, name, {"draining": True, "move_runs": True})
-    assert answer.status_code == 200, answer.text
+    response = edit(scene, name, {"draining": True, "move_runs": True})
+    assert response.status_code == 200, response.text
     scene.control.sweep()
-    shown: dict[str, Any] = answer.json()
+    shown: dict[str, Any] = response.json()
     return shown
 
 

@@ -190,8 +190,8 @@ def test_a_node_reports_only_its_own_tests(three: Suspect) -> None:
     ],
 )
 def test_reports_out_of_bounds_are_refused(scene: Scene, report: dict[str, Any]) -> None:
-    answer = scene.agent.client.post("/api/v1/agent/heartbeat", json={"link_tests": [report]})
-    assert answer.status_code == 422
+    response = scene.agent.client.post("/api/v1/agent/heartbeat", json={"link_tests": [report]})
+    assert response.status_code == 422
 
 
 def test_an_agent_of_an_older_version_needs_its_own_checks_only(scene: Scene) -> None:

@@ -34,9 +34,9 @@ def test_a_join_token_works_once_for_its_name_and_for_15_minutes(scene: Scene) -
 
 def test_a_token_for_the_name_of_an_online_node_warns_what_happens_to_it(scene: Scene) -> None:
     def warning(name: str) -> str:
-        answer = scene.site.admin.post("/api/v1/join-tokens", json={"name": name})
-        assert answer.status_code == 201
-        return answer.json()["warning"] or ""
+        response = scene.site.admin.post("/api/v1/join-tokens", json={"name": name})
+        assert response.status_code == 201
+        return response.json()["warning"] or ""
 
     scene.agent.heartbeat()
     assert "A node named node-a is online" in warning("node-a") and "locked out" in warning("node-a")
@@ -88,11 +88,11 @@ def test_an_impossible_inventory_is_refused_and_the_node_is_unchanged(
 ) -> None:
     [before] = scene.site.admin.get("/api/v1/nodes").json()
     body = json.dumps({"inventory": inventory() | wrong})  # in ASCII: a lone surrogate has no UTF-8
-    answer = scene.agent.client.post(
+    response = scene.agent.client.post(
         "/api/v1/agent/heartbeat", content=body, headers={"Content-Type": "application/json"}
     )
-    assert answer.status_code == 422, answer.text
-    assert [problem["field"] for problem in answer.json()["errors"]] == [f"inventory.{field}"]
+    assert response.status_code == 422, response.text
+    assert [problem["field"] for problem in response.json()["errors"]] == [f"inventory.{field}"]
     [after] = scene.site.admin.get("/api/v1/nodes").json()
     assert after == before | {"last_heartbeat": after["last_heartbeat"]}
 
@@ -162,13 +162,13 @@ def test_impossible_files_of_a_checkpoint_are_refused(scene: Scene, entry: dict[
     work = scene.running()
     listed = {"name": "model.safetensors", "bytes": 1, "digest": "0" * 64} | entry
     body = {"fence": work.claim.fence, "kind": "state", "step": 1, "files": [listed]}
-    answer = scene.agent.client.post(
+    response = scene.agent.client.post(
         f"/api/v1/agent/runs/{work.run_id}/uploads",
         content=json.dumps(body),
         headers={"Content-Type": "application/json"},
     )
-    assert answer.status_code == 422, answer.text
-    assert answer.json()["errors"][0]["field"] == f"files.0.{next(iter(entry))}"
+    assert response.status_code == 422, response.text
+    assert response.json()["errors"][0]["field"] == f"files.0.{next(iter(entry))}"
 
 
 def test_only_the_site_admin_sees_nodes_and_agents_are_not_users(scene: Scene) -> None:

@@ -19,16 +19,16 @@ def node(scene: Scene, name: str = "node-a") -> dict[str, Any]:
 
 
 def edit(scene: Scene, **change: Any) -> dict[str, Any]:
-    answer = scene.site.admin.patch(f"/api/v1/nodes/{node(scene)['id']}", json=change)
-    assert answer.status_code == 200, answer.text
-    shown: dict[str, Any] = answer.json()
+    response = scene.site.admin.patch(f"/api/v1/nodes/{node(scene)['id']}", json=change)
+    assert response.status_code == 200, response.text
+    shown: dict[str, Any] = response.json()
     return shown
 
 
 def beat(agent: Agent, **fields: Any) -> dict[str, Any]:
-    answer = agent.client.post("/api/v1/agent/heartbeat", json=fields)
-    assert answer.status_code == 200, answer.text
-    reply: dict[str, Any] = answer.json()
+    response = agent.client.post("/api/v1/agent/heartbeat", json=fields)
+    assert response.status_code == 200, response.text
+    reply: dict[str, Any] = response.json()
     return reply
 
 

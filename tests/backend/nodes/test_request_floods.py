@@ -72,7 +72,7 @@ def test_many_concurrent_requests_are_all_answered(scene: Scene) -> None:
         transport, key = ASGITransport(scene.site.app), scene.site.admin.headers["Authorization"]
         async with AsyncClient(transport=transport, base_url="http://localhost") as client:
             reads = [client.get(scene.runs, headers={"Authorization": key}) for _ in range(2 * MANY)]
-            return [answer.status_code for answer in await asyncio.gather(*reads)]
+            return [response.status_code for response in await asyncio.gather(*reads)]
 
     assert scene.site.app.state.portal.call(read_all) == [200] * 2 * MANY
 

@@ -45,11 +45,11 @@ def test_a_refusal_does_not_stop_the_other_runs_and_each_has_a_line(
     done = served.command(key, f"runs {verb} {first} {ended} run_none {last}")
     assert done.exit_code == 1
     assert [scene.state(run_id) for run_id in (first, last)] == [state] * 2
-    answers = {
+    responses = {
         line.partition("  ")[0]: line.partition("  ")[2] for line in (done.stdout + done.stderr).splitlines()
     }
-    assert list(answers) == [first, last, ended, "run_none"], "those that were refused are errors"
-    assert answers[first] == scene.show(first)["sentence"] and refusal in answers[ended]
+    assert list(responses) == [first, last, ended, "run_none"], "those that were refused are errors"
+    assert responses[first] == scene.show(first)["sentence"] and refusal in responses[ended]
     good = served.command(key, "runs cancel " + " ".join((first, last))) if verb != "cancel" else None
     assert good is None or good.exit_code == 0
 

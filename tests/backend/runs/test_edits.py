@@ -22,8 +22,8 @@ def clone(scene: Scene, run_id: str, key: str | None = None, **changes: Any) -> 
     return scene.site.admin.post(f"{scene.runs}/{run_id}/clone", json=body, headers=headers)
 
 
-def problem(answer: Any) -> tuple[int, str]:
-    return answer.status_code, answer.json()["errors"][0]["field"]
+def problem(response: Any) -> tuple[int, str]:
+    return response.status_code, response.json()["errors"][0]["field"]
 
 
 def named(scene: Scene, **query: Any) -> list[str]:

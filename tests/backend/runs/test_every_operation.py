@@ -258,9 +258,9 @@ class Server:
         method, route = OPERATIONS[name]
         status, response = next(iter(DOCUMENT["paths"][route][method.lower()]["responses"].items()))
         content = response.get("content", {}).get("application/json")
-        answer = None if content is None else example(content["schema"], name)
+        body = None if content is None else example(content["schema"], name)
         headers = {"Location": "/uploads/up_a", "Upload-Offset": str(len(body))}
-        return httpx.Response(int(status), headers=headers, json=answer)
+        return httpx.Response(int(status), headers=headers, json=body)
 
 
 def example(schema: dict[str, Any], name: str) -> Any:
@@ -347,7 +347,7 @@ def test_the_pages_use_every_operation() -> None:
 
 
 @pytest.mark.slow(target="databases")
-def test_commands_that_print_an_answer_can_print_it_as_json(server: Server) -> None:
+def test_commands_that_print_a_response_can_print_it_as_json(server: Server) -> None:
     refused = {}
     for command in sorted({ways.command for ways in WAYS.values()}):
         if set(command.split()) & {"list", "show", "create", "compare"}:

@@ -40,9 +40,9 @@ def edit(scene: Scene, run_id: str, **change: Any) -> None:
 
 
 def groups(scene: Scene, group: str, **query: Any) -> dict[str, tuple[int, int, float | None]]:
-    answer = scene.site.admin.get(f"{scene.runs}/groups", params={"group": group} | query)
-    assert answer.status_code == 200, answer.text
-    return {item["key"]: (item["runs"], item["live"], item["best_loss"]) for item in answer.json()["items"]}
+    response = scene.site.admin.get(f"{scene.runs}/groups", params={"group": group} | query)
+    assert response.status_code == 200, response.text
+    return {item["key"]: (item["runs"], item["live"], item["best_loss"]) for item in response.json()["items"]}
 
 
 def listed(scene: Scene, **query: Any) -> set[str]:
@@ -86,9 +86,9 @@ def test_exported_files_have_every_matching_run_in_order(
     asked = {"sort": "name", "order": "asc"}
     with scene.database.write() as session:
         session.execute(update(Dataset).values(name="=letters"))
-    answer = scene.site.admin.get(f"{scene.runs}/export", params={"format": "parquet"} | asked)
-    assert answer.headers["content-disposition"] == 'attachment; filename="runs.parquet"'
-    table = pq.read_table(io.BytesIO(answer.content)).to_pylist()
+    response = scene.site.admin.get(f"{scene.runs}/export", params={"format": "parquet"} | asked)
+    assert response.headers["content-disposition"] == 'attachment; filename="runs.parquet"'
+    table = pq.read_table(io.BytesIO(response.content)).to_pylist()
     assert [row["name"] for row in table] == ["best", "live", "plain", "tagged"]
     live = table[1]
     shown = scene.show(runs["live"])
@@ -116,8 +116,8 @@ def test_files_are_written_in_blocks(
     for size in (1, 2, 4):
         monkeypatch.setattr(table_export, "BLOCK_RUNS", size)
         for sort in ("created", "loss"):
-            answer = scene.site.admin.get(f"{scene.runs}/export", params={"sort": sort, "order": "asc"})
-            table = pq.read_table(io.BytesIO(answer.content))
+            response = scene.site.admin.get(f"{scene.runs}/export", params={"sort": sort, "order": "asc"})
+            table = pq.read_table(io.BytesIO(response.content))
             assert sorted(table["name"].to_pylist()) == ["best", "live", "plain", "tagged"]
     monkeypatch.setattr(table_export, "MAX_EXPORTED", 3)
     refused = scene.site.admin.get(f"{scene.runs}/export")
@@ -174,9 +174,11 @@ def test_a_view_contains_only_what_a_list_can_show(scene: Scene, change: dict[st
 def test_the_views_of_a_person_are_limited(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved_views, "MAX_VIEWS", 2)
     views = f"{scene.site.path}/views"
-    answers = [scene.site.admin.post(views, json={"name": name, "view": {}}) for name in ("a", "b", "c", "b")]
-    assert [answer.status_code for answer in answers] == [201, 201, 409, 201]
-    assert answers[2].json()["code"] == "too_many_views"
+    responses = [
+        scene.site.admin.post(views, json={"name": name, "view": {}}) for name in ("a", "b", "c", "b")
+    ]
+    assert [response.status_code for response in responses] == [201, 201, 409, 201]
+    assert responses[2].json()["code"] == "too_many_views"
     assert [view["name"] for view in scene.site.admin.get(views).json()["items"]] == ["a", "b"]
 
 

@@ -24,10 +24,10 @@ def spec_over(dataset: dict[str, Any], **sections: Any) -> dict[str, Any]:
 def test_a_run_goes_from_submission_to_success(site: Site, upload: Callable[..., dict[str, Any]]) -> None:
     agent, control = Agent.join(site), Control(site.app)
     dataset = upload()
-    answer = site.admin.post(f"{site.path}/runs", json=spec_over(dataset))
-    assert answer.status_code == 201, answer.text
-    run_id = answer.json()["id"]
-    assert answer.json()["state"] == "queued"
+    response = site.admin.post(f"{site.path}/runs", json=spec_over(dataset))
+    assert response.status_code == 201, response.text
+    run_id = response.json()["id"]
+    assert response.json()["state"] == "queued"
     site.prepare()
     control.sweep()
     assert [placed["run_id"] for placed in agent.heartbeat()] == [run_id]

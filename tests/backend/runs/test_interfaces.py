@@ -404,23 +404,23 @@ def test_every_action_works_equally_through_all_interfaces_and_refuses_viewers(
     before = _state_before_actions(scene, named)
     for name, action in ACTIONS.items():
         method, address = _address(scene, action, named)
-        answer = viewer.request(method, address, json=_filled(action.body, named), params=action.query)
+        response = viewer.request(method, address, json=_filled(action.body, named), params=action.query)
         by_client = _by_client(action, served.url, key, named)
         assert _differences(scene, action, named, served) == [], f"{name} by the client"
         by_command = _by_command(action, served, key, named)
         if by_command is not None:
             assert _differences(scene, action, named, served) == [], f"{name}: {by_command}"
         if action.least == "viewer":
-            assert (answer.status_code, by_client) == (200, None), name
+            assert (response.status_code, by_client) == (200, None), name
             assert by_command is not None and by_command[0] == 0, name
             continue
-        assert (answer.status_code, by_client) == (403, (403, answer.json()["detail"])), name
+        assert (response.status_code, by_client) == (403, (403, response.json()["detail"])), name
         if action.least == "editor":
-            assert answer.json()["detail"] == (
+            assert response.json()["detail"] == (
                 "This requires the role editor in acme; yours is viewer. Ask an owner of the team."
             )
         if by_command is not None:
-            assert by_command[0] == 1 and answer.json()["detail"] in by_command[1], name
+            assert by_command[0] == 1 and response.json()["detail"] in by_command[1], name
     assert _state_before_actions(scene, named) == before
 
 

@@ -40,9 +40,9 @@ def messages(scene: Scene, run_id: str) -> list[str]:
 
 def test_a_waiting_run_is_claimed_in_its_new_layout(scene: Scene) -> None:
     run_id = scene.submit(2, **TENSOR)
-    answer = change(scene, run_id, PIPELINE | {"micro_sequences": 1})
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["state"] == "queued"
+    response = change(scene, run_id, PIPELINE | {"micro_sequences": 1})
+    assert response.status_code == 200, response.text
+    assert response.json()["state"] == "queued"
     assert messages(scene, run_id) == [
         "layout changed by Ada: tensor 2 → pipeline 2; micro_sequences 2 → 1; from the next attempt on"
     ]
@@ -126,9 +126,9 @@ REFUSED = [
 def test_a_layout_that_does_not_fit_is_refused_at_its_field(scene: Scene) -> None:
     run_id = scene.submit(2, **TENSOR)
     for layout, field, hint in REFUSED:
-        answer = change(scene, run_id, layout)
-        assert answer.status_code == 422
-        [problem] = answer.json()["errors"]
+        response = change(scene, run_id, layout)
+        assert response.status_code == 422
+        [problem] = response.json()["errors"]
         assert problem["field"] == field and hint in problem["message"]
         assert degrees(scene, run_id) == (1, 2) and messages(scene, run_id) == []
 
@@ -136,8 +136,8 @@ def test_a_layout_that_does_not_fit_is_refused_at_its_field(scene: Scene) -> Non
 def test_the_layout_of_a_run_being_cancelled_cannot_be_changed(scene: Scene) -> None:
     work = scene.running(2, 4, **TENSOR)
     scene.cancel(work.run_id)
-    answer = change(scene, work.run_id)
-    assert (answer.status_code, answer.json()["code"]) == (409, "run_is_stopping")
+    response = change(scene, work.run_id)
+    assert (response.status_code, response.json()["code"]) == (409, "run_is_stopping")
 
 
 def test_the_layout_can_be_changed_only_if_an_attempt_is_left(scene: Scene) -> None:
@@ -145,13 +145,13 @@ def test_the_layout_can_be_changed_only_if_an_attempt_is_left(scene: Scene) -> N
     layouts = [PIPELINE, {"parallelism": {"tensor": 2}}]
     for state in RunState:
         put_into(scene, run_id, state)
-        before, answer = degrees(scene, run_id), change(scene, run_id, layouts[0])
+        before, response = degrees(scene, run_id), change(scene, run_id, layouts[0])
         if state in FINAL or state is RunState.COMPLETING:
-            assert answer.status_code == 409
-            assert answer.json()["code"] == ("run_is_final" if state in FINAL else "run_is_completing")
+            assert response.status_code == 409
+            assert response.json()["code"] == ("run_is_final" if state in FINAL else "run_is_completing")
             assert degrees(scene, run_id) == before
         else:
-            assert answer.status_code == 200
+            assert response.status_code == 200
             assert degrees(scene, run_id) != before
             layouts.reverse()
     put_into(scene, run_id, RunState.QUEUED)
@@ -167,9 +167,9 @@ def test_the_layout_cannot_be_changed_once_the_last_step_is_saved(scene: Scene, 
     if rest == "queued":
         assert scene.site.admin.post(f"{scene.runs}/{work.run_id}/resume").status_code == 202
     assert scene.state(work.run_id) == rest
-    answer = change(scene, work.run_id)
-    assert (answer.status_code, answer.json()["code"]) == (409, "run_is_trained")
-    assert "clone it" in answer.json()["detail"]
+    response = change(scene, work.run_id)
+    assert (response.status_code, response.json()["code"]) == (409, "run_is_trained")
+    assert "clone it" in response.json()["detail"]
     assert degrees(scene, work.run_id) == (1, 2) and messages(scene, work.run_id) == []
 
 

@@ -20,27 +20,27 @@ from trainwright_backend.teams.tables import LimitNotice
 
 
 def limit(scene: Scene, **limits: Any) -> None:
-    answer = scene.site.admin.put(f"{scene.site.path}/limits", json=limits)
-    assert answer.status_code == 200, answer.text
+    response = scene.site.admin.put(f"{scene.site.path}/limits", json=limits)
+    assert response.status_code == 200, response.text
 
 
 def limit_me(scene: Scene, **limits: Any) -> None:
     me = scene.site.admin.get("/api/v1/me").json()["id"]
-    answer = scene.site.admin.put(f"{scene.site.path}/limits/members/{me}", json=limits)
-    assert answer.status_code == 200, answer.text
+    response = scene.site.admin.put(f"{scene.site.path}/limits/members/{me}", json=limits)
+    assert response.status_code == 200, response.text
 
 
 def my_storage(scene: Scene, name: str = "Ada") -> dict[str, Any]:
     """What a member stores, without their limit."""
-    answer = scene.site.admin.get(f"{scene.site.path}/limits/members")
-    [storage] = [item["storage"] for item in answer.json() if item["name"] == name]
+    response = scene.site.admin.get(f"{scene.site.path}/limits/members")
+    [storage] = [item["storage"] for item in response.json() if item["name"] == name]
     return storage | {"limit_bytes": None}
 
 
 def use(scene: Scene) -> dict[str, Any]:
-    answer = scene.site.admin.get(f"{scene.site.path}/limits")
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
+    response = scene.site.admin.get(f"{scene.site.path}/limits")
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 
@@ -201,9 +201,9 @@ def test_a_member_s_storage_does_not_limit_others(scene: Scene) -> None:
 def test_parallel_submissions_never_exceed_the_limit_of_waiting_runs(scene: Scene, whose: str) -> None:
     (limit if whose == "team" else limit_me)(scene, queued_runs=5)
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: scene.site.admin.post(scene.runs, json=scene.spec()), range(12)))
-    assert sorted(answer.status_code for answer in answers) == [201] * 5 + [403] * 7
-    refused = next(answer.json() for answer in answers if answer.status_code == 403)
+        responses = list(pool.map(lambda _: scene.site.admin.post(scene.runs, json=scene.spec()), range(12)))
+    assert sorted(response.status_code for response in responses) == [201] * 5 + [403] * 7
+    refused = next(response.json() for response in responses if response.status_code == 403)
     assert refused["code"] == "quota_exceeded" and "5 waiting runs" in refused["detail"]
     with scene.database.read() as session:
         queued = select(func.count()).select_from(Run).where(Run.state == RunState.QUEUED)
@@ -288,8 +288,8 @@ def test_limits_are_set_by_site_admins_and_by_owners_for_members(scene: Scene) -
     unknown = owner.put(f"{path}/members/{stranger.get('/api/v1/me').json()['id']}", json={})
     assert unknown.status_code == 404
     for wrong in ({"gpu_hours_per_month": -1}, {"hours": 1}, {"editor_priority": "urgent"}):
-        answer = scene.site.admin.put(path, json=wrong)
-        assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == next(iter(wrong))
+        response = scene.site.admin.put(path, json=wrong)
+        assert response.status_code == 422 and response.json()["errors"][0]["field"] == next(iter(wrong))
 
 
 def test_only_the_part_of_this_month_counts() -> None:

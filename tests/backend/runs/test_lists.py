@@ -65,12 +65,12 @@ def pages(scene: Scene, between: Callable[[int], None] = lambda page: None, **qu
     names: list[str] = []
     cursor: dict[str, str] = {}
     for number in range(100):
-        answer = scene.site.admin.get(scene.runs, params={"limit": 7} | query | cursor)
-        assert answer.status_code == 200, answer.text
-        names += [run["name"] for run in answer.json()["items"]]
-        if answer.json()["next_cursor"] is None:
+        response = scene.site.admin.get(scene.runs, params={"limit": 7} | query | cursor)
+        assert response.status_code == 200, response.text
+        names += [run["name"] for run in response.json()["items"]]
+        if response.json()["next_cursor"] is None:
             return names
-        cursor = {"cursor": answer.json()["next_cursor"]}
+        cursor = {"cursor": response.json()["next_cursor"]}
         between(number)
     raise AssertionError("the list has no end")
 
@@ -152,8 +152,8 @@ def test_an_invalid_cursor_is_refused(scene: Scene, crowd: list[dict[str, Any]])
         payload = json.dumps([sort, "desc", value, real])
         wrong.append({"sort": sort, "cursor": urlsafe_b64encode(payload.encode()).decode()})
     for query in wrong:
-        answer = get(scene.runs, params=query)
-        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "cursor"), query
+        response = get(scene.runs, params=query)
+        assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "cursor"), query
     many = get(scene.runs, params={"q": "a " * 11})
     assert (many.status_code, many.json()["errors"][0]["field"]) == (422, "q")
 

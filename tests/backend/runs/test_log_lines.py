@@ -15,9 +15,9 @@ from trainwright_backend.runs.tables import AttemptFile, LogChunk
 
 def get(scene: Scene, work: Work, what: str, **query: Any) -> dict[str, Any]:
     path = f"{scene.runs}/{work.run_id}/logs/1/rank-0.log/{what}"
-    answer = scene.site.admin.get(path, params=query)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
+    response = scene.site.admin.get(path, params=query)
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 
@@ -80,10 +80,10 @@ def test_a_search_is_bounded_and_can_be_continued(scene: Scene, monkeypatch: pyt
         append_log(work, b"".join(b"Step %d of it\n" % n for n in range(begin, begin + 50)))
     found, after, rounds = [], 0, 0
     while True:
-        answer = get(scene, work, "search", q="sTEP 7", after_line=after, limit=10)
-        found += [line["number"] for line in answer["lines"]]
-        after, rounds = answer["searched_to"], rounds + 1
-        if answer["end"]:
+        response = get(scene, work, "search", q="sTEP 7", after_line=after, limit=10)
+        found += [line["number"] for line in response["lines"]]
+        after, rounds = response["searched_to"], rounds + 1
+        if response["end"]:
             break
     assert found == [n + 1 for n in range(1_000) if str(n).startswith("7")]
     assert rounds > 10
@@ -105,8 +105,8 @@ def test_invalid_line_numbers_and_limits_are_refused(
     work = scene.running()
     append_log(work, b"x\n")
     path = f"{scene.runs}/{work.run_id}/logs/1/rank-0.log/{what}"
-    answer = scene.site.admin.get(path, params=query)
-    assert (answer.status_code, answer.json()["errors"][0]["field"].split(".")[-1]) == (422, field)
+    response = scene.site.admin.get(path, params=query)
+    assert (response.status_code, response.json()["errors"][0]["field"].split(".")[-1]) == (422, field)
     assert scene.site.admin.get(path.replace("rank-0", "rank-7"), params={"q": "x"}).status_code == 404
 
 
@@ -166,15 +166,15 @@ def test_any_log_is_returned_line_by_line(scene: Scene) -> None:
 @pytest.mark.parametrize("what", ["", "/lines", "/search?q=x"])
 def test_an_impossible_attempt_number_is_not_found(scene: Scene, what: str) -> None:
     logs = f"{scene.runs}/{scene.running().run_id}/logs"
-    answers = [scene.site.admin.get(f"{logs}/{attempt}/rank-0.log{what}") for attempt in (2**31 - 1, 2**31)]
-    assert [answer.status_code for answer in answers] == [404, 422]
+    responses = [scene.site.admin.get(f"{logs}/{attempt}/rank-0.log{what}") for attempt in (2**31 - 1, 2**31)]
+    assert [response.status_code for response in responses] == [404, 422]
 
 
 def test_events_after_an_impossible_number_are_empty(scene: Scene) -> None:
     work = scene.running()
     events = f"{scene.runs}/{work.run_id}/events"
-    answers = [scene.site.admin.get(events, params={"after": after}) for after in (2**31 - 1, 2**31)]
-    assert [answer.status_code for answer in answers] == [200, 422]
+    responses = [scene.site.admin.get(events, params={"after": after}) for after in (2**31 - 1, 2**31)]
+    assert [response.status_code for response in responses] == [200, 422]
     scene.cancel(work.run_id)
     work.order("ended")
     stream = scene.site.admin.get(f"{events}/stream", headers={"Last-Event-ID": str(2**53)})

@@ -28,8 +28,8 @@ def resume(scene: Scene, run_id: str) -> Response:
     return scene.site.admin.post(f"{scene.runs}/{run_id}/resume")
 
 
-def code(answer: Response) -> tuple[int, str]:
-    return answer.status_code, answer.json().get("code", "")
+def code(response: Response) -> tuple[int, str]:
+    return response.status_code, response.json().get("code", "")
 
 
 def ends(scene: Scene, run_id: str) -> list[str]:
@@ -47,10 +47,10 @@ def notes(scene: Scene, run_id: str) -> list[dict[str, Any]]:
 def test_a_pause_in_any_state_frees_slots_and_quota_and_the_run_resumes(scene: Scene) -> None:
     for arrange in STATES:
         run_id, work = arrange(scene)
-        answer = pause(scene, run_id)
-        assert answer.status_code == 202, arrange.__name__
+        response = pause(scene, run_id)
+        assert response.status_code == 202, arrange.__name__
         if work is not None:
-            assert (answer.json()["state"], answer.json()["verdict"]) == ("stopping", "pause")
+            assert (response.json()["state"], response.json()["verdict"]) == ("stopping", "pause")
             assert scene.used() == 1, "occupied until the node has released it"
             assert work.order("running") == "save"
             assert work.order("ended", exit={"code": "saved", "message": "as requested"}) == "wait"
@@ -339,7 +339,7 @@ def test_concurrent_pause_cancel_and_end_result_in_one_of_them(scene: Scene) -> 
             partial(work.end, order.choice(["crashed", "saved"])),
         ]
         order.shuffle(calls)
-        assert all(answer.status_code in (200, 202, 409) for answer in at_once(*calls))
+        assert all(response.status_code in (200, 202, 409) for response in at_once(*calls))
         work.end("stopped")
         assert (scene.state(work.run_id), scene.used()) == ("cancelled", 0)
         scene.check_invariants()
@@ -350,8 +350,8 @@ def test_concurrent_pause_cancel_and_end_result_in_one_of_them(scene: Scene) -> 
 def test_a_concurrent_pause_and_end_leave_the_run_paused(scene: Scene) -> None:
     for _ in range(5):
         work = scene.running()
-        answers = at_once(partial(work.end, "saved"), partial(pause, scene, work.run_id))
-        assert {answer.status_code for answer in answers} <= {200, 202}
+        responses = at_once(partial(work.end, "saved"), partial(pause, scene, work.run_id))
+        assert {response.status_code for response in responses} <= {200, 202}
         assert (scene.state(work.run_id), scene.used()) == ("paused", 0)
         scene.check_invariants()
         scene.cancel(work.run_id)

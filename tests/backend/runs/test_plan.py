@@ -20,9 +20,9 @@ def piped(scene: Scene, **parallelism: Any) -> dict[str, Any]:
 
 
 def test_a_plan_has_positions_stages_memory_and_schedule(scene: Scene) -> None:
-    answer = scene.site.admin.post(f"{scene.runs}/plan", json=piped(scene))
-    assert answer.status_code == 200, answer.text
-    plan = answer.json()
+    response = scene.site.admin.post(f"{scene.runs}/plan", json=piped(scene))
+    assert response.status_code == 200, response.text
+    plan = response.json()
     assert [plan[axis] for axis in ("pipeline", "data", "tensor", "micro_batches")] == [2, 1, 1, 8]
     assert [(stage["rank"], stage["first_layer"], stage["layers"]) for stage in plan["stages"]] == [
         (0, 0, 2),
@@ -110,9 +110,9 @@ def test_a_plan_reports_if_no_node_has_the_memory(scene: Scene, capsys: pytest.C
 
     def planned(**sections: Any) -> dict[str, Any]:
         spec = piped(scene) | {"parallelism": {}} | sections
-        answer = scene.site.admin.post(f"{scene.runs}/plan", json=spec)
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
+        response = scene.site.admin.post(f"{scene.runs}/plan", json=spec)
+        assert response.status_code == 200, response.text
+        return dict(response.json())
 
     one, two = ({"device": "cpu", "slots_per_node": slots} for slots in (1, 2))
     between = {"layers": 8, "width": 2_560, "heads": 32}
@@ -132,8 +132,8 @@ def test_viewers_can_plan_and_other_teams_cannot(scene: Scene) -> None:
 
 
 def test_the_command_prints_the_plan(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = scene.site.admin.post(f"{scene.runs}/plan", json=piped(scene, stages="auto"))
-    show(RunPlan.model_validate(answer.json()))
+    response = scene.site.admin.post(f"{scene.runs}/plan", json=piped(scene, stages="auto"))
+    show(RunPlan.model_validate(response.json()))
     printed = capsys.readouterr().out
     assert "2 ranks = pipeline 2 × data 1 × tensor 1" in printed
     assert "Stages are chosen when the run starts" in printed

@@ -23,10 +23,10 @@ from trainwright_backend.teams.usage import decayed_usage
 
 def submit(scene: Scene, name: str, priority: str = "normal", by: TestClient | None = None) -> str:
     spec = scene.spec() | {"name": name}
-    answer = (by or scene.site.admin).post(scene.runs, json=spec, params={"priority": priority})
-    assert answer.status_code == 201, answer.text
-    assert answer.json()["priority"] == priority
-    return str(answer.json()["id"])
+    response = (by or scene.site.admin).post(scene.runs, json=spec, params={"priority": priority})
+    assert response.status_code == 201, response.text
+    assert response.json()["priority"] == priority
+    return str(response.json()["id"])
 
 
 def queue(scene: Scene) -> list[str]:
@@ -78,8 +78,8 @@ def test_people_reorder_only_their_own_runs(scene: Scene) -> None:
         ([mine[0], "run_none"], 404, "not_found"),
         ([mine[0]], 422, "invalid"),
     ):
-        answer = (scene.site.admin if running in runs else editor).put(order, json={"runs": runs})
-        assert (answer.status_code, answer.json()["code"]) == (status, code), runs
+        response = (scene.site.admin if running in runs else editor).put(order, json={"runs": runs})
+        assert (response.status_code, response.json()["code"]) == (status, code), runs
     assert scene.site.admin.put(order, json={"runs": [other, mine[2]]}).status_code == 200, "an owner may"
     assert queue(scene)[-4:] == ["mine 1", "mine 2", "mine 0", "low"]
 

@@ -46,9 +46,9 @@ def cuda(slots: int = 1, **more: Any) -> dict[str, Any]:
 def refusal(scene: Scene, **sections: Any) -> dict[str, Any]:
     """The problem with which a submission is refused."""
     given: dict[str, Any] = {"precision": {"kind": "bf16"}, "batch": SHORT} | sections
-    answer = scene.site.admin.post(scene.runs, json=scene.spec(**given))
-    assert answer.status_code == 422, answer.text
-    (error,) = answer.json()["errors"]
+    response = scene.site.admin.post(scene.runs, json=scene.spec(**given))
+    assert response.status_code == 422, response.text
+    (error,) = response.json()["errors"]
     checked = scene.site.admin.post(f"{scene.runs}/validate", json=scene.spec(**given)).json()
     assert checked["problems"] == [error]
     return dict(error)
@@ -101,9 +101,9 @@ def test_the_change_that_a_refusal_names_is_accepted(scene: Scene, cards: None) 
             section: sections.get(section, {}) | {field: int(value) if value.isdecimal() else value}
         }
         given: dict[str, Any] = {"precision": {"kind": "bf16"}, "batch": SHORT} | changed
-        answer = scene.site.admin.post(scene.runs, json=scene.spec(**given))
-        assert answer.status_code == 201, answer.text
-        assert scene.cancel(answer.json()["id"]).status_code == 202
+        response = scene.site.admin.post(scene.runs, json=scene.spec(**given))
+        assert response.status_code == 201, response.text
+        assert scene.cancel(response.json()["id"]).status_code == 202
 
 
 def test_a_run_is_accepted_if_a_drained_node_could_hold_it(scene: Scene, cards: None) -> None:

@@ -28,9 +28,9 @@ def listed(site: Site) -> list[dict[str, Any]]:
 
 
 def test_a_recipe_is_stored_as_given(site: Site) -> None:
-    answer = save(site)
-    assert answer.status_code == 201, answer.text
-    assert listed(site) == [answer.json()]
+    response = save(site)
+    assert response.status_code == 201, response.text
+    assert listed(site) == [response.json()]
     kept = listed(site)[0]
     assert (kept["name"], kept["spec"], kept["problems"], kept["saved_by"]) == ("small", SPEC, [], "Ada")
 
@@ -62,10 +62,10 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 
 def test_a_recipe_that_no_run_could_use_is_refused_at_its_field(site: Site) -> None:
     for spec, field, hint in REFUSED:
-        answer = save(site, spec)
-        assert answer.status_code == 422
-        assert answer.json()["errors"][0]["field"] == field
-        assert hint in answer.json()["errors"][0]["message"]
+        response = save(site, spec)
+        assert response.status_code == 422
+        assert response.json()["errors"][0]["field"] == field
+        assert hint in response.json()["errors"][0]["message"]
     assert listed(site) == []
 
 

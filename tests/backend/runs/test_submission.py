@@ -51,17 +51,17 @@ def test_a_key_belongs_to_its_team(scene: Scene) -> None:
     headers = {"Idempotency-Key": "a key"}
     assert scene.site.admin.post(scene.runs, json=scene.spec(), headers=headers).status_code == 201
     stranger = scene.site.other_team("globex")
-    answer = stranger.post("/api/v1/teams/globex/runs", json=scene.spec(), headers=headers)
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["field"] == "data.dataset"
+    response = stranger.post("/api/v1/teams/globex/runs", json=scene.spec(), headers=headers)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == "data.dataset"
 
 
 @pytest.mark.both_databases
 def test_concurrent_requests_with_one_key_create_one_run(scene: Scene) -> None:
     def submit(_: int) -> str:
-        answer = scene.site.admin.post(scene.runs, json=scene.spec(), headers={"Idempotency-Key": "a key"})
-        assert answer.status_code in (200, 201), answer.text
-        return str(answer.json()["id"])
+        response = scene.site.admin.post(scene.runs, json=scene.spec(), headers={"Idempotency-Key": "a key"})
+        assert response.status_code in (200, 201), response.text
+        return str(response.json()["id"])
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(submit, range(8)))) == 1
@@ -71,9 +71,9 @@ def test_concurrent_requests_with_one_key_create_one_run(scene: Scene) -> None:
 @pytest.mark.both_databases
 def test_a_run_that_can_never_fit_the_team_s_limit_is_refused_at_its_field(scene: Scene) -> None:
     assert scene.site.admin.put(f"{scene.site.path}/quota/cpu", json={"limit": 1}).status_code == 200
-    answer = scene.site.admin.post(scene.runs, json=scene.spec(slots=2))
-    assert answer.status_code == 422
-    [found] = answer.json()["errors"]
+    response = scene.site.admin.post(scene.runs, json=scene.spec(slots=2))
+    assert response.status_code == 422
+    [found] = response.json()["errors"]
     assert (found["field"], found["value"]) == ("resources.slots_per_node", 2)
     assert found["message"] == (
         "This run needs 2 CPU slots; your team may use 1 CPU slot at once. Request 1 or fewer, or ask a site admin to raise "
@@ -101,9 +101,9 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 def test_a_wrong_spec_is_refused_at_its_field(scene: Scene) -> None:
     for sections, field, hint in WRONG:
         spec = scene.spec() | sections
-        answer = scene.site.admin.post(scene.runs, json=spec)
-        assert answer.status_code == 422
-        [problem] = answer.json()["errors"]
+        response = scene.site.admin.post(scene.runs, json=spec)
+        assert response.status_code == 422
+        [problem] = response.json()["errors"]
         assert problem["field"] == field
         assert hint in problem["message"]
         spec_check = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
@@ -163,9 +163,9 @@ def test_before_any_node_has_joined_every_size_waits(site: Site, upload: Any) ->
         "batch": {"micro_sequences": 1, "global_sequences": 64},
         "resources": {"device": "cuda", "slots_per_node": 8},
     }
-    answer = site.admin.post(f"{site.path}/runs", json=spec)
-    assert answer.status_code == 201, answer.text
-    assert answer.json()["sentence"] == "no node has joined yet"
+    response = site.admin.post(f"{site.path}/runs", json=spec)
+    assert response.status_code == 201, response.text
+    assert response.json()["sentence"] == "no node has joined yet"
 
 
 @pytest.mark.both_databases
@@ -177,10 +177,10 @@ def test_a_commit_that_fails_is_a_server_error_and_leaves_no_run(scene: Scene) -
     patient.headers.update(scene.site.admin.headers)
     event.listen(Write, "before_commit", fail)
     try:
-        answer = patient.post(scene.runs, json=scene.spec())
+        response = patient.post(scene.runs, json=scene.spec())
     finally:
         event.remove(Write, "before_commit", fail)
-    assert answer.status_code >= 500
+    assert response.status_code >= 500
     assert count_runs(scene.site.app) == 0
     assert scene.used() == 0
 
@@ -222,9 +222,13 @@ def test_the_list_is_paged_and_filtered(scene: Scene) -> None:
 
 def test_data_shorter_than_one_sequence_is_refused(scene: Scene) -> None:
     spec = scene.spec(batch={"sequence_tokens": 65_536, "micro_sequences": 1, "global_sequences": 1})
-    answer = scene.site.admin.post(scene.runs, json=spec)
-    (problem,) = answer.json()["errors"]
-    assert (answer.status_code, problem["field"], problem["value"]) == (422, "batch.sequence_tokens", 65_536)
+    response = scene.site.admin.post(scene.runs, json=spec)
+    (problem,) = response.json()["errors"]
+    assert (response.status_code, problem["field"], problem["value"]) == (
+        422,
+        "batch.sequence_tokens",
+        65_536,
+    )
     assert "one sequence of 65,536 needs 65,537" in problem["message"]
     spec_check = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
     assert spec_check["problems"] == [problem]

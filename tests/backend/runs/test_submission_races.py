@@ -34,8 +34,8 @@ LIMIT = 10
 def limited(scene: Scene) -> Scene:
     """A team that may use ten of the nodes' 18 CPU slots."""
     Agent.join(scene.site, "node-b", cpu_slots=16, reported={"cores": 32, "memory_bytes": 1 << 38})
-    answer = scene.site.admin.put(f"{scene.site.path}/quota/cpu", json={"limit": LIMIT})
-    assert answer.status_code == 200
+    response = scene.site.admin.put(f"{scene.site.path}/quota/cpu", json={"limit": LIMIT})
+    assert response.status_code == 200
     return scene
 
 
@@ -92,9 +92,9 @@ def test_concurrent_submissions_all_wait_and_never_occupy_more_than_the_limit(li
 
     def submit(_: int) -> int:
         while True:
-            answer = limited.site.admin.post(limited.runs, json=limited.spec())
-            if answer.status_code != 503:  # SQLite had too many writers, and stored nothing
-                return answer.status_code
+            response = limited.site.admin.post(limited.runs, json=limited.spec())
+            if response.status_code != 503:  # SQLite had too many writers, and stored nothing
+                return response.status_code
             time.sleep(0.05)
 
     place = [lambda loop=loop: loop.run_round(sweep=False) for loop in loops]

@@ -41,9 +41,9 @@ def counted(scene: Scene) -> float:
 
 
 def usage(scene: Scene, days: int = 30) -> dict[str, Any]:
-    answer = scene.site.admin.get(f"{scene.site.path}/usage", params={"days": days})
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
+    response = scene.site.admin.get(f"{scene.site.path}/usage", params={"days": days})
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 

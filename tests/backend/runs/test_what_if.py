@@ -22,14 +22,14 @@ def ask(scene: Scene, gpu: str, gpus: int, nodes: int = 1, **sections: Any) -> A
     return scene.site.admin.post(f"{scene.runs}/what-if", params={"gpu": gpu}, json=spec)
 
 
-def answer(scene: Scene, gpu: str, gpus: int, nodes: int = 1, **sections: Any) -> Any:
+def estimate(scene: Scene, gpu: str, gpus: int, nodes: int = 1, **sections: Any) -> Any:
     found = ask(scene, gpu, gpus, nodes, **sections)
     assert found.status_code == 200, found.text
     return found.json()
 
 
 def test_no_node_needs_to_have_the_hardware(scene: Scene) -> None:
-    found = answer(scene, H100, 8, nodes=4)
+    found = estimate(scene, H100, 8, nodes=4)
     assert (found["nodes"], found["slots_per_node"], found["gpu"]["name"]) == (4, 8, H100)
     assert len(found["plan"]["ranks"]) == 32
     assert found["plan"]["too_large"] is None
@@ -48,18 +48,18 @@ def test_no_node_needs_to_have_the_hardware(scene: Scene) -> None:
 )
 def test_whether_a_large_model_fits(scene: Scene, gpu: str, gpus: int, zero_stage: int, fits: bool) -> None:
     sections = {"model": SEVEN_B, "parallelism": {"zero_stage": zero_stage}, "memory": {"recompute": "full"}}
-    found = answer(scene, gpu, gpus, **sections)
+    found = estimate(scene, gpu, gpus, **sections)
     assert (found["plan"]["too_large"] is None) is fits
     if not fits:
         assert "zero_stage" in found["plan"]["too_large"]
 
 
 def test_the_time_is_the_flops_at_the_assumed_fraction_of_the_vendors_peak(scene: Scene) -> None:
-    found = answer(scene, H100, 8)
+    found = estimate(scene, H100, 8)
     spec = RunSpec.model_validate(scene.spec() | {"batch": BATCH} | BF16)
     assert found["flops"] == training_flops(spec, 0)
     assert found["seconds"] == pytest.approx(found["flops"] / (8 * 989e12 * found["assumed_mfu"]))
-    assert answer(scene, A100, 8)["seconds"] == pytest.approx(found["seconds"] * 989 / 312)
+    assert estimate(scene, A100, 8)["seconds"] == pytest.approx(found["seconds"] * 989 / 312)
 
 
 def test_fp8_is_refused_on_a_gpu_without_it(scene: Scene) -> None:
@@ -69,18 +69,18 @@ def test_fp8_is_refused_on_a_gpu_without_it(scene: Scene) -> None:
     assert refused.status_code == 422
     (problem,) = refused.json()["errors"]
     assert problem["field"] == "precision.kind" and "8.9 or newer" in problem["message"]
-    assert answer(scene, H100, 8, **fp8)["seconds"] is not None
+    assert estimate(scene, H100, 8, **fp8)["seconds"] is not None
 
 
 def test_fp8_is_not_twice_as_fast_as_bf16(scene: Scene) -> None:
     """Its matmuls are twice as fast; the rest of a step is not."""
     model = {"layers": 2, "width": 128, "heads": 4, "kv_heads": 4, "feed_forward": 256}
-    bf16, fp8 = (answer(scene, H100, 8, model=model, precision={"kind": kind}) for kind in ("bf16", "fp8"))
+    bf16, fp8 = (estimate(scene, H100, 8, model=model, precision={"kind": kind}) for kind in ("bf16", "fp8"))
     assert bf16["seconds"] / fp8["seconds"] == pytest.approx(1.25, abs=0.01)
 
 
 def test_auto_precision_is_bfloat16(scene: Scene) -> None:
-    chosen, automatic = (answer(scene, H100, 8, precision={"kind": kind}) for kind in ("bf16", "auto"))
+    chosen, automatic = (estimate(scene, H100, 8, precision={"kind": kind}) for kind in ("bf16", "auto"))
     assert automatic == chosen
 
 

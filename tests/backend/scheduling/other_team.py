@@ -16,19 +16,19 @@ class OtherTeam:
 
     def submit(self, slots: int = 1) -> str:
         spec = self.scene.spec(slots, data=self.data) | {"name": "secret plan"}
-        answer = self.site.admin.post(f"{self.site.path}/runs", json=spec)
-        assert answer.status_code == 201, answer.text
+        response = self.site.admin.post(f"{self.site.path}/runs", json=spec)
+        assert response.status_code == 201, response.text
         self.site.prepare()
-        return str(answer.json()["id"])
+        return str(response.json()["id"])
 
     def sentence(self, run_id: str) -> str:
         return str(self.site.admin.get(f"{self.site.path}/runs/{run_id}").json()["sentence"])
 
 
 def set_share(scene: Scene, share: int, team: str = "acme", limit: int = 8) -> dict[str, Any]:
-    answer = scene.site.admin.put(
+    response = scene.site.admin.put(
         f"/api/v1/teams/{team}/quota/cpu", json={"limit": limit, "guaranteed_slots": share}
     )
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
     return found

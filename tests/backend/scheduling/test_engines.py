@@ -19,13 +19,13 @@ def report_engines(agent: Agent, deepspeed: bool | None, **more: Any) -> None:
 
 def drain(scene: Scene, name: str, draining: bool) -> None:
     [node] = [item for item in scene.site.admin.get("/api/v1/nodes").json() if item["name"] == name]
-    answer = scene.site.admin.patch(f"/api/v1/nodes/{node['id']}", json={"draining": draining})
-    assert answer.status_code == 200, answer.text
+    response = scene.site.admin.patch(f"/api/v1/nodes/{node['id']}", json={"draining": draining})
+    assert response.status_code == 200, response.text
 
 
-def problem(answer: Any) -> dict[str, Any]:
-    assert answer.status_code == 422, answer.text
-    [found] = answer.json()["errors"]
+def problem(response: Any) -> dict[str, Any]:
+    assert response.status_code == 422, response.text
+    [found] = response.json()["errors"]
     return dict(found)
 
 
@@ -53,8 +53,8 @@ def test_a_layout_of_an_engine_that_no_node_has_is_refused_at_its_field(scene: S
     assert found["field"] == "parallelism.engine" and "node-a" in found["message"]
     assert scene.show(work.run_id)["spec"]["parallelism"]["engine"] == "native"
     report_engines(scene.agent, True)
-    answer = scene.site.admin.put(f"{scene.runs}/{work.run_id}/layout", json=DEEPSPEED)
-    assert answer.status_code == 200
+    response = scene.site.admin.put(f"{scene.runs}/{work.run_id}/layout", json=DEEPSPEED)
+    assert response.status_code == 200
     scene.cancel(work.run_id)
     assert work.ended("stopped") == "cancelled"
 

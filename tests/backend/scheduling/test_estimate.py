@@ -18,9 +18,9 @@ RATES = [100.0, 900.0, 1_000.0, 1_100.0, 5_000.0]
 
 
 def ask(scene: Scene, spec: dict[str, Any] | None = None) -> dict[str, Any]:
-    answer = scene.site.admin.post(f"{scene.runs}/estimate", json=spec or scene.spec())
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
+    response = scene.site.admin.post(f"{scene.runs}/estimate", json=spec or scene.spec())
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 
@@ -70,9 +70,9 @@ def test_an_estimate_of_a_fork_counts_only_the_steps_after_its_start(scene: Scen
     measured(scene)
     asked = scene.spec(steps=5_000, checkpoint={"every_steps": 100, "keep": 2})
     whole = ask(scene, asked)
-    answer = scene.site.admin.post(f"{scene.runs}/estimate", params={"begin_step": 4_900}, json=asked)
-    assert answer.status_code == 200, answer.text
-    fork = answer.json()
+    response = scene.site.admin.post(f"{scene.runs}/estimate", params={"begin_step": 4_900}, json=asked)
+    assert response.status_code == 200, response.text
+    fork = response.json()
     for name in ("flops", "petaflop_days", "seconds", "slot_hours"):
         assert fork[name] == pytest.approx(whole[name] / 50), name
     export = 2 * whole["parameters"]
@@ -88,10 +88,10 @@ def test_an_estimate_of_a_fork_counts_only_the_steps_after_its_start(scene: Scen
     ("begin_step", "field"), [(10, "schedule.steps"), (11, "schedule.steps"), (-1, "begin_step")]
 )
 def test_an_estimate_without_steps_is_refused(scene: Scene, begin_step: int, field: str) -> None:
-    answer = scene.site.admin.post(
+    response = scene.site.admin.post(
         f"{scene.runs}/estimate", params={"begin_step": begin_step}, json=scene.spec()
     )
-    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field), answer.text
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, field), response.text
 
 
 def test_a_run_has_its_flops_even_after_its_data_was_deleted(scene: Scene) -> None:
@@ -176,8 +176,8 @@ def test_each_attempt_is_measured_in_its_own_layout(scene: Scene) -> None:
     sections = {"model": {"layers": 4}, "batch": {"micro_sequences": 1, "global_sequences": 8}}
     work = measured(scene, slots=2, parallelism=tensor, **sections)
     work.save(5)
-    answer = scene.site.admin.put(f"{scene.runs}/{work.run_id}/layout", json={"parallelism": pipeline})
-    assert answer.status_code == 200, answer.text
+    response = scene.site.admin.put(f"{scene.runs}/{work.run_id}/layout", json={"parallelism": pipeline})
+    assert response.status_code == 200, response.text
     assert ask(scene, scene.spec(2, parallelism=tensor, **sections))["measured"] is not None
     assert ask(scene, scene.spec(2, parallelism=pipeline, **sections))["measured"] is None
     assert ask(scene, scene.spec(2, **sections))["measured"] is None

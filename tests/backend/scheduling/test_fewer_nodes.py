@@ -219,8 +219,8 @@ def test_an_attempt_on_fewer_nodes_that_made_steps_fails_as_usual(scene: Scene, 
 def test_a_run_leaves_a_node_if_it_can_go_on_without_it(scene: Scene, peers: Peers) -> None:
     run_id = elastic(scene)
     works = start(scene, peers, run_id)
-    answer = scene.site.admin.post(f"{scene.runs}/{run_id}/move", json={"node": "node-c"})
-    assert answer.status_code == 202, answer.text
+    response = scene.site.admin.post(f"{scene.runs}/{run_id}/move", json={"node": "node-c"})
+    assert response.status_code == 202, response.text
     for work in works:
         assert work.order("running") == "save"
         state = work.ended("saved", step=1)

@@ -22,9 +22,9 @@ def spec(scene: Scene, precision: dict[str, Any]) -> dict[str, Any]:
 
 
 def placed_on(scene: Scene, agents: list[Agent], precision: dict[str, Any]) -> list[str]:
-    answer = scene.site.admin.post(scene.runs, json=spec(scene, precision))
-    assert answer.status_code == 201, answer.text
-    run_id = answer.json()["id"]
+    response = scene.site.admin.post(scene.runs, json=spec(scene, precision))
+    assert response.status_code == 201, response.text
+    run_id = response.json()["id"]
     scene.control.sweep()
     names = [
         agent.name for agent in agents if any(placed["run_id"] == run_id for placed in agent.heartbeat())
@@ -82,9 +82,9 @@ def test_a_run_that_waits_names_the_gpus_that_it_needs(scene: Scene) -> None:
 
 def test_a_precision_that_no_gpu_has_is_refused_at_its_field(scene: Scene) -> None:
     gpu_node(scene, "a-a100", gpu(0, "NVIDIA A100", "8.0"))
-    answer = scene.site.admin.post(scene.runs, json=spec(scene, {"kind": "fp8"}))
-    assert answer.status_code == 422
-    (error,) = answer.json()["errors"]
+    response = scene.site.admin.post(scene.runs, json=spec(scene, {"kind": "fp8"}))
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
     assert error["field"] == "precision.kind"
     assert error["message"] == (
         "fp8 needs GPUs of compute capability 8.9 or newer, but NVIDIA A100 has 8.0: use bf16, or add a node."
@@ -95,8 +95,8 @@ def test_a_precision_that_no_gpu_has_is_refused_at_its_field(scene: Scene) -> No
 def test_an_invalid_capability_is_refused(scene: Scene, capability: str) -> None:
     agent = gpu_node(scene, "a-node", gpu(0, "NVIDIA H100", "9.0"))
     wrong = {**inventory(), "gpus": [gpu(0, "NVIDIA H100", capability)]}
-    answer = agent.client.post("/api/v1/agent/heartbeat", json={"inventory": wrong})
-    assert answer.status_code == 422
+    response = agent.client.post("/api/v1/agent/heartbeat", json={"inventory": wrong})
+    assert response.status_code == 422
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_gpus_that_no_node_has_are_refused_at_their_field(
 ) -> None:
     gpu_node(scene, "a-a100", gpu(0, "NVIDIA A100", "8.0"))
     resources = {"device": "cuda", "slots_per_node": 1, field: value}
-    answer = scene.site.admin.post(scene.runs, json=scene.spec(resources=resources))
-    assert answer.status_code == 422
-    (error,) = answer.json()["errors"]
+    response = scene.site.admin.post(scene.runs, json=scene.spec(resources=resources))
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
     assert error["field"] == f"resources.{field}"
     assert words in error["message"]
 
@@ -126,8 +126,8 @@ def test_gpus_that_no_node_has_are_refused_at_their_field(
 def test_a_cpu_run_that_requests_gpus_is_refused(scene: Scene) -> None:
     for device, words in (("cpu", "is for GPUs, but device is cpu"), ("auto", "No joined node has a GPU")):
         resources = {"device": device, "slots_per_node": 1, "gpu_model": "H100"}
-        answer = scene.site.admin.post(scene.runs, json=scene.spec(resources=resources))
-        (error,) = answer.json()["errors"]
+        response = scene.site.admin.post(scene.runs, json=scene.spec(resources=resources))
+        (error,) = response.json()["errors"]
         assert error["field"] == "resources.gpu_model" and words in error["message"]
 
 
@@ -139,13 +139,13 @@ def test_data_ranks_over_unlike_nodes_are_refused_and_a_pipeline_is_not(scene: S
             reported={"gpus": [gpu(0, model, "8.0")], "peer_address": f"10.0.0.{number + 1}"},
         )
     two = {"device": "cuda", "nodes": 2, "slots_per_node": 1}
-    answer = scene.site.admin.post(scene.runs, json=scene.spec(resources=two))
-    assert answer.status_code == 422
-    (error,) = answer.json()["errors"]
+    response = scene.site.admin.post(scene.runs, json=scene.spec(resources=two))
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
     assert (error["field"], error["value"]) == ("resources.nodes", 2)
     assert "1 joined node qualifies. b-l40s has other GPUs" in error["message"]
     assert "use parallelism.pipeline with stages auto over unlike nodes" in error["message"]
     piped = scene.spec(resources=two, parallelism={"pipeline": 2, "stages": "auto"})
-    answer = scene.site.admin.post(scene.runs, json=piped)
-    assert answer.status_code == 201, answer.text
-    assert scene.cancel(answer.json()["id"]).status_code == 202
+    response = scene.site.admin.post(scene.runs, json=piped)
+    assert response.status_code == 201, response.text
+    assert scene.cancel(response.json()["id"]).status_code == 202

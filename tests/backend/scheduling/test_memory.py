@@ -76,6 +76,6 @@ def test_a_layout_that_divides_the_memory_lets_a_waiting_run_start(scene: Scene)
     waiting = submit_before_shrinking(scene)
     assert placed(scene, scene.agent) == []
     layout = {"parallelism": {"pipeline": 2}, "micro_sequences": 1}
-    answer = scene.site.admin.put(f"{scene.runs}/{waiting}/layout", json=layout)
-    assert answer.status_code == 200, answer.text
+    response = scene.site.admin.put(f"{scene.runs}/{waiting}/layout", json=layout)
+    assert response.status_code == 200, response.text
     assert placed(scene, scene.agent) == [waiting]

@@ -34,9 +34,9 @@ def moved(scene: Scene, work: Work, step: int = 3) -> None:
 
 def test_a_run_saves_leaves_its_node_and_resumes_on_another(scene: Scene, other: Agent) -> None:
     work = scene.running()
-    answer = move(scene, work)
-    assert answer.status_code == 202
-    shown = answer.json()
+    response = move(scene, work)
+    assert response.status_code == 202
+    shown = response.json()
     assert (shown["state"], shown["verdict"]) == ("stopping", "move")
     assert shown["sentence"] == "Moved off node-a by Ada"
     assert work.order("running") == "save"
@@ -146,7 +146,7 @@ def test_a_run_that_cannot_be_moved_is_refused_with_the_reason(scene: Scene, cas
         scene.cancel(work.run_id)
     if case == "final":
         assert work.ended("stopped") == "cancelled"
-    answer = move(scene, work, node)
+    response = move(scene, work, node)
     code, words = expected[case]
-    assert (answer.status_code, answer.json()["code"]) == (409, code)
-    assert words in answer.json()["detail"]
+    assert (response.status_code, response.json()["code"]) == (409, code)
+    assert words in response.json()["detail"]

@@ -25,9 +25,9 @@ def mixed(scene: Scene) -> dict[str, Agent]:
 def test_a_run_whose_nodes_could_not_reach_each_other_is_refused(scene: Scene) -> None:
     for name, address in {"k": LOCAL, "l": OTHER}.items():
         Agent.join(scene.site, name, reported={"peer_address": address})
-    answer = scene.site.admin.post(scene.runs, json=scene.spec(**TWO))
-    assert answer.status_code == 422
-    (error,) = answer.json()["errors"]
+    response = scene.site.admin.post(scene.runs, json=scene.spec(**TWO))
+    assert response.status_code == 422
+    (error,) = response.json()["errors"]
     assert error["field"] == "resources.nodes"
     assert "1 joined node qualifies" in error["message"] and "loopback address" in error["message"]
 

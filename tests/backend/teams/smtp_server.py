@@ -20,7 +20,7 @@ class SmtpServer:
     def __init__(self) -> None:
         self.mails: list[EmailMessage] = []
         self.next: list[str] = []
-        """Its answers to the next texts; afterwards it accepts them."""
+        """Its responses to the next texts; afterwards it accepts them."""
         self.unknown: set[str] = set()
         """Recipients that it refuses."""
         self.url = ""
@@ -34,16 +34,16 @@ class SmtpServer:
         return ACCEPT
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
-        answer = self.next.pop(0) if self.next else ACCEPT
-        if answer in (ACCEPT, DROP):
+        response = self.next.pop(0) if self.next else ACCEPT
+        if response in (ACCEPT, DROP):
             assert isinstance(envelope.content, bytes)
             mail = message_from_bytes(envelope.content, policy=policy.default)
             assert isinstance(mail, EmailMessage)
             self.mails.append(mail)
-        if answer == DROP:
+        if response == DROP:
             assert server.transport is not None
             server.transport.abort()
-        return answer
+        return response
 
 
 @contextmanager

@@ -59,22 +59,22 @@ def test_a_team_is_deleted_with_everything_it_has_once_its_runs_have_ended(scene
 def test_a_submission_and_the_deletion_of_its_team_wait_for_each_other(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each begins while the other is in its transaction. Both give an answer that says what happened."""
+    """Each begins while the other is in its transaction. Both give a response that says what happened."""
     submit = partial(scene.site.admin.post, scene.runs, json=scene.spec())
     delete = partial(scene.site.admin.delete, scene.site.path, params={"confirm": scene.site.team})
 
     def during(patch: pytest.MonkeyPatch, place: str, begin: Callable[[], Response]) -> "Future[Response]":
         """Begin a request when another has come to ``place``, and let it run as far as it can."""
-        original, answer = resolve_name(place), Future[Response]()
+        original, response = resolve_name(place), Future[Response]()
 
         def interrupted(*args: object) -> object:
-            thread = Thread(target=lambda: answer.set_result(begin()))
+            thread = Thread(target=lambda: response.set_result(begin()))
             thread.start()
             thread.join(BLOCKED_SECONDS)
             return original(*args)
 
         patch.setattr(place, interrupted)
-        return answer
+        return response
 
     with monkeypatch.context() as patch:
         deletion = during(patch, "trainwright_backend.runs.submission.choose_precision", delete)
@@ -92,11 +92,11 @@ def test_a_submission_and_the_deletion_of_its_team_wait_for_each_other(
 @pytest.mark.both_databases
 def test_of_two_deletions_of_a_team_one_finds_it_deleted(scene: Scene) -> None:
     with ThreadPoolExecutor(2) as pool:
-        answers = pool.map(
+        responses = pool.map(
             lambda _: scene.site.admin.delete(scene.site.path, params={"confirm": "acme"}).status_code,
             range(2),
         )
-        assert sorted(answers) == [204, 404]
+        assert sorted(responses) == [204, 404]
 
 
 def test_an_account_is_deleted_with_its_keys_but_not_its_runs(scene: Scene) -> None:

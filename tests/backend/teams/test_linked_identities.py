@@ -63,8 +63,8 @@ def test_an_address_finds_an_account_only_if_provider_and_account_prove_it(
             update(Account).where(Account.email == "bob@acme.example").values(email_verified=confirmed)
         )
     browser = site.anonymous()
-    answer = sign_in(browser, provider, email="BOB@acme.example", email_verified=verified)
-    assert answer == ((200, "") if linked else (401, "account_not_linked"))
+    response = sign_in(browser, provider, email="BOB@acme.example", email_verified=verified)
+    assert response == ((200, "") if linked else (401, "account_not_linked"))
     if linked:
         assert me(browser)["id"] == me(victim)["id"]
     else:
@@ -89,9 +89,9 @@ def test_the_account_of_a_site_admin_is_linked_by_its_owner_only(
 
 
 def begin_link(browser: TestClient) -> str:
-    answer = browser.post("/api/v1/me/oidc", json={"current_password": PASSWORD})
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["url"])
+    response = browser.post("/api/v1/me/oidc", json={"current_password": PASSWORD})
+    assert response.status_code == 200, response.text
+    return str(response.json()["url"])
 
 
 def test_an_identity_is_linked_to_the_person_who_began_and_to_one_account(
@@ -163,10 +163,10 @@ def test_the_operator_decides_who_gets_an_account(
     provider: ForgingProvider,
     wanted: NewAccounts,
     groups: list[str] | None,
-    answer: tuple[int, str],
+    response: tuple[int, str],
 ) -> None:
     change(site, oidc_new_accounts=wanted)
-    assert sign_in(site.anonymous(), provider, groups=groups) == answer
+    assert sign_in(site.anonymous(), provider, groups=groups) == response
 
 
 def test_the_first_account_is_not_the_provider_s(app: Any, provider: ForgingProvider) -> None:

@@ -1,4 +1,4 @@
-"""Slot-hours by person: in every answer, they are the fold of the recorded intervals."""
+"""Slot-hours by person: in every response, they are the fold of the recorded intervals."""
 
 import csv
 import io
@@ -89,7 +89,7 @@ def close(wanted: dict[Any, float]) -> Any:
 
 
 @pytest.mark.both_databases
-def test_every_answer_is_the_fold_of_the_intervals(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_response_is_the_fold_of_the_intervals(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.member("editor")
     gone = site.member("viewer")
     team_id, people = team_and_people(site)
@@ -106,8 +106,8 @@ def test_every_answer_is_the_fold_of_the_intervals(site: Site, capsys: pytest.Ca
         assert {(one.day, one.device): one.slot_hours for one in usage.days} == close(by(wanted, 0, 2))
         hours = [one.slot_hours for one in usage.members]
         assert hours == sorted(hours, reverse=True)
-        answer = site.admin.get(f"{site.path}/usage/members", params=query).json()
-        daily = [DailyMemberUsage.model_validate(one) for one in answer]
+        response = site.admin.get(f"{site.path}/usage/members", params=query).json()
+        daily = [DailyMemberUsage.model_validate(one) for one in response]
         assert {(one.day, ids[one.user], one.device): one.slot_hours for one in daily} == close(wanted)
         assert [one.day for one in daily] == sorted(one.day for one in daily)
         print_csv(daily)
@@ -118,8 +118,8 @@ def test_every_answer_is_the_fold_of_the_intervals(site: Site, capsys: pytest.Ca
             )
             for row in rows
         } == close(wanted)
-        answer = site.admin.get(f"{site.path}/usage/runs", params=query).json()
-        runs = [DailyRunUsage.model_validate(one) for one in answer]
+        response = site.admin.get(f"{site.path}/usage/runs", params=query).json()
+        runs = [DailyRunUsage.model_validate(one) for one in response]
         by_person: dict[tuple[date, UUID | None, str], float] = defaultdict(float)
         for one in runs:
             by_person[one.day, ids[one.user], one.device] += one.slot_hours

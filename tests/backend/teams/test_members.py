@@ -27,15 +27,15 @@ def roles(client: TestClient, site: Site) -> dict[str, str]:
 
 def set_role(client: TestClient, site: Site, member: str, role: str) -> tuple[int, str]:
     """Status, and the refusal's code."""
-    answer = client.patch(f"{site.path}/members/{member}", json={"role": role})
-    return answer.status_code, answer.json().get("code", "")
+    response = client.patch(f"{site.path}/members/{member}", json={"role": role})
+    return response.status_code, response.json().get("code", "")
 
 
 @pytest.mark.both_databases
 def test_renaming_a_team_does_not_change_its_address(site: Site) -> None:
-    answer = site.admin.patch(site.path, json={"name": "  Language Lab "})
-    assert answer.status_code == 200
-    assert (answer.json()["name"], answer.json()["slug"]) == ("Language Lab", "acme")
+    response = site.admin.patch(site.path, json={"name": "  Language Lab "})
+    assert response.status_code == 200
+    assert (response.json()["name"], response.json()["slug"]) == ("Language Lab", "acme")
     assert site.admin.get("/api/v1/me").json()["teams"][0]["name"] == "Language Lab"
     for name in ("", "  ", "x" * 81):
         refused = site.admin.patch(site.path, json={"name": name})
@@ -50,7 +50,7 @@ def test_a_new_role_counts_from_the_next_request_on(site: Site) -> None:
     member = member_id(site, "viewer@acme.example")
     recipe = {"name": "small", "spec": {}}
     assert person.post(f"{site.path}/recipes", json=recipe).status_code == 403
-    answer = site.admin.patch(f"{site.path}/members/{member}", json={"role": "editor"})
+    response = site.admin.patch(f"{site.path}/members/{member}", json={"role": "editor"})
     shown = {
         "id": member,
         "name": "Viewer",
@@ -58,7 +58,7 @@ def test_a_new_role_counts_from_the_next_request_on(site: Site) -> None:
         "role": "editor",
         "service": False,
     }
-    assert answer.json() == shown
+    assert response.json() == shown
     assert person.post(f"{site.path}/recipes", json=recipe).status_code == 201
     assert set_role(site.admin, site, member, "viewer") == (200, "")
     assert person.post(f"{site.path}/recipes", json=recipe).status_code == 403
@@ -107,9 +107,9 @@ def test_the_last_owner_cannot_leave_or_change_role(site: Site) -> None:
         "Ada cannot be removed": site.admin.delete(f"{site.path}/members/{me}"),
         "You cannot leave": site.admin.delete(f"{site.path}/members/me"),
     }
-    for what, answer in refused.items():
-        assert (answer.status_code, answer.json()["code"]) == (409, "last_owner")
-        assert answer.json()["detail"] == f"{what}: {remedy}"
+    for what, response in refused.items():
+        assert (response.status_code, response.json()["code"]) == (409, "last_owner")
+        assert response.json()["detail"] == f"{what}: {remedy}"
     assert set_role(site.admin, site, me, "owner") == (200, ""), "no change"
     other = member_id(site, "editor@acme.example")
     assert set_role(site.admin, site, other, "owner") == (200, "")
@@ -136,10 +136,10 @@ def test_two_owners_who_leave_concurrently_leave_one_owner(
         [other] = [ids[one] for one in owners if one != email]
         client, path = owners[email], f"{site.path}/members"
         if end == "demote":
-            answer = client.patch(f"{path}/{other}", json={"role": "viewer"})
+            response = client.patch(f"{path}/{other}", json={"role": "viewer"})
         else:
-            answer = client.delete(f"{path}/{'me' if end == 'leave' else other}")
-        return answer.status_code, "" if answer.is_success else answer.json()["code"]
+            response = client.delete(f"{path}/{'me' if end == 'leave' else other}")
+        return response.status_code, "" if response.is_success else response.json()["code"]
 
     with monkeypatch.context() as patched, ThreadPoolExecutor(2) as pool:
         patched.setattr(IsInTeam, "decide", decide_together)
@@ -198,7 +198,7 @@ def test_members_of_other_teams_are_unknown(site: Site) -> None:
     stranger = site.other_team("globex")
     theirs = stranger.get("/api/v1/me").json()["id"]
     for member in (theirs, "user_none", "me"):
-        answer = site.admin.patch(f"{site.path}/members/{member}", json={"role": "viewer"})
-        assert answer.status_code == 404 and "There is no person" in answer.json()["detail"]
+        response = site.admin.patch(f"{site.path}/members/{member}", json={"role": "viewer"})
+        assert response.status_code == 404 and "There is no person" in response.json()["detail"]
     assert site.admin.delete(f"{site.path}/members/{theirs}").status_code == 404
     assert stranger.get("/api/v1/teams/globex").status_code == 200

@@ -56,17 +56,17 @@ def _begin_without_notices(scene: Scene) -> None:
 
 
 def notices(client: TestClient, **query: object) -> dict[str, Any]:
-    answer = client.get(NOTICES, params={name: str(value) for name, value in query.items()})
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
+    response = client.get(NOTICES, params={name: str(value) for name, value in query.items()})
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 
 def choose(client: TestClient, kind: NoticeKind, *, app: bool = True, mail: bool = True) -> None:
     choice = {"kind": kind, "app": app, "mail": mail}
-    answer = client.put(f"{NOTICES}/settings", json={"choices": [choice]})
-    assert answer.status_code == 200, answer.text
-    assert choice in answer.json()["choices"]
+    response = client.put(f"{NOTICES}/settings", json={"choices": [choice]})
+    assert response.status_code == 200, response.text
+    assert choice in response.json()["choices"]
 
 
 def mail_all(scene: Scene) -> int:
@@ -256,9 +256,9 @@ def test_mail_goes_only_to_verified_addresses(scene: Scene, smtp: SmtpServer) ->
 
     verify(False)
     choice = {"kind": "run.failed", "app": True, "mail": True}
-    answer = scene.site.admin.put(f"{NOTICES}/settings", json={"choices": [choice]})
-    assert (answer.status_code, answer.json()["code"]) == (409, "address_not_verified")
-    assert ADA in answer.json()["detail"] and "sign-in link" in answer.json()["detail"]
+    response = scene.site.admin.put(f"{NOTICES}/settings", json={"choices": [choice]})
+    assert (response.status_code, response.json()["code"]) == (409, "address_not_verified")
+    assert ADA in response.json()["detail"] and "sign-in link" in response.json()["detail"]
     verify(True)
     choose(scene.site.admin, NoticeKind.RUN_FAILED)
     fail_a_run(scene)
@@ -272,8 +272,8 @@ def test_an_installation_without_mail_says_so(scene: Scene) -> None:
     shown = scene.site.admin.get(f"{NOTICES}/settings").json()
     assert "TRAINWRIGHT_SMTP_URL" in shown["mail_problem"]
     choice = {"kind": "run.failed", "app": True, "mail": True}
-    answer = scene.site.admin.put(f"{NOTICES}/settings", json={"choices": [choice]})
-    assert (answer.status_code, answer.json()["code"]) == (409, "no_mail")
+    response = scene.site.admin.put(f"{NOTICES}/settings", json={"choices": [choice]})
+    assert (response.status_code, response.json()["code"]) == (409, "no_mail")
 
 
 def test_an_unknown_recipient_is_given_up_at_once(scene: Scene, smtp: SmtpServer) -> None:
@@ -315,8 +315,8 @@ def test_a_member_s_limit_concerns_that_member(scene: Scene) -> None:
     for person in (owner, editor):
         choose(person, NoticeKind.LIMIT_REACHED, mail=False)
     user = editor.get("/api/v1/me").json()["id"]
-    answer = owner.put(f"{scene.site.path}/limits/members/{user}", json={"cpu_hours_per_month": 0})
-    assert answer.status_code == 200, answer.text
+    response = owner.put(f"{scene.site.path}/limits/members/{user}", json={"cpu_hours_per_month": 0})
+    assert response.status_code == 200, response.text
     scene.control.sweep()
     assert len(notices(editor)["items"]) == 2 and notices(owner)["items"] == []
 

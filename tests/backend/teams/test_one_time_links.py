@@ -18,7 +18,7 @@ from tests.backend.conftest import (
     running,
     site_again,
 )
-from tests.backend.datasets.test_delete_races import answer_after
+from tests.backend.datasets.test_delete_races import response_after
 from trainwright.contracts.api.people import Role
 from trainwright_backend.auth.tables import Account, OneTimeLink, Team
 from trainwright_backend.core.db import now
@@ -31,14 +31,14 @@ from trainwright_backend.teams.members import follow_groups
 
 
 def use(client: TestClient, **body: object) -> tuple[int, str]:
-    answer = client.post("/api/v1/auth/link", json=body)
-    return answer.status_code, answer.json().get("code", "")
+    response = client.post("/api/v1/auth/link", json=body)
+    return response.status_code, response.json().get("code", "")
 
 
 def invite(site: Site, email: str, role: str = "viewer") -> str:
-    answer = site.admin.post(f"{site.path}/invitations", json={"email": email, "role": role})
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["link"]).rsplit("/", 1)[-1]
+    response = site.admin.post(f"{site.path}/invitations", json={"email": email, "role": role})
+    assert response.status_code == 201, response.text
+    return str(response.json()["link"]).rsplit("/", 1)[-1]
 
 
 def test_no_account_exists_before_the_first_owner_s_link(app: FastAPI, anonymous: TestClient) -> None:
@@ -83,8 +83,8 @@ def test_a_link_works_once_even_for_concurrent_requests(app: FastAPI) -> None:
         return use(client_of(app), **body | {"email": f"{number}@b"})[0]
 
     with ThreadPoolExecutor(4) as pool:
-        answers = sorted(pool.map(attempt, range(4)))
-    assert answers[0] == 200 and set(answers[1:]) <= {404, 409}
+        responses = sorted(pool.map(attempt, range(4)))
+    assert responses[0] == 200 and set(responses[1:]) <= {404, 409}
     with app.state.database.read() as session:
         assert session.scalar(select(func.count()).select_from(Account)) == 1
 
@@ -101,14 +101,14 @@ def test_a_refused_use_does_not_consume_the_link(app: FastAPI, anonymous: TestCl
 
 @pytest.mark.parametrize("slug", ["api", "assets", "sign-in", "link"])
 def test_a_slug_that_is_an_address_of_the_platform_is_refused(site: Site, slug: str) -> None:
-    answer = site.admin.post("/api/v1/teams", json={"slug": slug, "name": "x"})
-    assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == "slug"
+    response = site.admin.post("/api/v1/teams", json={"slug": slug, "name": "x"})
+    assert response.status_code == 422 and response.json()["errors"][0]["field"] == "slug"
 
 
 @pytest.mark.both_databases
 def test_a_slug_is_unique(site: Site) -> None:
-    answer = site.admin.post("/api/v1/teams", json={"slug": "acme", "name": "x"})
-    assert (answer.status_code, answer.json()["code"]) == (409, "slug_taken")
+    response = site.admin.post("/api/v1/teams", json={"slug": "acme", "name": "x"})
+    assert (response.status_code, response.json()["code"]) == (409, "slug_taken")
 
 
 def test_an_invitation_brings_a_newcomer_into_the_team_with_its_role(site: Site) -> None:
@@ -131,10 +131,10 @@ def test_an_invitation_never_signs_in_to_an_account_that_exists(site: Site) -> N
     bob = site.anonymous()
     bob.post("/api/v1/auth/sign-in", json={"email": "bob@acme.example", "password": PASSWORD})
     stranger = site.other_team("globex")
-    answer = stranger.post(
+    response = stranger.post(
         "/api/v1/teams/globex/invitations", json={"email": "bob@acme.example", "role": "owner"}
     )
-    token = answer.json()["link"].rsplit("/", 1)[-1]
+    token = response.json()["link"].rsplit("/", 1)[-1]
     assert not bob.get(f"/api/v1/auth/link/{token}").json()["needs_account"]
     for thief in (site.anonymous(), stranger):
         assert use(thief, token=token) == (422, "invalid")
@@ -148,7 +148,7 @@ def test_viewing_an_invitation_does_not_reveal_whether_its_address_has_an_accoun
     site.member("viewer", email="bob@acme.example")
     stranger = site.other_team("globex")
 
-    def answers(email: str) -> list[object]:
+    def responses(email: str) -> list[object]:
         body = {"email": email, "role": "viewer"}
         made = stranger.post("/api/v1/teams/globex/invitations", json=body)
         token = made.json()["link"].rsplit("/", 1)[-1]
@@ -156,11 +156,11 @@ def test_viewing_an_invitation_does_not_reveal_whether_its_address_has_an_accoun
         for client in (stranger, site.anonymous()):
             found.append(client.get(f"/api/v1/auth/link/{token}").json() | {"email": ""})
             for fields in ({}, {"name": "Eve"}, {"password": PASSWORD}):
-                answer = client.post("/api/v1/auth/link", json={"token": token, **fields})
-                found += [answer.status_code, answer.json() | {"request_id": ""}]
+                response = client.post("/api/v1/auth/link", json={"token": token, **fields})
+                found += [response.status_code, response.json() | {"request_id": ""}]
         return found
 
-    assert answers("bob@acme.example") == answers("nobody@acme.example")
+    assert responses("bob@acme.example") == responses("nobody@acme.example")
 
 
 def test_an_owner_lists_pending_invitations_without_links_and_revokes_one(site: Site) -> None:
@@ -185,8 +185,10 @@ def test_an_owner_lists_pending_invitations_without_links_and_revokes_one(site: 
 
 
 def test_a_member_is_not_invited_again(site: Site) -> None:
-    answer = site.admin.post(f"{site.path}/invitations", json={"email": "ADA@acme.example", "role": "viewer"})
-    assert (answer.status_code, answer.json()["code"]) == (409, "already_member")
+    response = site.admin.post(
+        f"{site.path}/invitations", json={"email": "ADA@acme.example", "role": "viewer"}
+    )
+    assert (response.status_code, response.json()["code"]) == (409, "already_member")
 
 
 def pending(site: Site) -> list[tuple[str, str]]:
@@ -230,12 +232,12 @@ def test_an_invitation_is_used_while_the_person_is_added_by_their_groups(site: S
     with site.app.state.database.read() as session:
         team_id = session.scalars(select(Team.id).where(Team.slug == "acme")).one()
         bob_id = session.scalars(select(Account.id).where(Account.email == "bob@acme.example")).one()
-    answer = answer_after(
+    response = response_after(
         site,
         lambda session: follow_groups(session, team_id, bob_id, Role.VIEWER),
         lambda: bob.post("/api/v1/auth/link", json={"token": token}),
     )
-    assert answer == (200, "")
+    assert response == (200, "")
     [role] = [
         item["role"] for item in site.admin.get(f"{site.path}/members").json() if item["name"] == "Viewer"
     ]
@@ -243,8 +245,8 @@ def test_an_invitation_is_used_while_the_person_is_added_by_their_groups(site: S
 
 
 def test_an_invitation_without_a_role_is_for_a_viewer(site: Site) -> None:
-    answer = site.admin.post(f"{site.path}/invitations", json={"email": "bob@acme.example"})
-    assert (answer.status_code, answer.json()["role"]) == (201, "viewer")
+    response = site.admin.post(f"{site.path}/invitations", json={"email": "bob@acme.example"})
+    assert (response.status_code, response.json()["role"]) == (201, "viewer")
 
 
 @pytest.mark.parametrize(
@@ -340,8 +342,8 @@ def test_the_database_contains_no_link(site: Site) -> None:
 def test_a_team_has_a_limit_of_pending_invitations(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(invitations, "MAX_INVITATIONS", 2)
     path = f"{site.path}/invitations"
-    answers = [site.admin.post(path, json={"email": f"{n}@b", "role": "viewer"}) for n in range(3)]
-    assert [answer.status_code for answer in answers] == [201, 201, 409]
-    assert answers[2].json()["code"] == "too_many_invitations"
-    assert site.admin.delete(f"{path}/{answers[0].json()['id']}").status_code == 204
+    responses = [site.admin.post(path, json={"email": f"{n}@b", "role": "viewer"}) for n in range(3)]
+    assert [response.status_code for response in responses] == [201, 201, 409]
+    assert responses[2].json()["code"] == "too_many_invitations"
+    assert site.admin.delete(f"{path}/{responses[0].json()['id']}").status_code == 204
     assert site.admin.post(path, json={"email": "2@b", "role": "viewer"}).status_code == 201

@@ -21,9 +21,9 @@ __all__ = ["scene"]
 
 
 def create(scene: Scene, name: str = "nightly", role: str = "editor") -> str:
-    answer = scene.site.admin.post(f"{scene.site.path}/service-accounts", json={"name": name, "role": role})
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["id"])
+    response = scene.site.admin.post(f"{scene.site.path}/service-accounts", json={"name": name, "role": role})
+    assert response.status_code == 201, response.text
+    return str(response.json()["id"])
 
 
 def program(scene: Scene, account: str, scope: str = "manage") -> TestClient:
@@ -37,15 +37,15 @@ def program(scene: Scene, account: str, scope: str = "manage") -> TestClient:
 
 
 def submit(client: TestClient, scene: Scene) -> dict[str, Any]:
-    answer = client.post(f"{scene.site.path}/runs", json=scene.spec())
-    assert answer.status_code == 201, answer.text
-    found: dict[str, Any] = answer.json()
+    response = client.post(f"{scene.site.path}/runs", json=scene.spec())
+    assert response.status_code == 201, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 
 def members(scene: Scene) -> dict[str, dict[str, Any]]:
-    answer = scene.site.admin.get(f"{scene.site.path}/members", params={"limit": 100})
-    return {member["id"]: member for member in answer.json()["items"]}
+    response = scene.site.admin.get(f"{scene.site.path}/members", params={"limit": 100})
+    return {member["id"]: member for member in response.json()["items"]}
 
 
 def test_a_service_account_runs_under_its_own_name(scene: Scene) -> None:
@@ -91,8 +91,8 @@ def test_it_may_do_what_both_its_role_and_its_key_allow(
 ) -> None:
     client = program(scene, create(scene, role=role), scope)
     assert client.get(f"{scene.site.path}/runs").status_code == 200
-    answer = client.post(f"{scene.site.path}/runs/validate", json=scene.spec())
-    assert answer.status_code == 200
+    response = client.post(f"{scene.site.path}/runs/validate", json=scene.spec())
+    assert response.status_code == 200
     assert (client.post(f"{scene.site.path}/runs", json=scene.spec()).status_code == 201) is may_submit
     assert client.patch(scene.site.path, json={"name": "Mine"}).status_code == 403
 
@@ -105,8 +105,8 @@ def test_it_is_no_owner_and_manages_neither_itself_nor_keys(scene: Scene) -> Non
         ("POST", "/api/v1/me/keys", {"name": "more"}),
         ("POST", "/api/v1/me/device", {"user_code": "BCDF-GHJK", "approve": True}),
     ):
-        answer = client.request(method, path, json=body)
-        assert (answer.status_code, answer.json()["code"]) == (403, "service_account"), path
+        response = client.request(method, path, json=body)
+        assert (response.status_code, response.json()["code"]) == (403, "service_account"), path
     left = client.delete(f"{scene.site.path}/members/me")
     assert (left.status_code, left.json()["code"]) == (409, "service_account")
     refused = scene.site.admin.patch(f"{scene.site.path}/members/{account}", json={"role": "owner"})
@@ -144,8 +144,8 @@ def test_a_deleted_service_account_leaves_its_runs_as_the_owner_chooses(
     account = create(scene)
     client = program(scene, account)
     run = submit(client, scene)
-    answer = scene.site.admin.delete(f"{scene.site.path}/service-accounts/{account}", params={"runs": runs})
-    assert answer.status_code == 204, answer.text
+    response = scene.site.admin.delete(f"{scene.site.path}/service-accounts/{account}", params={"runs": runs})
+    assert response.status_code == 204, response.text
     assert client.get("/api/v1/me").status_code == 401
     shown = scene.site.admin.get(f"{scene.site.path}/runs/{run['id']}").json()
     assert (shown["state"], shown["created_by"]) == (state, "nightly")
@@ -185,8 +185,8 @@ def test_names_are_unique_in_a_team_and_their_number_is_limited(
     monkeypatch.setattr(service_accounts, "MAX_SERVICE_ACCOUNTS", 2)
     create(scene, "weekly")
     for name, code in ((" nightly ", "name_taken"), ("monthly", "too_many_service_accounts")):
-        answer = scene.site.admin.post(f"{scene.site.path}/service-accounts", json={"name": name})
-        assert (answer.status_code, answer.json()["code"]) == (409, code)
+        response = scene.site.admin.post(f"{scene.site.path}/service-accounts", json={"name": name})
+        assert (response.status_code, response.json()["code"]) == (409, code)
 
 
 @pytest.mark.both_databases

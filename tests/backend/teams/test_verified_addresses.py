@@ -31,14 +31,14 @@ def settings(settings: Settings, mailbox: Mailbox) -> Settings:
 
 def invitation(owner: TestClient, team: str, email: str = BOB) -> str:
     """The token of an invitation."""
-    answer = owner.post(f"/api/v1/teams/{team}/invitations", json={"email": email, "role": "editor"})
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["link"]).rsplit("/", 1)[-1]
+    response = owner.post(f"/api/v1/teams/{team}/invitations", json={"email": email, "role": "editor"})
+    assert response.status_code == 201, response.text
+    return str(response.json()["link"]).rsplit("/", 1)[-1]
 
 
 def use(client: TestClient, token: str, **fields: str) -> tuple[int, str]:
-    answer = client.post("/api/v1/auth/link", json={"token": token, **fields})
-    return answer.status_code, answer.json().get("code", "")
+    response = client.post("/api/v1/auth/link", json={"token": token, **fields})
+    return response.status_code, response.json().get("code", "")
 
 
 def account_of_bob(site: Site) -> TestClient:
@@ -51,9 +51,9 @@ def account_of_bob(site: Site) -> TestClient:
 
 
 def is_verified(client: TestClient) -> bool:
-    answer = client.get("/api/v1/me")
-    assert answer.status_code == 200, answer.text
-    return bool(answer.json()["email_verified"])
+    response = client.get("/api/v1/me")
+    assert response.status_code == 200, response.text
+    return bool(response.json()["email_verified"])
 
 
 def test_an_account_that_someone_else_created_cannot_join_another_team(site: Site, mailbox: Mailbox) -> None:
@@ -100,8 +100,8 @@ def test_an_address_invited_by_a_site_admin_counts_as_confirmed(site: Site, mail
 
 def test_a_request_for_a_link_reveals_nothing_and_is_limited(site: Site, mailbox: Mailbox) -> None:
     def ask(email: str) -> tuple[int, bytes]:
-        answer = site.anonymous().post("/api/v1/auth/mailed-link", json={"email": email})
-        return answer.status_code, answer.content
+        response = site.anonymous().post("/api/v1/auth/mailed-link", json={"email": email})
+        return response.status_code, response.content
 
     known, unknown = "Ada@acme.example", "nobody@acme.example"
     assert [ask(known) for _ in range(3)] == [ask(unknown) for _ in range(3)] == [(202, b"null")] * 3
@@ -135,9 +135,9 @@ def test_without_a_mail_server_the_refusal_names_the_operator(site: Site) -> Non
     state = site.app.state
     state.settings = state.settings.model_copy(update={"smtp_url": None})
     assert site.anonymous().get("/api/v1/health").json()["sends_mail"] is False
-    answer = site.anonymous().post("/api/v1/auth/mailed-link", json={"email": BOB})
-    assert (answer.status_code, answer.json()["code"]) == (409, "no_mail")
-    assert "trainwright-server link sign-in" in answer.json()["detail"]
+    response = site.anonymous().post("/api/v1/auth/mailed-link", json={"email": BOB})
+    assert (response.status_code, response.json()["code"]) == (409, "no_mail")
+    assert "trainwright-server link sign-in" in response.json()["detail"]
     bob = account_of_bob(site)
     assert use(bob, invitation(site.admin, "acme")) == (403, "address_not_verified")
 

@@ -49,10 +49,10 @@ def settings(settings: Settings) -> Settings:
 
 @dataclass
 class Receiver:
-    """A web server on the loopback interface, with the answers that it gives next."""
+    """A web server on the loopback interface, with the responses that it gives next."""
 
     url: str
-    answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    responses: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     received: list[tuple[dict[str, str], str]] = field(default_factory=list)
     may_answer: threading.Event = field(default_factory=threading.Event)
 
@@ -83,7 +83,7 @@ def running_receiver() -> Iterator[Receiver]:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             found.received.append(({key.lower(): value for key, value in self.headers.items()}, body))
             found.may_answer.wait()
-            status, headers = found.answers.pop(0) if found.answers else (204, {})
+            status, headers = found.responses.pop(0) if found.responses else (204, {})
             self.send_response(status)
             for name, value in {"Content-Length": "0", **headers}.items():
                 self.send_header(name, value)
@@ -201,7 +201,7 @@ def test_failures_are_retried_with_back_off_under_the_same_id_and_then_abandoned
 ) -> None:
     hook = create(scene, receiver.url)
     scene.site.admin.post(f"{scene.site.path}/webhooks/{hook['id']}/test")
-    receiver.answers = [(500, {})] * (len(PAUSES) + 1)
+    receiver.responses = [(500, {})] * (len(PAUSES) + 1)
     for attempt in range(1, len(PAUSES) + 2):
         before = now()
         assert deliver(scene) == 1
@@ -219,7 +219,7 @@ def test_failures_are_retried_with_back_off_under_the_same_id_and_then_abandoned
 def test_a_redirect_is_not_followed(scene: Scene, receiver: Receiver, status: int) -> None:
     hook = create(scene, receiver.url)
     scene.site.admin.post(f"{scene.site.path}/webhooks/{hook['id']}/test")
-    receiver.answers = [(status, {"Location": receiver.url})]
+    receiver.responses = [(status, {"Location": receiver.url})]
     assert deliver(scene) == 1
     assert len(receiver.received) == 1 and "not followed" in last(scene)["error"]
 
@@ -227,7 +227,7 @@ def test_a_redirect_is_not_followed(scene: Scene, receiver: Receiver, status: in
 def test_an_address_that_is_gone_gets_no_more_attempts(scene: Scene, receiver: Receiver) -> None:
     hook = create(scene, receiver.url)
     scene.site.admin.post(f"{scene.site.path}/webhooks/{hook['id']}/test")
-    receiver.answers = [(410, {})]
+    receiver.responses = [(410, {})]
     deliver(scene)
     assert last(scene)["next_attempt"] is None and last(scene)["status"] == 410
 
@@ -308,8 +308,8 @@ def test_the_server_s_own_network_is_not_contacted(scene: Scene, receiver: Recei
         (socket.gaierror(-2, "Name or service not known"), "The host's name is unknown."),
         (ConnectionRefusedError(111, "Connection refused"), "The host refuses connections to this port."),
         (ssl.SSLError(1, "WRONG_VERSION_NUMBER"), "The host does not speak TLS on this port."),
-        (TimeoutError(), "The host did not answer within 10 s."),
-        (BadStatusLine("x"), "The answer is not HTTP."),
+        (TimeoutError(), "The host did not respond within 10 s."),
+        (BadStatusLine("x"), "The response is not HTTP."),
         (OSError("no route to host"), "No route to host."),
     ],
 )
@@ -358,11 +358,11 @@ def test_public_and_allowed_addresses_are_contacted() -> None:
 def test_a_name_that_resolves_differently_the_second_time_is_not_contacted(
     monkeypatch: pytest.MonkeyPatch, receiver: Receiver
 ) -> None:
-    answers = [["93.184.216.34"], ["127.0.0.1"]]
+    responses = [["93.184.216.34"], ["127.0.0.1"]]
     connected: list[Any] = []
 
     def resolve(host: str, port: int, **_: object) -> list[Any]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in answers.pop(0)]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in responses.pop(0)]
 
     def connect(address: Any, timeout: float) -> socket.socket:
         connected.append(address)

@@ -35,17 +35,17 @@ class Tus:
 
     def begin(self, size: int, name: str = "a.txt") -> str:
         """Address of a new upload."""
-        answer = self.announce(size, name)
-        assert answer.status_code == 201, answer.text
-        return answer.headers["Location"]
+        response = self.announce(size, name)
+        assert response.status_code == 201, response.text
+        return response.headers["Location"]
 
     def add(self, url: str, offset: int, body: bytes | Iterable[bytes], **headers: str) -> httpx.Response:
         return self.client.patch(url, content=body, headers=BYTES | {"Upload-Offset": str(offset)} | headers)
 
     def offset(self, url: str) -> int:
-        answer = self.client.head(url, headers=TUS)
-        assert answer.status_code == 200, answer.status_code
-        return int(answer.headers["Upload-Offset"])
+        response = self.client.head(url, headers=TUS)
+        assert response.status_code == 200, response.status_code
+        return int(response.headers["Upload-Offset"])
 
     def drop(self, url: str) -> httpx.Response:
         return self.client.delete(url, headers=TUS)
@@ -53,8 +53,8 @@ class Tus:
     def send(self, content: bytes, name: str = "a.txt") -> str:
         """Upload a complete file; returns its id."""
         url = self.begin(len(content), name)
-        answer = self.add(url, 0, content)
-        assert answer.status_code == 204, answer.text
+        response = self.add(url, 0, content)
+        assert response.status_code == 204, response.text
         return url.rsplit("/", 1)[-1]
 
 

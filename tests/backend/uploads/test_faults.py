@@ -121,8 +121,8 @@ def check_arrives(client: Tus, site: Site, content: bytes, choose: random.Random
             exceed(client, site, url, offset, content)
         with suppress(httpx.TransportError):
             stop = len(content) if choose.random() < 0.5 else choose.randint(offset, len(content))
-            answer = client.add(url, offset, content[offset:stop])
-            assert answer.status_code in (204, 409, 423), answer.text
+            response = client.add(url, offset, content[offset:stop])
+            assert response.status_code in (204, 409, 423), response.text
         found = persistently(client.offset, url)
         assert isinstance(found, int) and found >= offset, "stored bytes are never lost"
         offset = found

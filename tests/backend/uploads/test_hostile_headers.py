@@ -44,10 +44,10 @@ def database_url(sqlite_url: str) -> str:
 def test_a_bad_upload_header_is_refused_by_its_name(
     tus: Tus, header: str, value: str, status: int, exact: Exact
 ) -> None:
-    answer = tus.announce(10, **{header: value})
-    assert answer.status_code == status, answer.text
-    body = answer.json()
-    assert body["status"] == status and answer.headers["content-type"] == "application/problem+json"
+    response = tus.announce(10, **{header: value})
+    assert response.status_code == status, response.text
+    body = response.json()
+    assert body["status"] == status and response.headers["content-type"] == "application/problem+json"
     if status != 413:
         assert body["errors"][0]["field"].startswith(header) and header in body["detail"]
     assert tus.client.get(tus.path).json() == [] and exact()
@@ -55,8 +55,8 @@ def test_a_bad_upload_header_is_refused_by_its_name(
 
 def test_without_a_length_no_upload_is_created(tus: Tus) -> None:
     headers = TUS | {"Upload-Metadata": metadata(filename="a.txt")}
-    answer = tus.client.post(tus.path, headers=headers)
-    assert answer.status_code == 400 and "Upload-Length" in answer.json()["detail"]
+    response = tus.client.post(tus.path, headers=headers)
+    assert response.status_code == 400 and "Upload-Length" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("header", ["Upload-Offset", "Upload-Length", "Tus-Resumable", "Upload-Checksum"])
@@ -65,8 +65,8 @@ def test_a_duplicate_header_is_refused(tus: Tus, header: str) -> None:
     headers = [*BYTES.items(), ("Upload-Offset", "0"), ("Upload-Length", "3")]
     headers += [("Upload-Metadata", metadata(filename="a")), (header, "0"), (header, "0")]
     method, address = ("POST", tus.path) if header == "Upload-Length" else ("PATCH", url)
-    answer = tus.client.request(method, address, headers=headers, content=b"123")
-    assert answer.status_code == 400 and header in answer.json()["detail"], answer.text
+    response = tus.client.request(method, address, headers=headers, content=b"123")
+    assert response.status_code == 400 and header in response.json()["detail"], response.text
     assert tus.offset(url) == 0
 
 
@@ -76,8 +76,8 @@ def test_a_duplicate_header_is_refused(tus: Tus, header: str) -> None:
 )
 def test_a_bad_checksum_header_is_refused(tus: Tus, value: str) -> None:
     url = tus.begin(10)
-    answer = tus.add(url, 0, b"123", **{"Upload-Checksum": value})
-    assert answer.status_code == 400 and "Upload-Checksum" in answer.json()["detail"]
+    response = tus.add(url, 0, b"123", **{"Upload-Checksum": value})
+    assert response.status_code == 400 and "Upload-Checksum" in response.json()["detail"]
     assert tus.offset(url) == 0
 
 
@@ -86,8 +86,8 @@ def test_a_bad_offset_is_refused(tus: Tus, value: str) -> None:
     url = tus.begin(10)
     headers = [(name.encode(), text.encode()) for name, text in BYTES.items()]
     headers.append((b"Upload-Offset", value.encode()))
-    answer = tus.client.patch(url, headers=headers, content=b"123")
-    assert answer.status_code == 400 and "Upload-Offset" in answer.json()["detail"]
+    response = tus.client.patch(url, headers=headers, content=b"123")
+    assert response.status_code == 400 and "Upload-Offset" in response.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_an_invalid_file_name_is_refused(site: Site, tus: Tus, name: str, exact:
         values = {"filename": "good.txt"} | {key: name}
         if key == "relativePath" and not name:
             continue  # clients send this for a file without folders
-        answer = tus.announce(10, **{"Upload-Metadata": metadata(**values)})
-        assert answer.status_code == 422, (key, answer.text)
-        assert "Rename the file" in answer.json()["detail"]
+        response = tus.announce(10, **{"Upload-Metadata": metadata(**values)})
+        assert response.status_code == 422, (key, response.text)
+        assert "Rename the file" in response.json()["detail"]
     assert tus.client.get(tus.path).json() == [] and exact()
 
 
@@ -121,6 +121,6 @@ def test_an_invalid_file_name_is_refused(site: Site, tus: Tus, name: str, exact:
     ],
 )
 def test_names_are_kept_with_their_folders(tus: Tus, values: dict[str, str | bytes], name: str) -> None:
-    answer = tus.announce(10, **{"Upload-Metadata": metadata(**values)})
-    assert answer.status_code == 201, answer.text
+    response = tus.announce(10, **{"Upload-Metadata": metadata(**values)})
+    assert response.status_code == 201, response.text
     assert tus.client.get(tus.path).json()[0]["file_name"] == name

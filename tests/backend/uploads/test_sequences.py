@@ -59,12 +59,12 @@ def test_after_any_sequence_offset_and_bytes_are_correct(
             body = CONTENT[offset : offset + count]
             if by_post:
                 headers = BYTES | {"X-HTTP-Method-Override": "PATCH", "Upload-Offset": str(offset)}
-                answer = tus.client.post(self.url, headers=headers, content=body)
+                response = tus.client.post(self.url, headers=headers, content=body)
             else:
-                answer = tus.add(self.url, offset, body)
-            assert answer.status_code == 204, answer.text
+                response = tus.add(self.url, offset, body)
+            assert response.status_code == 204, response.text
             self.safe = self.sent = offset + len(body)
-            assert answer.headers["Upload-Offset"] == str(self.safe)
+            assert response.headers["Upload-Offset"] == str(self.safe)
 
         @rule(count=st.integers(1, SIZE), after=st.integers(1, SIZE), kill=st.booleans())
         def add_over_a_cut(self, count: int, after: int, kill: bool) -> None:
@@ -72,8 +72,8 @@ def test_after_any_sequence_offset_and_bytes_are_correct(
             body = CONTENT[offset : offset + count]
             proxy.cut_after(after, server.kill if kill else lambda: None)
             with suppress(httpx.TransportError):
-                answer = tus.add(self.url, offset, body)
-                assert answer.status_code == 204, answer.text
+                response = tus.add(self.url, offset, body)
+                assert response.status_code == 204, response.text
                 self.safe = offset + len(body)
             self.sent = offset + len(body)
             proxy.cut_after(10**12)
@@ -89,18 +89,18 @@ def test_after_any_sequence_offset_and_bytes_are_correct(
             body = CONTENT[offset : offset + count]
             digest = hashlib.sha256(body if is_right else body + b"!").digest()
             headers = {"Upload-Checksum": f"sha256 {base64.b64encode(digest).decode()}"}
-            answer = tus.add(self.url, offset, body, **headers)
+            response = tus.add(self.url, offset, body, **headers)
             if offset == SIZE or is_right:
-                assert answer.status_code in (204, 460), answer.text
-            assert (answer.status_code == 204) == (is_right or offset == SIZE)
+                assert response.status_code in (204, 460), response.text
+            assert (response.status_code == 204) == (is_right or offset == SIZE)
             self.safe = self.sent = offset + (len(body) if is_right else 0)
 
         @rule(offset=st.integers(0, 2 * SIZE), body=st.binary(min_size=1, max_size=100))
         def add_elsewhere(self, offset: int, body: bytes) -> None:
             true = self.where()
             if offset != true:
-                answer = tus.add(self.url, offset, body)
-                assert (answer.status_code, answer.headers["Upload-Offset"]) == (409, str(true))
+                response = tus.add(self.url, offset, body)
+                assert (response.status_code, response.headers["Upload-Offset"]) == (409, str(true))
 
         @rule()
         def kill(self) -> None:

@@ -206,8 +206,8 @@ def test_an_upload_that_completes_right_before_its_object_is_deleted_is_refused(
 ) -> None:
     monkeypatch.setattr(deletion_queue, "UPLOAD_LIFETIME", deletion_queue.KEEP_MARGIN / 2)
     url = tus.begin(3)
-    answer = tus.add(url, 0, b"123")
-    assert (answer.status_code, answer.json()["code"]) == (409, "upload_too_slow")
+    response = tus.add(url, 0, b"123")
+    assert (response.status_code, response.json()["code"]) == (409, "upload_too_slow")
     assert count_of_stored(site) == 0 and exact()
 
 
@@ -216,8 +216,8 @@ def test_bytes_that_the_disk_lost_end_the_upload_with_an_error(site: Site, tus: 
     tus.add(url, 0, b"12345")
     (upload_id,) = site.app.state.store.list_partials()
     site.app.state.store.partial_path(upload_id).write_bytes(b"123")
-    answer = tus.add(url, 5, b"67890")
-    assert (answer.status_code, answer.json()["code"]) == (410, "upload_lost")
+    response = tus.add(url, 5, b"67890")
+    assert (response.status_code, response.json()["code"]) == (410, "upload_lost")
     assert tus.client.head(url, headers=TUS).status_code == 404 and exact()
 
 
@@ -251,8 +251,8 @@ def test_concurrent_uploads_stay_within_the_limit(
 ) -> None:
     site.admin.put(f"{site.path}/storage", json={"limit_bytes": 1_000})
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: tus.announce(150).status_code, range(16)))
-    assert sorted(answers) == [201] * 6 + [403] * 10 and used_bytes(site) == 900 and exact()
+        responses = list(pool.map(lambda _: tus.announce(150).status_code, range(16)))
+    assert sorted(responses) == [201] * 6 + [403] * 10 and used_bytes(site) == 900 and exact()
 
 
 def test_one_persons_upload_limit_leaves_room_for_others(

@@ -26,9 +26,9 @@ def stored(site: Site) -> list[tuple[str, bytes]]:
 
 
 def test_anyone_can_request_the_server_s_capabilities(site: Site) -> None:
-    answer = site.anonymous().options(f"{site.path}/uploads")
-    assert answer.status_code == 204 and not answer.content
-    assert {name: answer.headers[name] for name in answer.headers if name.startswith("tus-")} == {
+    response = site.anonymous().options(f"{site.path}/uploads")
+    assert response.status_code == 204 and not response.content
+    assert {name: response.headers[name] for name in response.headers if name.startswith("tus-")} == {
         "tus-resumable": "1.0.0",
         "tus-version": "1.0.0",
         "tus-extension": "creation,creation-with-upload,termination,checksum,expiration",
@@ -42,9 +42,9 @@ def test_a_file_uploaded_in_chunks_is_stored_with_its_digest(site: Site, tus: Tu
     url = tus.begin(len(CONTENT), "plays/hamlet.txt")
     assert url.startswith(f"{site.path}/uploads/up_")
     for start in range(0, len(CONTENT), 10):
-        answer = tus.add(url, start, CONTENT[start : start + 10])
-        assert answer.status_code == 204 and answer.headers["Tus-Resumable"] == "1.0.0"
-        assert answer.headers["Upload-Offset"] == str(min(start + 10, len(CONTENT)))
+        response = tus.add(url, start, CONTENT[start : start + 10])
+        assert response.status_code == 204 and response.headers["Tus-Resumable"] == "1.0.0"
+        assert response.headers["Upload-Offset"] == str(min(start + 10, len(CONTENT)))
         assert exact()
     (shown,) = tus.client.get(tus.path).json()
     assert shown["file_name"] == "plays/hamlet.txt" and shown["complete"]
@@ -71,12 +71,12 @@ def test_the_list_shows_the_owner_of_each_upload(site: Site, tus: Tus) -> None:
 def test_the_response_to_head_has_what_a_client_needs_to_continue(tus: Tus) -> None:
     url = tus.begin(100, "größe.txt")
     tus.add(url, 0, b"x" * 40)
-    answer = tus.client.head(url, headers=TUS)
-    assert (answer.headers["Upload-Offset"], answer.headers["Upload-Length"]) == ("40", "100")
-    assert answer.headers["Cache-Control"] == "no-store"
-    assert answer.headers["Upload-Metadata"] == metadata(filename="größe.txt")
-    expires = parsedate_to_datetime(answer.headers["Upload-Expires"])
-    assert answer.headers["Upload-Expires"].endswith("GMT")
+    response = tus.client.head(url, headers=TUS)
+    assert (response.headers["Upload-Offset"], response.headers["Upload-Length"]) == ("40", "100")
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.headers["Upload-Metadata"] == metadata(filename="größe.txt")
+    expires = parsedate_to_datetime(response.headers["Upload-Expires"])
+    assert response.headers["Upload-Expires"].endswith("GMT")
     assert 23.9 < hours_until(expires) < 24.1
 
 
@@ -100,10 +100,10 @@ def test_a_wrong_offset_is_refused_with_the_right_one(tus: Tus) -> None:
     url = tus.begin(100)
     tus.add(url, 0, b"x" * 40)
     for wrong in (0, 39, 41, 100, 10**17):
-        answer = tus.add(url, wrong, b"y")
-        assert (answer.status_code, answer.json()["code"]) == (409, "wrong_offset")
-        assert answer.headers["Upload-Offset"] == "40" and answer.json()["offset"] == 40
-        assert "Continue at Upload-Offset 40" in answer.json()["detail"]
+        response = tus.add(url, wrong, b"y")
+        assert (response.status_code, response.json()["code"]) == (409, "wrong_offset")
+        assert response.headers["Upload-Offset"] == "40" and response.json()["offset"] == 40
+        assert "Continue at Upload-Offset 40" in response.json()["detail"]
     assert tus.offset(url) == 40
 
 
@@ -115,12 +115,12 @@ def test_bytes_with_a_wrong_checksum_are_discarded(
     url = tus.begin(2 * len(CONTENT))
     assert tus.add(url, 0, CONTENT, **{"Upload-Checksum": f"{algorithm} {right}"}).status_code == 204
     damaged = CONTENT[:-1] + b"!"
-    answer = tus.add(url, len(CONTENT), damaged, **{"Upload-Checksum": f"{algorithm} {right}"})
-    assert (answer.status_code, answer.json()["code"]) == (460, "checksum_differs")
-    assert answer.json()["title"] == "Checksum Mismatch"
+    response = tus.add(url, len(CONTENT), damaged, **{"Upload-Checksum": f"{algorithm} {right}"})
+    assert (response.status_code, response.json()["code"]) == (460, "checksum_differs")
+    assert response.json()["title"] == "Checksum Mismatch"
     assert tus.offset(url) == len(CONTENT)
-    answer = tus.add(url, len(CONTENT), CONTENT, **{"Upload-Checksum": f"{algorithm} {right}"})
-    assert answer.status_code == 204
+    response = tus.add(url, len(CONTENT), CONTENT, **{"Upload-Checksum": f"{algorithm} {right}"})
+    assert response.status_code == 204
     assert stored(site) == [(hashlib.sha256(2 * CONTENT).hexdigest(), 2 * CONTENT)] and exact()
 
 
@@ -133,8 +133,8 @@ def test_bytes_beyond_the_announced_size_are_refused(tus: Tus, exact: Exact) -> 
         yield b"90 and more"
 
     for body in (b"4567890x", endless()):
-        answer = tus.add(url, 3, body)
-        assert (answer.status_code, answer.json()["code"]) == (413, "too_many_bytes")
+        response = tus.add(url, 3, body)
+        assert (response.status_code, response.json()["code"]) == (413, "too_many_bytes")
     assert tus.offset(url) == 3 and exact()
 
 
@@ -166,18 +166,18 @@ def test_an_upload_can_be_deleted(site: Site, tus: Tus, exact: Exact) -> None:
 def test_post_can_replace_methods_that_a_client_cannot_send(tus: Tus, method: str) -> None:
     url = tus.begin(10)
     headers = BYTES | {"X-HTTP-Method-Override": method, "Upload-Offset": "0"}
-    answer = tus.client.post(url, headers=headers, content=b"123" if method == "PATCH" else b"")
-    assert answer.status_code == {"PATCH": 204, "HEAD": 200, "DELETE": 204}[method], answer.text
+    response = tus.client.post(url, headers=headers, content=b"123" if method == "PATCH" else b"")
+    assert response.status_code == {"PATCH": 204, "HEAD": 200, "DELETE": 204}[method], response.text
     if method == "DELETE":
         assert tus.client.head(url, headers=TUS).status_code == 404
     else:
-        assert answer.headers["Upload-Offset"] == str(tus.offset(url))
+        assert response.headers["Upload-Offset"] == str(tus.offset(url))
 
 
 def test_get_never_replaces_another_method(tus: Tus) -> None:
     url = tus.begin(10)
-    answer = tus.client.get(url, headers=TUS | {"X-HTTP-Method-Override": "DELETE"})
-    assert answer.status_code == 405
+    response = tus.client.get(url, headers=TUS | {"X-HTTP-Method-Override": "DELETE"})
+    assert response.status_code == 405
     assert tus.offset(url) == 0
 
 
@@ -185,17 +185,17 @@ def test_another_protocol_version_is_refused_with_the_supported_one(tus: Tus) ->
     url = tus.begin(10)
     for headers in ({}, {"Tus-Resumable": "0.2.2"}, {"Tus-Resumable": "1.0"}):
         for method, address in (("POST", tus.path), ("HEAD", url), ("PATCH", url), ("DELETE", url)):
-            answer = tus.client.request(method, address, headers=headers)
-            assert answer.status_code == 412, (method, answer.text)
-            assert answer.headers["Tus-Version"] == answer.headers["Tus-Resumable"] == "1.0.0"
+            response = tus.client.request(method, address, headers=headers)
+            assert response.status_code == 412, (method, response.text)
+            assert response.headers["Tus-Version"] == response.headers["Tus-Resumable"] == "1.0.0"
     assert tus.offset(url) == 0
 
 
 def test_uploaded_bytes_need_their_content_type(tus: Tus) -> None:
     url = tus.begin(3)
     for kind in ("text/plain", "application/octet-stream", ""):
-        answer = tus.add(url, 0, b"123", **{"Content-Type": kind})
-        assert (answer.status_code, answer.json()["code"]) == (415, "not_bytes")
+        response = tus.add(url, 0, b"123", **{"Content-Type": kind})
+        assert (response.status_code, response.json()["code"]) == (415, "not_bytes")
     assert tus.offset(url) == 0
 
 
@@ -206,9 +206,9 @@ def test_an_upload_of_another_team_is_unknown(site: Site, tus: Tus) -> None:
     theirs = Tus(stranger, "/api/v1/teams/globex/uploads")
     for address, code in ((f"{theirs.path}/{upload}", "not_found"), (url, "not_found")):
         for method in ("HEAD", "PATCH", "DELETE"):
-            answer = stranger.request(method, address, headers=BYTES | {"Upload-Offset": "0"}, content=b"x")
-            assert answer.status_code == 404
-            assert method == "HEAD" or answer.json()["code"] == code
+            response = stranger.request(method, address, headers=BYTES | {"Upload-Offset": "0"}, content=b"x")
+            assert response.status_code == 404
+            assert method == "HEAD" or response.json()["code"] == code
     assert theirs.client.get(theirs.path).json() == []
     assert tus.offset(url) == 0
 
@@ -234,11 +234,11 @@ def test_another_site_cannot_upload_with_a_visitor_s_cookie(
     theirs = Tus(browser, tus.path)
     url = theirs.begin(10)
     assert theirs.add(url, 0, b"123").status_code == 204, "a page of the platform itself"
-    for answer in (
+    for response in (
         theirs.announce(10, **foreign),
         theirs.add(url, 3, b"456", **foreign),
         browser.delete(url, headers=TUS | foreign),
         browser.post(url, headers=TUS | foreign | {"X-HTTP-Method-Override": "DELETE"}),
     ):
-        assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
+        assert (response.status_code, response.json()["code"]) == (403, "foreign_origin")
     assert theirs.offset(url) == 3

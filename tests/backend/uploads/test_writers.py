@@ -66,7 +66,7 @@ class Halting:
         """Send the rest."""
         self._connection.sendall(body)
 
-    def answer(self) -> str:
+    def response(self) -> str:
         """The server's response."""
         heard = b""
         while b'"errors"' not in heard and (data := self._connection.recv(65_536)):
@@ -104,9 +104,9 @@ def test_an_idle_connection_is_closed_and_its_bytes_are_kept(
         tus = connect(server)
         url = tus.begin(len(CONTENT))
         with Halting(site, server, url, CONTENT[:FIRST]) as halting:
-            answer = halting.answer()
-        assert answer.startswith("HTTP/1.1 408") and "upload_idle" in answer
-        assert "onnection: close" in answer
+            response = halting.response()
+        assert response.startswith("HTTP/1.1 408") and "upload_idle" in response
+        assert "onnection: close" in response
         assert tus.offset(url) == FIRST
         finish(tus, url)
 
@@ -139,10 +139,10 @@ def test_a_newer_request_ends_the_previous_one(site: Site, connect: Callable[[Se
         url = tus.begin(len(CONTENT))
         with Halting(site, server, url, CONTENT[:FIRST]) as halting:
             writes(site)
-            answer = tus.add(url, 0, CONTENT)
-            assert (answer.status_code, answer.json()["code"]) == (409, "wrong_offset")
-            assert 0 < answer.json()["offset"] <= FIRST, "the first request's bytes are kept"
-            assert "upload_taken_over" in halting.answer()
+            response = tus.add(url, 0, CONTENT)
+            assert (response.status_code, response.json()["code"]) == (409, "wrong_offset")
+            assert 0 < response.json()["offset"] <= FIRST, "the first request's bytes are kept"
+            assert "upload_taken_over" in halting.response()
         finish(tus, url)
 
 
@@ -156,7 +156,7 @@ def test_deleting_an_upload_ends_the_request_that_writes_to_it(
         with Halting(site, server, url, CONTENT[:FIRST]) as halting:
             writes(site)
             assert tus.drop(url).status_code == 204
-            assert halting.answer().startswith(("HTTP/1.1 409", "HTTP/1.1 404"))
+            assert halting.response().startswith(("HTTP/1.1 409", "HTTP/1.1 404"))
     assert exact() and site.app.state.store.list_partials() == []
 
 
@@ -188,8 +188,8 @@ def test_another_process_waits_until_the_writer_has_finished(
         url = first.begin(len(CONTENT))
         with Halting(site, one, url, CONTENT[:FIRST]):
             writes(site)
-            answer = second.add(url, 0, b"")
-            assert (answer.status_code, answer.headers["Retry-After"]) == (423, "2")
+            response = second.add(url, 0, b"")
+            assert (response.status_code, response.headers["Retry-After"]) == (423, "2")
         eventually(lambda: second.offset(url) > 0, "the first connection's end makes its bytes safe")
         finish(second, url)
 
@@ -205,8 +205,8 @@ def test_an_upload_continues_when_the_disk_has_space_again(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "pwrite", full)
-        answer = tus.add(url, 400, CONTENT[400:])
-    assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
+        response = tus.add(url, 400, CONTENT[400:])
+    assert (response.status_code, response.json()["code"]) == (507, "disk_full")
     assert tus.offset(url) == 400 and exact()
     assert tus.add(url, 400, CONTENT[400:]).status_code == 204
     (shown,) = tus.client.get(tus.path).json()
@@ -247,8 +247,8 @@ def test_after_a_failed_write_the_response_waits_for_the_save_in_progress(
         patched.setattr(receiver, "SAVE_BYTES", FIRST // 5 * 4)
         patched.setattr(os, "pwrite", write_little)
         patched.setattr(os, "fdatasync", sync_slowly)
-        answer = asyncio.run(send())
-    assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
+        response = asyncio.run(send())
+    assert (response.status_code, response.json()["code"]) == (507, "disk_full")
     offset = tus.offset(url)
     assert offset == FIRST // 5 * 4
     assert tus.add(url, offset, CONTENT[offset:]).status_code == 204

@@ -95,7 +95,7 @@ def pretend() -> None:
         setattr(torch.cuda, name, function)
     torch.accelerator.is_available = lambda: False  # its streams cannot be queried
     torch.version.cuda = "12.9"
-    answers: dict[str, Any] = {
+    responses: dict[str, Any] = {
         "get_device_properties": lambda device=None: _PROPERTIES,
         "get_raw_stream": lambda device=None: 0,
         "synchronize": lambda device=None: None,
@@ -107,7 +107,7 @@ def pretend() -> None:
         "raise_if_triton_unavailable": lambda device=None: None,
         "is_bf16_supported": lambda including_emulation=False: True,
     }
-    for name, function in answers.items():
+    for name, function in responses.items():
         setattr(CudaInterface, name, staticmethod(function))
         if hasattr(CudaInterface.Worker, name):
             setattr(CudaInterface.Worker, name, staticmethod(function))

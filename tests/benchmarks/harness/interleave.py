@@ -78,7 +78,7 @@ class Pacer:
     """Times the steps of a contender's loop: the time between two calls, without the wait, is one step."""
 
     def __init__(self) -> None:
-        # Output of libraries must not mix with the answers.
+        # Output of libraries must not mix with the responses.
         self._answers = os.fdopen(os.dup(1), "w")
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
@@ -187,15 +187,15 @@ class _Process:
 
     def make(self, steps: int) -> list[tuple[float, float]]:
         """Wall and CPU seconds of each step."""
-        asked, answers = _pipe(self._process.stdin), _pipe(self._process.stdout)
+        asked, responses = _pipe(self._process.stdin), _pipe(self._process.stdout)
         try:
             print(steps, file=asked, flush=True)
         except BrokenPipeError as error:
             raise RuntimeError(self._ended()) from error
-        answer = answers.readline()
-        if not answer:
+        response = responses.readline()
+        if not response:
             raise RuntimeError(self._ended())
-        made: list[tuple[float, float]] = json.loads(answer)
+        made: list[tuple[float, float]] = json.loads(response)
         return made
 
     def _ended(self) -> str:

@@ -132,14 +132,14 @@ def agents(load: Load) -> Iterator[Measure]:
         messages = itertools.islice(messages_of(nodes, runs), int(rate * load.size.seconds))
         callers = [Caller(site.url) for _ in range(CALLERS)]  # threads; each message has its own connection
         with cpu_shares(site.processes):
-            answers = ask(callers, messages, OFFERED * rate, PATIENCE_SECONDS)
-        print_waits(answers)
-        errors = answers.statuses.total()
+            responses = ask(callers, messages, OFFERED * rate, PATIENCE_SECONDS)
+        print_waits(responses)
+        errors = responses.statuses.total()
         return [
-            Value("messages", answers.accepted_per_second, "per second", at_least(rate)),
+            Value("messages", responses.accepted_per_second, "per second", at_least(rate)),
             Value("spurious reaps", spurious_reaps(site, runs), "", at_most(0)),
             Value("refused messages", errors, "", at_most(0)),
-            Value("renewal p95", answers.p95("renewal"), "ms"),
+            Value("renewal p95", responses.p95("renewal"), "ms"),
         ]
 
     yield measure
@@ -171,15 +171,15 @@ def renewal(run: ActiveRun) -> Call:
 
 
 def send(node: SimulatedNode, path: str, body: dict[str, object]) -> dict[str, object]:
-    """One message of a node on a new connection; the answer.
+    """One message of a node on a new connection; the response.
 
     Raises:
         StatusError: it was refused. While the server answers 503, the message is repeated, as an agent does.
     """
     caller = Caller(node.url, node.token)
     try:
-        answer: dict[str, object] = caller.post(path, body)
-        return answer
+        response: dict[str, object] = caller.post(path, body)
+        return response
     finally:
         caller.close()
 

@@ -24,7 +24,7 @@ from tests.benchmarks.load.row import OFFERED, Load, Measure, Row
 from tests.benchmarks.load.size import MEMORY_MB_PER_MINUTE, P95_MS
 from tests.benchmarks.load.table import Value, at_least, at_most
 from tests.benchmarks.platform.api_load import allow_submissions
-from tests.benchmarks.platform.open_loop import NO_ANSWER, Answers, Call, ask, p95
+from tests.benchmarks.platform.open_loop import NO_ANSWER, Call, Responses, ask, p95
 from tests.benchmarks.platform.reads import fill_log, fill_runs, fill_series
 from tests.benchmarks.platform.server import Caller, Site
 
@@ -92,7 +92,7 @@ class Mix:
         writes: list[tuple[str, Call]] = [("submit", self._submit), ("cancel", self._cancel)]
         return itertools.cycle([*reads[:4], writes[0], *reads[4:], writes[1]])
 
-    def ask(self, per_second: float, seconds: float, connections: int = CALLERS) -> Answers:
+    def ask(self, per_second: float, seconds: float, connections: int = CALLERS) -> Responses:
         """Ask the mix at this rate. Connections are spread over the API processes."""
         callers = self.site.people(connections, busy_seconds=0)
         calls = itertools.islice(self.calls(), max(int(per_second * seconds), 1))
@@ -118,13 +118,13 @@ def mix(load: Load) -> Iterator[Measure]:
 
     def measure() -> list[Value]:
         with cpu_shares(load.site.processes):
-            answers = made.ask(OFFERED * rate, load.size.mix_minutes * 60)
-        print_waits(answers)
+            responses = made.ask(OFFERED * rate, load.size.mix_minutes * 60)
+        print_waits(responses)
         return [
-            Value("requests", answers.accepted_per_second, "per second", at_least(rate)),
-            Value("p95", answers.p95(), "ms", at_most(P95_MS)),
-            Value("answers 5xx", server_errors(answers), "", at_most(0)),
-            Value("other errors", answers.statuses.total() - server_errors(answers), "", at_most(0)),
+            Value("requests", responses.accepted_per_second, "per second", at_least(rate)),
+            Value("p95", responses.p95(), "ms", at_most(P95_MS)),
+            Value("answers 5xx", server_errors(responses), "", at_most(0)),
+            Value("other errors", responses.statuses.total() - server_errors(responses), "", at_most(0)),
         ]
 
     yield measure
@@ -163,9 +163,9 @@ def soak(load: Load) -> Iterator[Measure]:
     def measure() -> list[Value]:
         seconds = load.size.soak_minutes * 60
         with cpu_shares(load.site.processes), watching(load.site, seconds / SAMPLES) as samples:
-            answers = made.ask(rate, seconds)
-        print_waits(answers)
-        values = [Value("errors", answers.statuses.total(), "", at_most(0))]
+            responses = made.ask(rate, seconds)
+        print_waits(responses)
+        values = [Value("errors", responses.statuses.total(), "", at_most(0))]
         for name in load.site.processes:
             values += growth_of(name, samples)
         return values
@@ -217,27 +217,27 @@ def growth_of(name: str, samples: Sequence[Sample]) -> list[Value]:
     ]
 
 
-def server_errors(answers: Answers) -> int:
-    """Answers with a status of 500 or more."""
-    return sum(count for status, count in answers.statuses.items() if status >= 500)
+def server_errors(responses: Responses) -> int:
+    """Responses with a status of 500 or more."""
+    return sum(count for status, count in responses.statuses.items() if status >= 500)
 
 
 def unexpected(statuses: Counter[int]) -> int:
-    """Errors that even a flood of requests must not cause, also requests without an answer."""
+    """Errors that even a flood of requests must not cause, also requests without a response."""
     return sum(count for status, count in statuses.items() if status not in REFUSALS_OF_A_BURST)
 
 
-def print_waits(answers: Answers) -> None:
+def print_waits(responses: Responses) -> None:
     """Print the waits of each kind of request, the refusals, and whether requests were sent on time."""
-    for kind, waits in sorted(answers.waits.items()):
+    for kind, waits in sorted(responses.waits.items()):
         if len(waits) > 1:
             print(f"    {kind}: {len(waits):,}, p95 {p95(waits):.0f} ms")
-    for status, count in sorted(answers.statuses.items()):
+    for status, count in sorted(responses.statuses.items()):
         print(f"    {'no answer' if status == NO_ANSWER else status}: {count:,}")
-    if answers.errors:
-        print(f"    the first error: {answers.errors[0]!r}"[:400])
-    if len(answers.late) > 1:
-        print(f"    handed out late by the generator: p95 {p95(answers.late):.1f} ms", flush=True)
+    if responses.errors:
+        print(f"    the first error: {responses.errors[0]!r}"[:400])
+    if len(responses.late) > 1:
+        print(f"    handed out late by the generator: p95 {p95(responses.late):.1f} ms", flush=True)
 
 
 MIX_ROWS: dict[str, Row] = {"mix": mix, "burst": burst, "soak": soak}

@@ -133,8 +133,8 @@ def _work_on_node(site: Site, node: SimulatedNode, until: float, run_seconds: fl
             placed: list[str] = []
             if time.monotonic() >= next_heartbeat:
                 next_heartbeat = time.monotonic() + period
-                answer = caller.post(HEARTBEAT, {"busy_slots": {}})
-                placed = [run["run_id"] for run in answer["placements"] if not run["claimed"]]
+                response = caller.post(HEARTBEAT, {"busy_slots": {}})
+                placed = [run["run_id"] for run in response["placements"] if not run["claimed"]]
             if not placed:
                 placed = _hinted(hints, queue)
             for run in placed:

@@ -98,7 +98,7 @@ class Stream:
 
     @classmethod
     def open(cls, site: Site, url: str, key: str, source: Source) -> Stream:
-        """Open it, and wait for the head of the answer.
+        """Open it, and wait for the head of the response.
 
         Raises:
             RuntimeError: it was refused.
@@ -195,24 +195,24 @@ def streams(load: Load) -> Iterator[Measure]:
         with Streams(open_streams(site, sources, keys, goals.streams)).reading() as live:
             first = {source.run: source.steps + 1 for source in sources}
             with cpu_shares(site.processes):
-                answers = ask(
+                responses = ask(
                     [Caller(site.url) for _ in range(CALLERS)],
                     itertools.islice(messages_of(sources), int(2 * count * size.seconds)),
                     OFFERED * 2 * count,
                     PATIENCE_SECONDS,
                 )
             live.wait_for_all()
-        print_waits(answers)
+        print_waits(responses)
         sent = sum(source.log_sent for source in sources) - before
         delays = [delay for stream in live.opened for delay in stream.delays(first[stream.source.run])]
         rate = at_least(goals.log_megabytes_per_second)
         return [
-            Value("logs", sent / MB / answers.seconds, "MB/s", rate),
+            Value("logs", sent / MB / responses.seconds, "MB/s", rate),
             Value("lost log bytes", lost_log_bytes(site, sources), "", at_most(0)),
             Value("live streams", len(live.opened) - live.closed, "", at_least(goals.streams)),
             Value("tail delay p95", p95_or_infinite(delays), "s", at_most(TAIL_SECONDS)),
             Value("undelivered steps", delays.count(float("inf")), "", at_most(0)),
-            Value("refused messages", answers.statuses.total(), "", at_most(0)),
+            Value("refused messages", responses.statuses.total(), "", at_most(0)),
         ]
 
     yield measure

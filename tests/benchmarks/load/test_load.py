@@ -129,28 +129,30 @@ def test_each_refusal_and_each_missing_answer_is_counted() -> None:
     paths = ["/200", "/500", "/503", "/429", "/404", "/broken", "/200"]
     with answering_server() as url:
         calls = [("any", lambda caller, path=path: caller.get(path)) for path in paths]
-        answers = ask([Caller(url, busy_seconds=0) for _ in range(2)], calls, 100)
-    assert answers.count == len(paths)
-    assert dict(answers.statuses) == {500: 1, 503: 1, 429: 1, 404: 1, NO_ANSWER: 1}
-    assert server_errors(answers) == 2, "500 and 503"
-    assert unexpected(answers.statuses) == 3, "429 and 503 are allowed in a burst, not 500, 404 or no answer"
-    assert answers.accepted_per_second == pytest.approx(2 / answers.seconds)
+        responses = ask([Caller(url, busy_seconds=0) for _ in range(2)], calls, 100)
+    assert responses.count == len(paths)
+    assert dict(responses.statuses) == {500: 1, 503: 1, 429: 1, 404: 1, NO_ANSWER: 1}
+    assert server_errors(responses) == 2, "500 and 503"
+    assert unexpected(responses.statuses) == 3, (
+        "429 and 503 are allowed in a burst, not 500, 404 or no answer"
+    )
+    assert responses.accepted_per_second == pytest.approx(2 / responses.seconds)
 
 
 def test_waiting_counts_from_when_a_request_was_due() -> None:
     with answering_server() as url:
         calls = itertools.repeat(("slow", lambda caller: caller.get("/slow")), 4)
-        answers = ask([Caller(url)], calls, 1_000)
+        responses = ask([Caller(url)], calls, 1_000)
     # One connection answers the requests, all due at the start, one after the other: after 0.5, 1.0, 1.5 and 2.0 s.
-    assert sorted(answers.waits["slow"])[-1] >= 2_000
+    assert sorted(responses.waits["slow"])[-1] >= 2_000
 
 
 def test_requests_that_never_found_a_free_connection_are_counted() -> None:
     with answering_server() as url:
         calls = itertools.repeat(("slow", lambda caller: caller.get("/slow")), 4)
-        answers = ask([Caller(url)], calls, 1_000, patience_seconds=0.1)
-    assert answers.count == 4
-    assert answers.statuses == {NO_ANSWER: 3}, "the first keeps the only connection for half a second"
+        responses = ask([Caller(url)], calls, 1_000, patience_seconds=0.1)
+    assert responses.count == 4
+    assert responses.statuses == {NO_ANSWER: 3}, "the first keeps the only connection for half a second"
 
 
 def test_waits_that_were_never_measured_reach_no_goal() -> None:

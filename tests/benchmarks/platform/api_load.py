@@ -45,14 +45,14 @@ def api(given: argparse.Namespace) -> Entries:
         fill_series(site, watched_id, ["loss"], POINTS)
         calls = _calls(site, watched)
         _ask(site, itertools.islice(calls, REQUESTS_PER_SECOND))  # the first of each kind warms up
-        answers = _ask(site, itertools.islice(calls, REQUESTS_PER_SECOND * seconds))
-    reads = answers.p95("list", "run", "chart")
-    for kind, found in sorted(answers.waits.items()):
+        responses = _ask(site, itertools.islice(calls, REQUESTS_PER_SECOND * seconds))
+    reads = responses.p95("list", "run", "chart")
+    for kind, found in sorted(responses.waits.items()):
         print(f"  {kind}: median {median(found):.1f} ms, p95 {p95(found):.1f} ms")
-    health = answers.p95("health")
+    health = responses.p95("health")
     return {
         "api-reads": _entry(reads, health, READ_MARK),
-        "api-writes": _entry(answers.p95("write"), health, WRITE_MARK),
+        "api-writes": _entry(responses.p95("write"), health, WRITE_MARK),
     }
 
 
@@ -62,10 +62,10 @@ def _ask(site: Site, calls: Iterator[tuple[str, Call]]) -> Answers:
     Raises:
         Exception: the first error of a call.
     """
-    answers = ask(site.people(CALLERS), calls, REQUESTS_PER_SECOND)
-    if answers.errors:
-        raise answers.errors[0]
-    return answers
+    responses = ask(site.people(CALLERS), calls, REQUESTS_PER_SECOND)
+    if responses.errors:
+        raise responses.errors[0]
+    return responses
 
 
 def _calls(site: Site, watched: str) -> Iterator[tuple[str, Call]]:

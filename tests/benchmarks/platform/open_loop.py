@@ -1,7 +1,7 @@
 """Open-loop load: requests are due at fixed times, whether or not earlier ones were answered, and waiting counts from then.
 
 One thread hands each request out when it is due, and any free connection sends it. A server that stalls therefore delays the
-requests that are due meanwhile, as it would delay independent people; a caller that waited for each answer would send fewer.
+requests that are due meanwhile, as it would delay independent people; a caller that waited for each response would send fewer.
 """
 
 from __future__ import annotations
@@ -74,25 +74,25 @@ def ask(
         calls: the kind of each call, and the call.
         per_second: requests that are due in a second.
         patience_seconds: from when the last request is due; those that still wait for a connection then are dropped, and count as
-            requests without an answer.
+            requests without a response.
     """
-    answers, due = Answers(), Due()
-    threads = [threading.Thread(target=_serve, args=(caller, due, answers)) for caller in callers]
+    responses, due = Answers(), Due()
+    threads = [threading.Thread(target=_serve, args=(caller, due, responses)) for caller in callers]
     for thread in threads:
         thread.start()
     started = time.perf_counter()
     for number, (kind, call) in enumerate(calls):
         at = started + number / per_second
         time.sleep(max(0.0, at - time.perf_counter()))
-        answers.late.append((time.perf_counter() - at) * 1_000)
+        responses.late.append((time.perf_counter() - at) * 1_000)
         due.put((at, kind, call))
-    answers.give_up_at = time.perf_counter() + patience_seconds
+    responses.give_up_at = time.perf_counter() + patience_seconds
     for _ in threads:
         due.put(None)
     for thread in threads:
         thread.join()
-    answers.seconds = time.perf_counter() - started
-    return answers
+    responses.seconds = time.perf_counter() - started
+    return responses
 
 
 def p95(values: Sequence[float]) -> float:
@@ -100,14 +100,14 @@ def p95(values: Sequence[float]) -> float:
     return quantiles(values, n=20, method="inclusive")[-1]
 
 
-def _serve(caller: Caller, due: Due, answers: Answers) -> None:
+def _serve(caller: Caller, due: Due, responses: Answers) -> None:
     while (asked := due.get()) is not None:
         at, kind, call = asked
         try:
-            if time.perf_counter() > answers.give_up_at:
+            if time.perf_counter() > responses.give_up_at:
                 raise TimeoutError("the request waited too long for a free connection, and was not sent")
             call(caller)
         except (OSError, HTTPException, RuntimeError, ValueError, queue.Empty) as error:
-            answers.errors.append(error)
-        answers.waits[kind].append((time.perf_counter() - at) * 1_000)
+            responses.errors.append(error)
+        responses.waits[kind].append((time.perf_counter() - at) * 1_000)
     caller.close()

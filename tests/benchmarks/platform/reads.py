@@ -254,11 +254,11 @@ def _lags(site: Site, run: str, points: int) -> list[float]:
     connection = HTTPConnection(urlsplit(site.url).netloc)
     path = f"{site.team_path}/runs/{run}/metrics/stream"
     connection.request("GET", path, headers={"Authorization": f"Bearer {site.key}"})
-    answer = connection.getresponse()
+    response = connection.getresponse()
 
     def listen() -> None:
         while not last.is_set():
-            line = answer.readline()
+            line = response.readline()
             if line.startswith(b"data: "):
                 at = time.perf_counter()
                 came.update(dict.fromkeys(json.loads(line[6:])["steps"], at))

@@ -239,7 +239,7 @@ class Caller:
         self._busy_seconds = busy_seconds
 
     def ask(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json") -> bytes:
-        """The content of the answer.
+        """The content of the response.
 
         Raises:
             StatusError: it is not 2xx.
@@ -259,15 +259,15 @@ class Caller:
             self._connection.close()
         try:
             self._connection.request(method, path, body, headers)
-            answer = self._connection.getresponse()
-            content = answer.read()
+            response = self._connection.getresponse()
+            content = response.read()
         except (OSError, HTTPException):
             self._connection.close()  # the next call opens it again
             raise
         self._used = time.monotonic()
-        if answer.status >= 300:
-            seconds = float(answer.headers.get("Retry-After", "1"))
-            raise StatusError(f"{method} {path}", answer.status, content, seconds)
+        if response.status >= 300:
+            seconds = float(response.headers.get("Retry-After", "1"))
+            raise StatusError(f"{method} {path}", response.status, content, seconds)
         return content
 
     def close(self) -> None:

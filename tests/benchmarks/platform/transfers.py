@@ -212,9 +212,9 @@ def put(request: Request, pacer: Pacer) -> None:
     for _ in range(request.steps):
         with _connected(url.netloc) as connection, path.open("rb") as body:
             connection.request("PUT", url.path, body, {"Content-Length": str(path.stat().st_size)})
-            answer = connection.getresponse()
-            answer.read()
-            assert answer.status == 200
+            response = connection.getresponse()
+            response.read()
+            assert response.status == 200
         pacer.step_done()
 
 
@@ -226,10 +226,10 @@ def get(request: Request, pacer: Pacer) -> None:
     for _ in range(request.steps):
         with _connected(url.netloc) as connection:
             connection.request("GET", url.path)
-            answer = connection.getresponse()
-            assert answer.status == 200
-            left = int(answer.headers["Content-Length"])
-            while left and (count := answer.readinto(buffer)):
+            response = connection.getresponse()
+            assert response.status == 200
+            left = int(response.headers["Content-Length"])
+            while left and (count := response.readinto(buffer)):
                 left -= count
             assert not left
         pacer.step_done()

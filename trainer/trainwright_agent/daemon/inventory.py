@@ -149,19 +149,19 @@ def driver_gpus() -> list[Gpu]:
         return []
     query = ["nvidia-smi", "--query-gpu=index,name,memory.total", "--format=csv,noheader,nounits"]
     try:
-        answer = subprocess.run(
+        response = subprocess.run(
             query, capture_output=True, text=True, timeout=_QUERY_SECONDS, check=True
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         log.error("NVIDIA-SMI FAILED, so this node offers no GPUs: %s", error)
         return []
-    return parse_gpus(answer)
+    return parse_gpus(response)
 
 
-def parse_gpus(answer: str) -> list[Gpu]:
+def parse_gpus(response: str) -> list[Gpu]:
     """Parse nvidia-smi's table: index, name, MiB of memory. Other lines (MIG, errors) are skipped."""
     found = []
-    for row in csv.reader(answer.splitlines(), skipinitialspace=True):
+    for row in csv.reader(response.splitlines(), skipinitialspace=True):
         if len(row) == 3 and row[0].strip().isdigit() and row[2].strip().isdigit():
             found.append(Gpu(index=int(row[0]), name=row[1].strip(), memory_bytes=int(row[2]) * 2**20))
     return found

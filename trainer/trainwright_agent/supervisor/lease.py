@@ -153,7 +153,7 @@ class Lease:
                 self._condition.wait_for(lambda: self._due_now, timeout=seconds)
 
     def _waits(self) -> bool:
-        """Whether the platform's answer decides what happens next."""
+        """Whether the platform's response decides what happens next."""
         is_ready = self._peer is not None and self._rendezvous is None
         return self._exit is not None or self._order is RenewalOrder.WAIT or is_ready
 

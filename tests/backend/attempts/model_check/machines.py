@@ -10,10 +10,10 @@ from tests.backend.attempts.model_check import changes
 from tests.backend.attempts.model_check.platform import (
     LEASE_TICKS,
     STEPS,
-    Answer,
     BrokenRuleError,
     Message,
     Platform,
+    Response,
 )
 from tests.backend.attempts.model_check.supervisor_lease import SupervisorLeases
 from tests.backend.attempts.model_check.world import (
@@ -119,9 +119,9 @@ class Machines:
         for ask in sorted(world.asks_left):
             if ask == "resume" and state is not RunState.PAUSED:
                 continue
-            answer = self._platform.send(world.rows, (ask, run))
-            if answer.rows != world.rows:
-                after = self._with_rows(world, answer)._replace(asks_left=world.asks_left - {ask})
+            response = self._platform.send(world.rows, (ask, run))
+            if response.rows != world.rows:
+                after = self._with_rows(world, response)._replace(asks_left=world.asks_left - {ask})
                 yield Move(f"{ask} run {run}", after, repairs=False)
 
     # Agents
@@ -155,7 +155,7 @@ class Machines:
         return any(placed.node == node for placed in self._platform.view(world.rows).placed)
 
     def _heartbeats(self, world: World, node: int, machine: Machine) -> Iterator[Move]:
-        """The answer lists a run that is not claimed: the agent creates a folder with a new claim id.
+        """The response lists a run that is not claimed: the agent creates a folder with a new claim id.
 
         While the platform would refuse the claim, the agent would delete the folder and create the next one. These
         claims change nothing, and have ever new ids, so they are left out.
@@ -176,7 +176,7 @@ class Machines:
             if placed.claim is None:
                 yield Move(f"agent {node} learns of run {placed.run}", after)
             elif self._may(world, Fault.STALE_HEARTBEAT):
-                yield self._disturbed(f"agent {node} reads an old answer about run {placed.run}", after)
+                yield self._disturbed(f"agent {node} reads an old response about run {placed.run}", after)
 
     # Claims and supervisors
 
@@ -201,41 +201,41 @@ class Machines:
     def _claims(self, world: World, node: int, folder: Folder) -> Iterator[Move]:
         message = ("claim", node, folder.run, claim_id(node, folder.claim))
         name = f"node {node} claims run {folder.run} as {folder.claim}"
-        answer = self._platform.send(world.rows, message)
-        reached = self._with_rows(world, answer)
-        if answer.refused:
+        response = self._platform.send(world.rows, message)
+        reached = self._with_rows(world, response)
+        if response.refused:
             yield Move(f"{name}: refused", changes.without(reached, node, folder))
         else:
-            fence, rank, exports_only = answer.reply
+            fence, rank, exports_only = response.reply
             started = folder._replace(
                 stage=Stage.SUPERVISED, fence=fence, rank=rank, exports_only=exports_only
             )
             if not self._rules.renewal_first:
                 started = started._replace(trainer=True, progress=Progress.STARTED, age=0)
             yield Move(name, changes.replaced(reached, node, folder, started))
-            if answer.rows != world.rows:
-                yield Move(f"{name}, and the answer is lost", reached)
+            if response.rows != world.rows:
+                yield Move(f"{name}, and the response is lost", reached)
         yield from self._delayed(world, node, Late("request", folder.claim, message), name)
 
     def _renewals(self, world: World, node: int, folder: Folder) -> Iterator[Move]:
         message = changes.renewal(node, folder)
         name = f"supervisor {node}.{folder.claim} renews"
-        answer = self._platform.send(world.rows, message)
-        reached = self._renewed(world, node, folder.claim, answer)
-        order = "refused" if answer.refused else answer.reply
+        response = self._platform.send(world.rows, message)
+        reached = self._renewed(world, node, folder.claim, response)
+        order = "refused" if response.refused else response.reply
         after = self._after_reply(reached, node, folder, 0, order)
         yield Move(f"{name}: {order}", after)
         if reached != world:
-            yield Move(f"{name}, and the answer is lost", reached)
-        if reached.machines[node].late is None and not answer.refused:
+            yield Move(f"{name}, and the response is lost", reached)
+        if reached.machines[node].late is None and not response.refused:
             late = Late("reply", folder.claim, (), order)
             yield from self._delayed(reached, node, late, f"{name}: {order},")
         yield from self._delayed(world, node, Late("request", folder.claim, message), name)
 
-    def _renewed(self, world: World, node: int, claim: int, answer: Answer) -> World:
+    def _renewed(self, world: World, node: int, claim: int, response: Response) -> World:
         """The reaper sees that a renewal was acknowledged."""
-        after = self._with_rows(world, answer)
-        if answer.refused:
+        after = self._with_rows(world, response)
+        if response.refused:
             return after
         name = claim_id(node, claim)
         seen = tuple((n, c, 0 if (n, c) == (node, name) else ticks) for n, c, ticks in after.seen)
@@ -356,11 +356,11 @@ class Machines:
         world = self._commit(world, node, folder)
         message = ("end", node, folder.run, claim_id(node, folder.claim), folder.fence, folder.code)
         name = f"agent {node} reports {folder.claim} as {folder.code}"
-        answer = self._platform.send(world.rows, message)
-        reached = self._with_rows(world, answer)
-        yield Move(f"{name}: {answer.refused or answer.reply}", changes.without(reached, node, folder))
+        response = self._platform.send(world.rows, message)
+        reached = self._with_rows(world, response)
+        yield Move(f"{name}: {response.refused or response.reply}", changes.without(reached, node, folder))
         if reached != world:
-            yield Move(f"{name}, and the answer is lost", reached)
+            yield Move(f"{name}, and the response is lost", reached)
         yield from self._delayed(world, node, Late("request", folder.claim, message), name)
 
     def _commit(self, world: World, node: int, folder: Folder) -> World:
@@ -388,20 +388,20 @@ class Machines:
         world = changes.with_machine(world, node, machine._replace(late=None))
         order = late.order
         if late.kind == "request":
-            answer = self._platform.send(world.rows, late.message)
+            response = self._platform.send(world.rows, late.message)
             is_renewal = late.message[0] == "renew"
             world = (
-                self._renewed(world, node, late.claim, answer)
+                self._renewed(world, node, late.claim, response)
                 if is_renewal
-                else self._with_rows(world, answer)
+                else self._with_rows(world, response)
             )
             yield Move(f"a late {late.message[0]} of {node}.{late.claim} arrives", world)
-            order = "" if not is_renewal else "refused" if answer.refused else answer.reply
+            order = "" if not is_renewal else "refused" if response.refused else response.reply
         for folder in machine.folders:
             waits = folder.stage in (Stage.SUPERVISED, Stage.ENDED) and not folder.frozen
             if order and folder.claim == late.claim and waits:
                 after = self._after_reply(world, node, folder, late.since, order)
-                yield Move(f"a late answer to {node}.{late.claim} arrives: {order}", after)
+                yield Move(f"a late response to {node}.{late.claim} arrives: {order}", after)
 
     def _tick(self, world: World) -> Iterator[Move]:
         """Time passes. Each supervisor that can renew its lease does so in time, or the move is a disturbance."""
@@ -424,23 +424,23 @@ class Machines:
     ) -> Iterator[Move]:
         if fault is not None and not self._may(world, fault):
             return
-        answer = self._platform.send(world.rows, message)
-        if answer.rows != world.rows:
-            after = self._with_rows(world, answer)
+        response = self._platform.send(world.rows, message)
+        if response.rows != world.rows:
+            after = self._with_rows(world, response)
             yield Move(name, after) if fault is None else self._disturbed(name, after)
 
-    def _with_rows(self, world: World, answer: Answer) -> World:
-        if answer.rows == world.rows:
+    def _with_rows(self, world: World, response: Response) -> World:
+        if response.rows == world.rows:
             return world
         ticks = {(node, claim): count for node, claim, count in world.seen}
         seen = tuple(
             sorted(
                 (placed.node, placed.claim, ticks.get((placed.node, placed.claim), 0))
-                for placed in self._platform.view(answer.rows).placed
+                for placed in self._platform.view(response.rows).placed
                 if placed.claim is not None
             )
         )
-        return world._replace(rows=answer.rows, seen=seen)
+        return world._replace(rows=response.rows, seen=seen)
 
     def _may(self, world: World, fault: Fault) -> bool:
         return world.faults_left > 0 and fault in self._faults

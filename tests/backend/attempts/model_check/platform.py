@@ -1,6 +1,6 @@
 """The platform of the model check: its real code, on a real database in memory, one message at a time.
 
-The answer to a message depends only on the rows. So every pair of rows and message is executed once, even if it occurs
+The response to a message depends only on the rows. So every pair of rows and message is executed once, even if it occurs
 in many states of the nodes. Rows that differ only in values that no rule reads (ids, times, texts, renewal numbers)
 count as equal.
 """
@@ -114,8 +114,8 @@ class View:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The rows after a message, by number, and the sender's answer."""
+class Response:
+    """The rows after a message, by number, and the sender's response."""
 
     rows: int
     reply: Any = None
@@ -151,7 +151,7 @@ class Platform:
         self._numbers: dict[Hashable, int] = {}
         self._views: list[View] = []
         self._present = -1
-        self._answers: dict[tuple[int, Message], Answer] = {}
+        self._responses: dict[tuple[int, Message], Response] = {}
         self.executed = 0
         self.start = self._number()
 
@@ -162,18 +162,18 @@ class Platform:
     def states(self) -> int:
         return len(self._rows)
 
-    def send(self, rows: int, message: Message) -> Answer:
+    def send(self, rows: int, message: Message) -> Response:
         """The result of ``message`` in the state ``rows``.
 
         Raises:
             BrokenRuleError: the message broke a rule that concerns the rows alone.
         """
         key = (rows, message)
-        if key not in self._answers:
-            self._answers[key] = self._execute(rows, message)
-        return self._answers[key]
+        if key not in self._responses:
+            self._responses[key] = self._execute(rows, message)
+        return self._responses[key]
 
-    def _execute(self, rows: int, message: Message) -> Answer:
+    def _execute(self, rows: int, message: Message) -> Response:
         self.executed += 1
         if self._present != rows:
             self._restore(rows)
@@ -183,12 +183,12 @@ class Platform:
             with self._database.write() as session:
                 reply = handler(session, *arguments)
         except AppError as error:
-            return Answer(rows, refused=error.code)
+            return Response(rows, refused=error.code)
         except (AssertionError, ValueError, LookupError) as error:
             raise BrokenRuleError(f"{kind} fails: {error}") from error
         number = self._number()
         self._check_step(rows, number, message)
-        return Answer(number, reply)
+        return Response(number, reply)
 
     # The messages
 
