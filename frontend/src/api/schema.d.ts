@@ -15,7 +15,7 @@ export interface paths {
         put?: never;
         /**
          * Send Heartbeat
-         * @description Report that the node is alive; the answer lists what is placed on it.
+         * @description Report that the node is alive; the response lists what is placed on it.
          */
         post: operations["send_heartbeat"];
         delete?: never;
@@ -195,7 +195,7 @@ export interface paths {
         put?: never;
         /**
          * Renew Lease
-         * @description Extend a lease; the answer is an order.
+         * @description Extend a lease; the response is an order.
          */
         post: operations["renew_lease"];
         delete?: never;
@@ -396,7 +396,7 @@ export interface paths {
         put?: never;
         /**
          * Finish Provider Sign In
-         * @description Sign in with the provider's answer, or link its identity to your account if you began that; sets the session cookie.
+         * @description Sign in with the provider's response, or link its identity to your account if you began that; sets the session cookie.
          */
         post: operations["finish_provider_sign_in"];
         delete?: never;
@@ -416,7 +416,7 @@ export interface paths {
         put?: never;
         /**
          * Start Provider Sign In
-         * @description Begin to sign in with the identity provider: the answer says where the browser goes, and sets a cookie that is valid for ten
+         * @description Begin to sign in with the identity provider: the response says where the browser goes, and sets a cookie that is valid for ten
          *     minutes.
          */
         post: operations["start_provider_sign_in"];
@@ -475,7 +475,7 @@ export interface paths {
         };
         /**
          * Get Blob
-         * @description Download an object by a signed link, with range requests. If the objects are in a bucket, the answer is a redirect to it.
+         * @description Download an object by a signed link, with range requests. If the objects are in a bucket, the response is a redirect to it.
          */
         get: operations["get_blob"];
         /**
@@ -632,7 +632,7 @@ export interface paths {
         put?: never;
         /**
          * Create Key
-         * @description Create an API key that acts as you, within its scope. Its secret is shown only in this answer.
+         * @description Create an API key that acts as you, within its scope. Its secret is shown only in this response.
          */
         post: operations["create_key"];
         delete?: never;
@@ -1274,7 +1274,7 @@ export interface paths {
         put?: never;
         /**
          * Create Invitation
-         * @description Invite a person to the team. The answer has the link to send to them; their earlier links no longer work.
+         * @description Invite a person to the team. The response has the link to send to them; their earlier links no longer work.
          */
         post: operations["create_invitation"];
         delete?: never;
@@ -1506,7 +1506,7 @@ export interface paths {
         /**
          * Set Quota
          * @description Change how many slots of a device the team may occupy at once, and how many of them are its guaranteed share. The shares of
-         *     all teams may exceed the slots of the nodes; the answer then has a `warning`. For site admins.
+         *     all teams may exceed the slots of the nodes; the response then has a `warning`. For site admins.
          */
         put: operations["set_quota"];
         post?: never;
@@ -2234,7 +2234,7 @@ export interface paths {
         put?: never;
         /**
          * Create Service Key
-         * @description Create a key of a service account, which acts as it within its scope. Its secret is shown only in this answer.
+         * @description Create a key of a service account, which acts as it within its scope. Its secret is shown only in this response.
          */
         post: operations["create_service_key"];
         delete?: never;
@@ -2530,7 +2530,7 @@ export interface paths {
         /**
          * Create Webhook
          * @description Have messages about the team posted to an address, in the Standard Webhooks format. The secret that checks their signatures is
-         *     shown only in this answer.
+         *     shown only in this response.
          */
         post: operations["create_webhook"];
         delete?: never;
@@ -10570,7 +10570,7 @@ export interface operations {
     list_invitations: {
         parameters: {
             query?: {
-                /** @description Items of a page. Always send it: without it the answer is an array. */
+                /** @description Items of a page. Always send it: without it the response is an array. */
                 limit?: number | null;
                 cursor?: string | null;
             };
@@ -10803,7 +10803,7 @@ export interface operations {
     list_members: {
         parameters: {
             query?: {
-                /** @description Items of a page. Always send it: without it the answer is an array. */
+                /** @description Items of a page. Always send it: without it the response is an array. */
                 limit?: number | null;
                 cursor?: string | null;
             };
@@ -10935,7 +10935,7 @@ export interface operations {
     show_metrics_of_runs: {
         parameters: {
             query: {
-                /** @description Ids of runs. Runs that the team does not have are left out of the answer. */
+                /** @description Ids of runs. Runs that the team does not have are left out of the response. */
                 runs: string[];
                 /** @description Which series; `*` matches any text. By default all except those of single tensors. */
                 names?: string[] | null;
@@ -11079,7 +11079,7 @@ export interface operations {
     list_recipes: {
         parameters: {
             query?: {
-                /** @description Items of a page. Always send it: without it the answer is an array. */
+                /** @description Items of a page. Always send it: without it the response is an array. */
                 limit?: number | null;
                 cursor?: string | null;
             };
@@ -11683,7 +11683,7 @@ export interface operations {
     list_checkpoints: {
         parameters: {
             query?: {
-                /** @description Items of a page. Always send it: without it the answer is an array. */
+                /** @description Items of a page. Always send it: without it the response is an array. */
                 limit?: number | null;
                 cursor?: string | null;
             };
@@ -11895,7 +11895,7 @@ export interface operations {
         parameters: {
             query?: {
                 after?: number;
-                /** @description Items of a page. Always send it: without it the answer is an array. */
+                /** @description Items of a page. Always send it: without it the response is an array. */
                 limit?: number | null;
                 cursor?: string | null;
             };
@@ -12732,7 +12732,7 @@ export interface operations {
     list_uploads: {
         parameters: {
             query?: {
-                /** @description Items of a page. Always send it: without it the answer is an array. */
+                /** @description Items of a page. Always send it: without it the response is an array. */
                 limit?: number | null;
                 cursor?: string | null;
             };
