@@ -152,7 +152,7 @@ def test_waiting_for_an_upload_reports_its_outcome(live: Live, tmp_path: Path) -
 def test_a_node_is_drained_and_a_queued_run_is_paused_and_resumed(live: Live, spec: str) -> None:
     (node,) = live.client.nodes()
     assert (
-        f"There is no node 'gpu-99'. There is {node.name}."
+        f"There is no node 'gpu-99'. The nodes are: {node.name}."
         in run_cli(live, "nodes", "drain", "gpu-99").stderr
     )
     assert "gets no new runs" in output(run_cli(live, "nodes", "drain", node.name, "--move-runs"))

@@ -59,7 +59,7 @@ def password(key: Key, server: Server = LOCAL_SERVER) -> None:
         current = typer.prompt("Current password", hide_input=True)
         new = typer.prompt("New password", hide_input=True, confirmation_prompt="New password again")
         client.change_password(current, new)
-        typer.echo("Your password is changed. Sign in again in your browsers.")
+        typer.echo("Your password was changed. Sign in again in your browsers.")
 
 
 @app.command("identities")
@@ -88,4 +88,4 @@ def delete(key: Key, server: Server = LOCAL_SERVER) -> None:
     with open_client(server, key) as client:
         email = client.me().email
         client.delete_account(typer.prompt(f"Password of {email}", hide_input=True))
-        typer.echo("Your account is deleted.")
+        typer.echo("Your account was deleted.")

@@ -154,7 +154,9 @@ def preview(
     text_documents: Text = None,
     field: Field = None,
     sets: CurationSets = None,
-    documents: Annotated[int, typer.Option(min=1, max=20, help="Documents to show of each file.")] = 5,
+    documents: Annotated[
+        int, typer.Option(min=1, max=20, help="How many documents to show of each file.")
+    ] = 5,
     as_json: AsJson = False,
 ) -> None:
     """Show the first documents of files. This uploads the files, which the server keeps for a day."""

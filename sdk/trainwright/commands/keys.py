@@ -74,7 +74,7 @@ def approve(
     code: Annotated[str, typer.Argument(help="The code that the program shows.")],
     key: Key,
     server: Server = LOCAL_SERVER,
-    refuse: Annotated[bool, typer.Option("--refuse", help="Refuse the program instead.")] = False,
+    refuse: Annotated[bool, typer.Option("--refuse", help="Deny the program access instead.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Approve a program that waits for a key (`trainwright login`), as the page /sign-in/device does."""

@@ -88,6 +88,8 @@ def member_id(api: TeamClient, member: str) -> str:
         return member
     members = {item.email: item.id for item in api.members()}
     if member.lower() not in members:
-        print_error(f"Nobody in the team has the address {member}. There is {', '.join(sorted(members))}.")
+        print_error(
+            f"Nobody in the team has the address {member}. Its members are {', '.join(sorted(members))}."
+        )
         raise typer.Exit(1)
     return members[member.lower()]

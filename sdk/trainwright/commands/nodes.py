@@ -180,7 +180,7 @@ def _node_id(client: Client, node: str) -> str:
         return node
     known = {node.name: node.id for node in client.nodes()}
     if node not in known:
-        print_error(f"There is no node {node!r}. There is {', '.join(sorted(known)) or 'none yet'}.")
+        print_error(f"There is no node {node!r}. The nodes are: {', '.join(sorted(known)) or 'none yet'}.")
         raise typer.Exit(1)
     return known[node]
 

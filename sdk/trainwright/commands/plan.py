@@ -183,7 +183,7 @@ def show_estimate(found: RunEstimate) -> None:
     )
     typer.echo(
         f"stored now   {format_bytes(found.team_checkpoint_bytes)} of checkpoints; "
-        f"{format_bytes(storage.used_bytes)} of files, whose limit is {format_bytes(storage.limit_bytes)}"
+        f"{format_bytes(storage.used_bytes)} of uploaded files, with a limit of {format_bytes(storage.limit_bytes)}"
     )
     if found.measured is None or found.seconds is None or found.slot_hours is None:
         typer.echo("time         not measured yet")

@@ -111,7 +111,7 @@ def logs(
     follow: Annotated[
         bool,
         typer.Option(
-            "--follow", "-f", help="Print what is added, also by later attempts, until the run ends."
+            "--follow", "-f", help="Keep printing new lines, also of later attempts, until the run ends."
         ),
     ] = False,
 ) -> None:

@@ -124,6 +124,6 @@ def account_id(api: TeamClient, account: str) -> str:
     accounts = {item.name: item.id for item in api.service_accounts()}
     if account not in accounts:
         names = ", ".join(accounts) or "none"
-        print_error(f"The team has no service account {account!r}. There is {names}.")
+        print_error(f"The team has no service account {account!r}. It has: {names}.")
         raise typer.Exit(1)
     return accounts[account]

@@ -111,7 +111,7 @@ def _only_team(client: Client) -> str:
     if len(teams) == 1:
         return teams[0]
     if not teams:
-        print_error("You are in no team. Ask an owner of one to invite you.")
+        print_error("You are not in a team. Ask an owner of one to invite you.")
         raise typer.Exit(1)
     print_error(
         f"You are in several teams: {', '.join(teams)}. Choose one with --team, or set TRAINWRIGHT_TEAM."
