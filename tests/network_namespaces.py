@@ -40,7 +40,7 @@ class Network:
 
     address: str
     addresses: dict[str, str] = field(default_factory=dict)
-    """By name of the node."""
+    """Addresses, by name of the node."""
 
     @classmethod
     @contextmanager

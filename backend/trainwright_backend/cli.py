@@ -333,7 +333,7 @@ def _refuse_newer_tables(database: Database) -> None:
         return
     _refuse(
         "A newer version of Trainwright has migrated this database. Install that version or a newer one, or restore a "
-        "backup of before the upgrade."
+        "backup from before the upgrade."
     )
 
 

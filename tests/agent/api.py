@@ -102,7 +102,7 @@ class ScriptedApi:
         self.reply_delays: dict[str, float] = {}
         """Seconds, by action, between carrying out a request and replying."""
         self.break_off_bytes: int | None = None
-        """Downloads of objects are reset after so many bytes."""
+        """Downloads of objects are reset after this many bytes."""
         self.expired_links: set[str] = set()
         """Paths of links that are refused. A repeated claim gives others."""
         self.begins: list[str | None] = []

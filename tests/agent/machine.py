@@ -147,7 +147,7 @@ class Machine:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process exists and is no zombie."""
+    """Whether the process exists and is not a zombie."""
     status = _read(Path(f"/proc/{pid}/stat")).rpartition(b")")[2].split()
     return bool(status) and status[0] != b"Z"
 

@@ -20,7 +20,7 @@ def list_service_accounts(access: Owner, session: ReadSession) -> list[ServiceAc
 
 @router.post("", status_code=201)
 def create_service_account(new: NewServiceAccount, access: Owner, session: WriteSession) -> ServiceAccount:
-    """Create a service account: a member of the team that is no person, cannot sign in, and acts by its keys only."""
+    """Create a service account: a member of the team that is a program. It cannot sign in, and acts only through its keys."""
     return service_accounts.create_service_account(session, access.team_id, access.user_id, new)
 
 

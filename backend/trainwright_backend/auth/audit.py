@@ -146,7 +146,7 @@ def list_entries(
     """A page of the entries of a chain that match, newest first.
 
     Raises:
-        Invalid: the cursor is no sequence number.
+        Invalid: the cursor is not a sequence number.
         NotFound: the actor begins as an id, but is none.
     """
     found = _matching(chain, search).order_by(AuditEntry.sequence.desc()).limit(limit + 1)

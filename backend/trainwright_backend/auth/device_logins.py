@@ -25,9 +25,9 @@ from trainwright_backend.core.settings import Settings
 
 LIFETIME = timedelta(minutes=10)
 INTERVAL_SECONDS = 5
-"""Between two polls. A program that polls faster must wait so much longer."""
+"""Seconds between two polls. A program that polls faster must wait this much longer."""
 LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
-"""Of user codes: no vowels, so they spell nothing, and no digits, which resemble letters."""
+"""Letters of user codes: no vowels, so codes spell nothing, and no digits, which resemble letters."""
 CODE_LETTERS = 8
 MAX_GUESSES = 20
 MAX_WAITING = 1_000

@@ -29,7 +29,7 @@ class Account(Base):
 
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
     service_of: Mapped[UUID | None] = mapped_column(index=True)
-    """The team of a service account, which has neither address nor password. Empty for people. It is no foreign key, because SQLite
+    """The team of a service account, which has neither address nor password. Empty for people. It is not a foreign key, because SQLite
     adds one only to a new table, and an old `account` table cannot be replaced without deleting what refers to it."""
 
     @property
@@ -38,7 +38,7 @@ class Account(Base):
 
     @property
     def shown_email(self) -> str:
-        """The person's address; empty for a service account, whose column has a unique text that is no address."""
+        """The person's address; empty for a service account, whose column has a unique text that is not an address."""
         return "" if self.is_service else self.email
 
 
@@ -139,7 +139,7 @@ class DeviceLogin(Base):
     created: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
     expires: Mapped[datetime] = mapped_column(UtcDateTime)
     interval_seconds: Mapped[int]
-    """The program must wait so long between two polls."""
+    """The program must wait this long between two polls."""
     polled: Mapped[datetime | None] = mapped_column(UtcDateTime)
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey("account.id", ondelete="CASCADE"), index=True)
     """The person who approved it; empty before."""

@@ -43,7 +43,7 @@ class Storage:
     prepared_bytes: int
     checkpoint_bytes: int
     reserves: dict[UUID, int]
-    """Of each run on nodes, oldest first, in bytes."""
+    """Bytes reserved for each run on nodes, oldest first."""
 
     @property
     def used_bytes(self) -> int:

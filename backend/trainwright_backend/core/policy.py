@@ -30,7 +30,7 @@ CACHE_SECONDS = 5.0
 """How long a decision is cached. A slow body can take any time, in which rights may be revoked."""
 
 _DECISIONS_KEY = "trainwright.decisions"
-"""Of the policies of a request, in its scope."""
+"""Key in the scope of a request: the decisions of its policies."""
 
 BODY_KEY = "trainwright.body"
 """The body of a request, in its scope, for the audit log."""

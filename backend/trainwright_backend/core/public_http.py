@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 TIMEOUT_SECONDS = 10.0
-"""For each step of a request: the connection, the handshake of TLS, and the response."""
+"""Limit for each step of a request: the connection, the handshake of TLS, and the response."""
 MAX_BYTES = 1 << 20
-"""Of a response that is read."""
+"""The most bytes of a response that are read."""
 
 Network = IPv4Network | IPv6Network
 ResolvedAddress = tuple[int, int, int, str, tuple[Any, ...]]

@@ -15,7 +15,7 @@ from starlette.types import Scope
 API_PREFIX = "/api/v1"
 
 _POSITIONS = (0, 2, 4)
-"""Of the segments of `/teams/{team}/runs/{run}/metrics` that are compared; most others are parameters."""
+"""Positions of the segments of `/teams/{team}/runs/{run}/metrics` that are compared; most others are parameters."""
 _PARAMETER, _REST, _END = "{}", "{:path}", None
 """In place of a literal segment: any one, any number of them, and none."""
 

@@ -63,13 +63,13 @@ class Topics:
 
     def __init__(self) -> None:
         self.waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = defaultdict(set)
-        """By topic, those inside `subscribed`."""
+        """The subscriptions inside `subscribed`, by topic."""
         self._listeners: dict[str, Callable[[], None]] = {}
         self._lock = threading.Lock()
         self.threads = CapacityLimiter(STREAM_THREADS)
         """Streams read in separate threads, so many streams delay each other but no other requests."""
         self.open_streams: Counter[UUID] = Counter()
-        """By their viewer."""
+        """Number of open streams, by viewer."""
 
     def listen(self, topic: str, callback: Callable[[], None]) -> None:
         """Call ``callback``, which must be quick, on each `publish` of ``topic``; a topic has one listener."""

@@ -38,7 +38,7 @@ class DatabaseCopy(Envelope):
     """`sqlite` or `postgresql`."""
 
     revision: str
-    """Of its tables."""
+    """Revision of its tables."""
 
     tables: list[TableCopy]
     """In an order in which each comes after those that it refers to."""

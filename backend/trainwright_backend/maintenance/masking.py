@@ -23,7 +23,7 @@ MIN_VALUE_LENGTH = 4
 """Shorter values occur by chance everywhere. In addresses they are replaced by their place."""
 
 MIN_VARIABLE_LENGTH = 8
-"""Of a variable of the environment that only sounds like a secret."""
+"""The shortest value that is masked in an environment variable whose name only sounds like a secret."""
 
 _SECRET_NAME = re.compile(r"(SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIAL|PRIVATE|_KEY$)", re.IGNORECASE)
 
@@ -135,7 +135,7 @@ def without_credentials(address: str) -> str:
 
 
 def _ip_address(found: re.Match[str]) -> str:
-    """The mask of an address of a machine. That of this machine remains, and what is no address."""
+    """The mask of a machine's address. The address of this machine, and text that is not an address, remain."""
     try:
         address = ip_address(found[0])
     except ValueError:

@@ -47,7 +47,7 @@ PACKAGES = (
 FAILED_ATTEMPTS = 50
 HEALTH_SECONDS = 5.0
 LOG_BYTES = 8 << 20
-"""At most so many bytes of the end of a log are read."""
+"""The most bytes that are read from the end of a log."""
 
 
 @dataclass(frozen=True)

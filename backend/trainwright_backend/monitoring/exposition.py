@@ -171,7 +171,7 @@ def of_platform(state: PlatformState) -> Iterator[Metric]:
 
 
 def _of_training(state: PlatformState) -> Iterator[Metric]:
-    """By team: runs come and go, and each would be a series for ever."""
+    """Metrics of training, by team and not by run: runs come and go, and each would be a series for ever."""
     teams = state.teams.items()
     yield _gauges(
         "team_running_runs", "Runs that train.", ("team",), [((slug,), team.runs) for slug, team in teams]

@@ -74,7 +74,7 @@ class TeamTraining:
 
     runs: int
     tokens_per_second: float
-    """Of all of them together."""
+    """The rate of all of them together."""
     mfu: float | None
     """Mean of those whose MFU is known."""
 
@@ -98,14 +98,14 @@ class PlatformState:
     """The state at one moment."""
 
     runs: Counter[str] = field(default_factory=Counter)
-    """By state."""
+    """Number of runs, by state."""
     queue: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """Waiting runs by state (`queued`, `retry_wait`), device, and what they wait for: a `WaitingClass`, or the end code
     after which they are retried."""
     teams: dict[str, TeamTraining] = field(default_factory=dict)
-    """By slug; only teams with running runs."""
+    """Teams with running runs, by slug."""
     slots: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By device and `used`, `free` or `unavailable` (of nodes that take no runs, or still busy)."""
+    """Number of slots, by device and by `used`, `free` or `unavailable` (on nodes that take no runs, or still busy)."""
     nodes: list[NodeReading] = field(default_factory=list)
     jobs: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Dataset jobs by kind and `due` or `running`. Chunks of a preparation count as running jobs, not as due ones."""

@@ -22,7 +22,7 @@ from trainwright_backend.runs.attempts import node_of_log, nodes_by_fence
 from trainwright_backend.runs.tables import Attempt, AttemptFile, LogChunk, Run
 
 MAX_LOG_BYTES = 2**30
-"""Of all logs of all attempts of a run; each log may end with a notice beyond it."""
+"""The limit for all logs of all attempts of a run together; each log may end with a notice beyond it."""
 
 LIMIT_NOTICE = (
     f"[Not stored from here: the logs of a run have at most {MAX_LOG_BYTES // 2**20:,} MiB.]\n".encode()

@@ -34,7 +34,7 @@ class JoinedNode:
 
     name: str
     slots: dict[str, int]
-    """By device."""
+    """Number of slots, by device."""
     memory_bytes: int
     """Host memory."""
     deepspeed: bool | None

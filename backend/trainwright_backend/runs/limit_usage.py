@@ -55,7 +55,7 @@ class MeasuredLimits:
     teams: Mapping[UUID, TeamLimits]
     """Those that have any."""
     members: Mapping[UUID, Mapping[UUID, MemberLimits]]
-    """By team and account."""
+    """Limits of members, by team and account."""
     used: dict[Owner, RunUse]
 
     @classmethod

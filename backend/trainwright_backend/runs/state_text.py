@@ -9,7 +9,7 @@ from trainwright.contracts.run_state import RunState, Verdict
 from trainwright_backend.runs.tables import Run
 
 MORE_THAN_NOISE = 1.1
-"""By which factor a loss must rise to be mentioned: that of a single step varies by a few percent."""
+"""The factor by which a loss must rise to be mentioned: the loss of a single step varies by a few percent."""
 
 PAUSED_BY_LIMITS = (EndCode.MAX_HOURS, EndCode.QUOTA_HOURS, EndCode.QUOTA_STORAGE)
 

@@ -135,7 +135,7 @@ class Run(Base):
     verdict: Mapped[Verdict | None] = mapped_column(words(Verdict))
     reason: Mapped[EndCode | None] = mapped_column(EndCodeColumn(32))
     message: Mapped[str]
-    """Of the newest transition."""
+    """Message of the newest transition."""
     fence: Mapped[int]
     attempt: Mapped[int]
     event_sequence: Mapped[int]

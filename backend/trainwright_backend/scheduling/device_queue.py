@@ -39,7 +39,7 @@ class DeviceQueue:
     """Runs that may go on with fewer nodes, and whether they have waited long enough for it."""
     timers: Timers = field(default_factory=Timers)
     at_limit: dict[UUID, Reservation] = field(default_factory=dict)
-    """By team: the first of its runs that waits for its limit."""
+    """The first run of each team that waits for the team's limit."""
     waiting: dict[UUID, list[str]] = field(default_factory=dict)
     """Names of the runs that wait, by team, so far in this round."""
     wait_for_nodes: set[UUID] = field(default_factory=set)

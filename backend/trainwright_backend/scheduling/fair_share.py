@@ -24,8 +24,8 @@ REMEMBERED_SECONDS = HALF_LIFE_DAYS * 86_400 / log(2)
 
 @dataclass(frozen=True)
 class FairOrder:
-    """The waiting runs of all teams, in the order in which they are placed. What becomes of a run changes the turn of its team
-    only."""
+    """The waiting runs of all teams, in the order in which they are placed. Placing a run, or not, changes the
+    turn of its team only."""
 
     runs: Sequence[Run]
     """Those of each team in their own order."""

@@ -27,7 +27,7 @@ from trainwright_backend.runs.transitions import add_event
 from trainwright_backend.scheduling.requirements import Needs, needs_of
 
 SPARE_SECONDS = 300.0
-"""Time in the queue before a run goes on with fewer nodes (at the standard lease). A server restarts in a few minutes."""
+"""Time in the queue before a run continues with fewer nodes (at the standard lease). A server restarts in a few minutes."""
 
 EVENT = "fewer_nodes"
 
@@ -64,14 +64,14 @@ def needs_on_fewer(run: Run, most: int) -> Iterator[Needs]:
 
 
 def may_run_on(run: Run, nodes: int) -> bool:
-    """Whether the run's layout works on so many nodes. People may have changed it since the number was chosen."""
+    """Whether the run's layout works on ``nodes`` nodes. People may have changed it since the number was chosen."""
     return nodes == run.requested_nodes or stored_spec(run).fits_nodes(nodes)
 
 
 def waits_for_spare(run: Run, timers: Timers) -> str:
     """The end of a waiting run's sentence."""
     least = f"{run.min_nodes} node{'s' if run.min_nodes > 1 else ''}"
-    return f"; goes on with {least} or more after {duration(spare_wait_seconds(timers))}"
+    return f"; continues with {least} or more after {duration(spare_wait_seconds(timers))}"
 
 
 def note_fewer_nodes(session: Write, run: Run, spec: RunSpec) -> None:
@@ -83,7 +83,7 @@ def note_fewer_nodes(session: Write, run: Run, spec: RunSpec) -> None:
         session,
         run,
         EVENT,
-        f"attempt {run.attempt} goes on with {run.nodes} of {run.requested_nodes} nodes, because no others were free: "
+        f"attempt {run.attempt} continues with {run.nodes} of {run.requested_nodes} nodes, because no others were free: "
         f"data {whole.degrees.data} → {spec.degrees.data}, micro batches per step {whole.accumulation_steps} → "
         f"{spec.accumulation_steps}. The global batch does not change. The next attempt looks for {run.requested_nodes} nodes again",
     )

@@ -25,7 +25,7 @@ def choose_nodes(match: Match, seconds: float = inf) -> list[NodeCapacity]:
 
 
 def longest_gap(match: Match) -> float:
-    """The longest time that so many nodes with enough free slots are not reserved, whether or not they reach each other; -1 if too few have
+    """The longest time for which as many nodes as the run needs have enough free slots and are not reserved, whether or not they reach each other; -1 if too few have
     free slots."""
     needs = match.needs
     gaps = sorted(

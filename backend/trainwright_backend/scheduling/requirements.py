@@ -41,7 +41,7 @@ class Needs:
 
 
 def needs_of(run: Run, nodes: int | None = None) -> Needs:
-    """The needs of the run's next attempt, if it is on so many nodes (None: on as many as the run has)."""
+    """The needs of the run's next attempt, on ``nodes`` nodes (None: on as many as the run has)."""
     return _needs(spec_json(run), run.device, nodes or run.nodes, run.slots // run.nodes)
 
 

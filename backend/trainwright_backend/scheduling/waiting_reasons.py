@@ -17,7 +17,7 @@ _CLASSES = (
     (re.compile(rf"{_SIZE}(, \d+ free on \d+ nodes?|; \d+ of \d+ such nodes (is|are) free)(;|$)"), "slots"),
     (re.compile(rf"({_SIZE}(;| on | and | that )|needs a node with )"), "no_node"),
 )
-"""By the beginning of a message, before any name that a person chose."""
+"""The class of a reason, by the beginning of its message, before any name that a person chose."""
 
 
 class WaitingClass(StrEnum):

@@ -120,7 +120,7 @@ def check_priority(session: Read, team_id: UUID, user_id: UUID, role: Role, prio
 
 
 def why_never_fits_member(session: Read, team_id: UUID, user_id: UUID, device: str, slots: int) -> str | None:
-    """Why a member's run on so many slots could not even start alone, and what to do; None if it could."""
+    """Why a member's run on ``slots`` slots could not even start alone, and what to do; None if it could."""
     limit = member_limits(session, team_id, user_id).slots_of(device)
     if limit is None or slots <= limit:
         return None

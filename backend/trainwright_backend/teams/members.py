@@ -36,7 +36,7 @@ def change_role(session: Write, team_id: UUID, caller_id: UUID, member: str, rol
     """Give a member another role. Owners can also change their own.
 
     Raises:
-        Forbidden: the caller is no owner any more.
+        Forbidden: the caller is no longer an owner.
         NotFound: the team has no such member.
         Conflict: the team would have no owner.
         Invalid: a service account cannot be an owner.
@@ -61,7 +61,7 @@ def remove_member(session: Write, team_id: UUID, caller_id: UUID, member: str) -
     """Remove a person from the team.
 
     Raises:
-        Forbidden: the caller is no owner any more.
+        Forbidden: the caller is no longer an owner.
         NotFound: the team has no such member.
         Conflict: they are the last owner, or a service account.
     """

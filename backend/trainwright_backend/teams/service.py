@@ -101,6 +101,6 @@ def team_id_of(session: Write, slug: str) -> UUID:
     """
     team_id = session.scalar(select(Team.id).where(Team.slug == slug))
     if team_id is None:
-        raise NotFound(f"There is no team {slug[:40]!r}.")
+        raise NotFound(f"There is no team {slug[:40]!r}. `trainwright teams list` shows your teams.")
     hold_team(session, team_id)
     return team_id

@@ -43,7 +43,7 @@ def create_service_account(
     """Create a service account without keys.
 
     Raises:
-        Forbidden: the caller is no owner any more.
+        Forbidden: the caller is no longer an owner.
         Conflict: ``name_taken``, ``too_many_service_accounts``.
     """
     lock_for_owner(session, team_id, caller_id)
@@ -74,7 +74,7 @@ def delete_service_account(session: Write, team_id: UUID, caller_id: UUID, accou
     """Delete a service account with its keys. What it created stays in the team under its name.
 
     Raises:
-        Forbidden: the caller is no owner any more.
+        Forbidden: the caller is no longer an owner.
         NotFound: the team has no such service account.
     """
     lock_for_owner(session, team_id, caller_id)
@@ -89,7 +89,7 @@ def create_service_key(
     """Create a key of a service account. Its secret is only in the response.
 
     Raises:
-        Forbidden: the caller is no owner any more.
+        Forbidden: the caller is no longer an owner.
         NotFound: the team has no such service account.
         Conflict: it has too many keys.
     """

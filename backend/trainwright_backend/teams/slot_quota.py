@@ -36,7 +36,7 @@ class SlotBudget:
     """Slots for which the team's runs wait, so far in this round."""
 
     def covers(self, slots: int) -> bool:
-        """Whether the team's share covers so many more slots."""
+        """Whether the team's share covers ``slots`` more slots."""
         return self.used + self.awaited + slots <= self.guaranteed
 
 
@@ -96,7 +96,7 @@ def all_guaranteed_slots(session: Read, device: str) -> int:
 
 
 def why_never_fits(session: Read, team_id: UUID, device: str, slots: int) -> str | None:
-    """Why a run of the team on so many slots could not even start alone, and what to do; None if it could."""
+    """Why a run of the team on ``slots`` slots could not even start alone, and what to do; None if it could."""
     limit = get_quota(session, team_id, device).limit
     if slots <= limit:
         return None

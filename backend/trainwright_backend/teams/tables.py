@@ -189,7 +189,7 @@ class Notice(Base):
     """A `NoticeKind`."""
     sentence: Mapped[str]
     path: Mapped[str]
-    """Of the page that says more."""
+    """Path of the page that says more."""
     time: Mapped[datetime] = mapped_column(UtcDateTime, default=now)
     in_app: Mapped[bool]
     """Whether it is listed; otherwise it is only mailed."""

@@ -169,7 +169,7 @@ def _attempt(database: Database, settings: Settings, message: Message) -> None:
 
 
 def _send(settings: Settings, message: Message, allowed: Sequence[Network]) -> tuple[int | None, str]:
-    """The status of the response, and why it is no success."""
+    """The status of the response, and the problem if it is not a success."""
     message_id, timestamp = public_id("msg", message.id), int(now().timestamp())
     key = signing_key(settings.secret_key, message.webhook_id)
     headers = {

@@ -71,7 +71,7 @@ class PeopleCalls(TeamCalls):
         return self._client.get_list(f"{self._path}/service-accounts", ServiceAccount)
 
     def create_service_account(self, name: str, role: Role = Role.EDITOR) -> ServiceAccount:
-        """Create a member that is no person, cannot sign in, and acts by its keys only. For owners."""
+        """Create a member that is a program. It cannot sign in, and acts only through its keys. For owners."""
         new = NewServiceAccount(name=name, role=role).model_dump(mode="json")
         return self._client.post(f"{self._path}/service-accounts", ServiceAccount, json=new)
 

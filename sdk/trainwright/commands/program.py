@@ -29,7 +29,7 @@ _OTHER_WORDS = {
 
 
 class Program(TyperGroup):
-    """A group of commands whose reader may go away: that is no error, and nothing is said about it."""
+    """A group of commands whose output may be closed early: that is not an error, and nothing is printed about it."""
 
     def main(self, *args: Any, **named: Any) -> Any:
         try:

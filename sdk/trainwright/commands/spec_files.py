@@ -50,7 +50,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def _is_yaml(path: Path, text: str) -> bool:
-    """By the suffix; a file of another suffix is JSON if it starts like JSON."""
+    """Whether a file is YAML, by its suffix. With another suffix it is YAML unless it starts like JSON."""
     return path.suffix in _YAML_SUFFIXES or (
         path.suffix != ".json" and not text.lstrip().startswith(("{", "["))
     )

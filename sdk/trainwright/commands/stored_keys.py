@@ -14,7 +14,7 @@ class StoredKeys(BaseModel):
     """The content of the file."""
 
     server: str | None = None
-    """Of the last login: commands use it if none is named."""
+    """Server of the last login. Commands use it if none is named."""
 
     keys: dict[str, str] = {}
     """API keys by server."""

@@ -22,7 +22,7 @@ class Position(Envelope):
 
 
 BLANK_LINES = 10_000
-"""Consecutive blank lines after which a reader gives the position, although they are no rows."""
+"""Consecutive blank lines after which a reader gives the position, although they are not rows."""
 
 
 class Row(NamedTuple):

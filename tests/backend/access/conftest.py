@@ -76,7 +76,7 @@ def _with_scope(site: Site, person: Caller, scope: KeyScope) -> Caller:
 
 
 def _service_account(site: Site, owner: Caller) -> Caller:
-    """An editor that is no person, with a key that allows all that its role does."""
+    """An editor that is a program, with a key that allows all that its role does."""
     path = f"/api/v1/teams/{TEAM}/service-accounts"
     account = owner.client.post(path, json={"name": "nightly", "role": "editor"}).json()["id"]
     made = owner.client.post(f"{path}/{account}/keys", json={"name": "key", "scope": "manage"})

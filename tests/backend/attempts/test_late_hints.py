@@ -29,7 +29,7 @@ from trainwright_backend.runs.tables import Attempt, Run
 
 SEED = 13
 RUNS = 2
-"""Of one trial."""
+"""Runs of one trial."""
 
 Hint = tuple[str, str]
 """The names of a node and of a run."""

@@ -38,7 +38,7 @@ class Mistake:
     """An injected fault, and the smallest check that finds it."""
 
     nodes: int
-    """Of the run."""
+    """Nodes of the run."""
     faults: frozenset[Fault]
     disturbances: int
     finds: str

@@ -27,7 +27,7 @@ class ForgingProvider:
 
     issuer: str = ""
     claims: Claims = field(default_factory=dict)
-    """Of the next ID token, besides issuer, audience and times."""
+    """Claims of the next ID token, besides issuer, audience and times."""
     document: dict[str, Any] = field(default_factory=dict)
     """Changes to the discovery document."""
     user_info: Claims = field(default_factory=dict)

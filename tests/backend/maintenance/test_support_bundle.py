@@ -32,7 +32,7 @@ ADDRESSES = {
     "tasks_url": "redis://planted-user:planted-of-tasks@tasks:6379/0?password=planted-of-query",
     "s3_endpoint": "https://planted-name:planted-of-endpoint@s3.example.org",
 }
-"""Settings that are no secrets themselves, but have some in them."""
+"""Settings that are not secrets themselves, but contain some."""
 
 
 def configured(settings: Settings) -> Configuration:

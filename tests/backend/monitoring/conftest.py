@@ -28,7 +28,7 @@ class Scraped(dict[tuple[str, frozenset[tuple[str, str]]], float]):
         }
 
     def since(self, before: Mapping[tuple[str, frozenset[tuple[str, str]]], float]) -> "Scraped":
-        """By how much each value has grown. Counts belong to the process, so earlier tests have counted too."""
+        """The increase of each value. Counts belong to the process, so earlier tests have counted too."""
         return Scraped({key: value - before.get(key, 0.0) for key, value in self.items()})
 
 

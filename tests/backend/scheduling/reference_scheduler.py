@@ -24,13 +24,13 @@ class _Round:
         self.used = {team.name: cluster.held(team) for team in cluster.teams}
         self.awaited = {team.name: 0 for team in cluster.teams}
         self.reserved: dict[int, tuple[float, int]] = {}
-        """By node: when the run that waits for it is expected, and its number."""
+        """For each node, when the run that waits for it is expected, and its number."""
         self.sizes: set[int] = set()
         """Slots of the runs on one node that reserve all nodes of that size."""
         self.promised = [0] * len(cluster.sizes)
         """Slots that leaving runs will free, and that were already given to a waiting run."""
         self.at_limit: dict[str, tuple[float, int]] = {}
-        """By team: when the first of its runs that waits for its limit is expected, and its number."""
+        """For each team, when the first of its runs that waits for its limit is expected, and its number."""
         self.found = Decisions({}, {}, {})
 
     def decide(self) -> Decisions:

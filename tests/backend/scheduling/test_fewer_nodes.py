@@ -1,4 +1,4 @@
-"""Elastic runs: the next attempt goes on with fewer nodes if no other node replaces a lost one."""
+"""Elastic runs: the next attempt continues with fewer nodes if no other node replaces a lost one."""
 
 from datetime import timedelta
 from typing import Any
@@ -97,7 +97,7 @@ def test_a_run_waits_for_another_node_and_then_goes_on_with_fewer(scene: Scene, 
     assert works[0].commit(upload_parts(works, 5)).status_code == 200
     lose(scene, works, works[1])
     assert scene.show(run_id)["sentence"] == (
-        "needs 2 nodes with 2 slots each; 1 node of that size is online; goes on with 1 node or more after 15 s"
+        "needs 2 nodes with 2 slots each; 1 node of that size is online; continues with 1 node or more after 15 s"
     )
     assert scene.used() == 0
     let_wait(scene, run_id)
@@ -109,7 +109,7 @@ def test_a_run_waits_for_another_node_and_then_goes_on_with_fewer(scene: Scene, 
     assert job.spec.batch.global_sequences == works[0].claim.job.spec.batch.global_sequences
     assert job.resume is not None and job.resume.step == 5
     assert events(scene, run_id, "fewer_nodes") == [
-        "attempt 2 goes on with 1 of 2 nodes, because no others were free: data 4 → 2, micro batches per step 1 → 2. "
+        "attempt 2 continues with 1 of 2 nodes, because no others were free: data 4 → 2, micro batches per step 1 → 2. "
         "The global batch does not change. The next attempt looks for 2 nodes again"
     ]
     scene.check_invariants()

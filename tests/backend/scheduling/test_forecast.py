@@ -156,7 +156,7 @@ def test_the_queue_shows_expected_starts_once_the_running_run_has_an_estimate(sc
 
 
 def test_runs_that_were_never_measured_get_a_rough_start_from_the_speed_of_others(scene: Scene) -> None:
-    """By their FLOPs: twice as many steps take twice as long."""
+    """Durations follow from FLOPs: twice as many steps take twice as long."""
     work = scene.running(slots=2, last_step=5, steps=1_000)
     first = scene.submit(slots=2, steps=1_000)
     twice = scene.submit(slots=2, steps=2_000)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 BLOCK_BYTES = 2**20
 MAX_BYTES = 64 * BLOCK_BYTES
 MAX_SECONDS = 10.0
-"""Of sending, and of a wait for the next data."""
+"""Limit for sending, and for a wait for the next data."""
 _POLL_SECONDS = 0.5
 _MAX_PROBLEM_LENGTH = 500
 _NUMBER = struct.Struct("!Q")

@@ -93,7 +93,7 @@ function RunId({ path }: { path: string }) {
   return run !== undefined && <ShortId id={run} />;
 }
 
-/** A cancelled run ends too, but is no success. */
+/** A cancelled run ends too, but is not a success. */
 const CANCELLED = / was cancelled( by .*)?\.$/;
 const CANCELLED_ICON: (typeof ICONS)[NoticeKind] = { Icon: Square, color: "text-idle" };
 

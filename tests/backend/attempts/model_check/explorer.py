@@ -34,7 +34,7 @@ def explore(machines: Machines, start: World, most_states: int) -> Explored:
     numbers: dict[World, int] = {start: 0}
     parents: list[tuple[int, str]] = [(-1, "")]
     before: list[list[int]] = [[]]
-    """By state, the states from which a repairing move leads to it."""
+    """For each state, the states from which a repairing move leads to it."""
     quiet: list[int] = []
     waiting = deque([start])
     moves = 0

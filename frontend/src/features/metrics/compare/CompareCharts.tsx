@@ -217,7 +217,7 @@ function ComparedChart({ name, runs, compared, axis, zoom, isPlaceholder, weight
 
 const NO_MARKERS: never[] = [];
 
-/** From the first to the last point of all runs' series; null if that is no range. */
+/** From the first to the last point of all runs' series; null if that is not a range. */
 function xRangeOf(runs: readonly ComparedRun[], names: readonly string[]): [number, number] | null {
   const ends = runs.flatMap(({ axis: { at }, columns }) =>
     names.flatMap((name) => {

@@ -18,7 +18,7 @@ it("names data, model, precision, hardware and author of a run", async () => {
   expect(facts["by"]).toContain("ana");
 });
 
-it("says that a run goes on with fewer nodes than it asked for", async () => {
+it("says that a run continues with fewer nodes than it asked for", async () => {
   const { spec } = aRun();
   const run = aRun({ spec: { ...spec, resources: { ...spec.resources, device: "cuda", nodes: 2, slots_per_node: 4 } } });
   renderRoute(<RunFacts run={run} dataset={null} />);
