@@ -186,7 +186,7 @@ def count_mail(database: Database, settings: Settings, email: str) -> None:
     """
     refusal = (
         "too_many_mails",
-        "Too many mails to this address.",
+        "Too many emails to this address.",
         "and look for the last one in your spam folder",
     )
     count(database, settings, "mail", normal_email(email), MAX_MAILS, refusal)

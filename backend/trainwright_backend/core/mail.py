@@ -24,7 +24,7 @@ def send_mail(settings: Settings, to: str, subject: str, text: str) -> bool:
     """
     failure = run_logging_errors(
         lambda: deliver(settings, new_message(settings, to, subject, text)),
-        "mail was not sent",
+        "email was not sent",
         expected=(smtplib.SMTPException, OSError),
         subject=subject,
     )

@@ -33,7 +33,7 @@ your API keys.
 If your address has not been confirmed yet, open the link in a browser
 in which you are signed in, or set a new password.
 
-If you did not request this mail, you can ignore it.
+If you did not request this email, you can ignore it.
 """
 
 log = structlog.get_logger()
@@ -43,13 +43,13 @@ def check_request(database: Database, settings: Settings, email: str) -> None:
     """Count a request for a link.
 
     Raises:
-        Conflict: the installation sends no mail.
+        Conflict: the installation sends no email.
         AppError: 429, too many were requested for this address.
     """
     if settings.smtp_url is None:
         raise Conflict(
             "no_mail",
-            "This installation sends no mail. Ask its operator for a sign-in link "
+            "This installation sends no email. Ask its operator for a sign-in link "
             "(`trainwright-server link sign-in` with your address).",
         )
     count_mail(database, settings, email)
@@ -64,7 +64,7 @@ def mail_link(database: Database, settings: Settings, email: str) -> None:
     address = normal_email(email)
     text = TEXT.format(email=address, link=link.url)
     if not MAILS_AT_ONCE.acquire(blocking=False):
-        log.warning("a mail was dropped: too many are being sent")
+        log.warning("an email was dropped: too many are being sent")
         return
     try:
         send_mail(settings, address, SUBJECT, text)

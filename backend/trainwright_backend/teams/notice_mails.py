@@ -32,7 +32,7 @@ NEWS = timedelta(days=2)
 """Older notices are no longer mailed, for example if the operator sets a mail server later."""
 MAX_AT_ONCE = 50
 
-LOST = "The connection broke while the mail was handed over. It may have arrived, so it is not sent again."
+LOST = "The connection broke while the email was handed over. It may have arrived, so it is not sent again."
 WITHOUT_RIGHT = "Its address is not verified, or the person has left the team."
 
 TEXT = """\
@@ -40,7 +40,7 @@ TEXT = """\
 
 {link}
 
-You get this mail because you chose mail for notices of this kind.
+You get this email because you chose emails for notices of this kind.
 Change that under Notices on your Settings page.
 """
 

@@ -121,7 +121,7 @@ def change_settings(session: Write, settings: Settings, user_id: UUID, new: Noti
     code, problem = _mail_problem(settings, session.get_one(Account, user_id))
     for choice in new.choices:
         if choice.mail and problem:
-            raise Conflict(code, f"choices: {choice.kind} by mail is not possible. {problem}")
+            raise Conflict(code, f"choices: {choice.kind} by email is not possible. {problem}")
         session.merge(
             tables.NoticeChoice(user_id=user_id, kind=choice.kind, app=choice.app, mail=choice.mail)
         )
@@ -132,7 +132,7 @@ def change_settings(session: Write, settings: Settings, user_id: UUID, new: Noti
 def _mail_problem(settings: Settings, account: Account) -> tuple[str, str]:
     """Code and sentence; empty if mail can reach the account."""
     if settings.smtp_url is None:
-        return "no_mail", "This installation sends no mail. Its operator can set TRAINWRIGHT_SMTP_URL."
+        return "no_mail", "This installation sends no email. Its operator can set TRAINWRIGHT_SMTP_URL."
     if not account.email_verified:
         return (
             "address_not_verified",

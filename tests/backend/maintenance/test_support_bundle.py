@@ -96,7 +96,7 @@ def log_lines(secrets: set[str]) -> Iterator[str]:
         {"event": "request", "url": f"https://hooks.example.org/{WEBHOOK_PATH}", "ip": sorted(PEERS)}
     )
     yield f"POST https://hooks.example.org:8443/{WEBHOOK_PATH}?x=1 from {' and '.join(sorted(PEERS))}: no response"
-    yield json.dumps({"event": "mail was not sent", "to": "someone@example.org", "password": PASSWORD})
+    yield json.dumps({"event": "email was not sent", "to": "someone@example.org", "password": PASSWORD})
     yield json.dumps({"event": "the last line of the log", "tokens_per_second": 250})
 
 

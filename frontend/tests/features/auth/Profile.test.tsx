@@ -73,19 +73,19 @@ it("offers to mail a link that confirms an unconfirmed address", async () => {
     http.post("*/api/v1/auth/mailed-link", async ({ request }) => {
       sent.push(await request.json());
       if (sent.length > 1) return HttpResponse.json(null, { status: 202 });
-      return HttpResponse.json({ status: 409, code: "no_mail", detail: "This installation sends no mail.", errors: [] }, { status: 409 });
+      return HttpResponse.json({ status: 409, code: "no_mail", detail: "This installation sends no email.", errors: [] }, { status: 409 });
     }),
   );
   renderRoute(<Profile me={{ ...me, email_verified: false }} />);
   const button = await screen.findByRole("button", { name: "Email me a sign-in link" });
   await userEvent.click(button);
-  expect(await screen.findByText("This installation sends no mail.")).toBeDefined();
+  expect(await screen.findByText("This installation sends no email.")).toBeDefined();
   await userEvent.click(button);
   expect(await screen.findByText(/^A link is on its way/)).toBeDefined();
   expect(sent).toEqual([{ email: "ada@example.org" }, { email: "ada@example.org" }]);
 });
 
-it("names the operator if the installation sends no mail", async () => {
+it("names the operator if the installation sends no email", async () => {
   server.use(http.get("*/api/v1/health", () => HttpResponse.json({ status: "ok", sends_mail: false })));
   renderRoute(<Profile me={{ ...me, email_verified: false }} />);
   expect(await screen.findByText(/^Ask the operator for a sign-in link/)).toBeDefined();
