@@ -1,7 +1,7 @@
 """A thread that repeats one piece of work, and continues after errors."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from trainwright_backend.core.background import UNAVAILABLE, run_logging_errors
 
@@ -12,11 +12,16 @@ class PollingThread:
     """The thread.
 
     Args:
+        work: it may yield after each of its parts; the thread stops between two of them.
         failure: what an error of the work means, for the log.
     """
 
     def __init__(
-        self, name: str, work: Callable[[], object], failure: str, seconds: float = POLL_SECONDS
+        self,
+        name: str,
+        work: Callable[[], Iterable[object] | None],
+        failure: str,
+        seconds: float = POLL_SECONDS,
     ) -> None:
         self._work, self._failure, self._seconds = work, failure, seconds
         self._stopping = threading.Event()
@@ -26,10 +31,15 @@ class PollingThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the current piece of work."""
+        """Stop after the current part of the work."""
         self._stopping.set()
         self._thread.join()
 
     def _run(self) -> None:
         while not self._stopping.wait(self._seconds):
-            run_logging_errors(self._work, self._failure, expected=UNAVAILABLE)
+            run_logging_errors(self._work_once, self._failure, expected=UNAVAILABLE)
+
+    def _work_once(self) -> None:
+        for _ in self._work() or ():
+            if self._stopping.is_set():
+                return

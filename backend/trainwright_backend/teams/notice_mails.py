@@ -5,6 +5,7 @@ another attempt follows. Just before the text is handed to the mail server, the 
 then, the notice is not mailed twice. It is lost if the connection breaks at that moment, and is still listed in the app.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.message import EmailMessage
@@ -62,10 +63,10 @@ class ClaimLostError(SMTPException):
     """Another process has claimed the notice meanwhile."""
 
 
-def mail_due(database: Database, settings: Settings) -> int:
-    """Attempt each mail that is due, once, and return how many there were."""
+def mail_due(database: Database, settings: Settings) -> Iterator[UUID]:
+    """Attempt each mail that is due, once; yields the id of its notice after each, so that the caller can stop in between."""
     if settings.smtp_url is None:
-        return 0
+        return
     with database.read() as session:
         due = select(Notice.id).where(Notice.next_mail <= now())
         ids = session.scalars(due.order_by(Notice.id).limit(MAX_AT_ONCE)).all()
@@ -73,7 +74,7 @@ def mail_due(database: Database, settings: Settings) -> int:
         mail = _claim(database, settings, notice_id)
         if mail is not None:
             _attempt(database, settings, mail)
-    return len(ids)
+        yield notice_id
 
 
 def delete_old(database: Database) -> None:
