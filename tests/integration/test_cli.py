@@ -225,7 +225,7 @@ def test_the_command_line_keeps_and_deletes_checkpoints(live: Live, parent: Run)
     keep = ("--keep-last", 1, "--run", parent.id)
     would = output(run_cli(live, "checkpoints", "prune", *keep, "--dry-run"))
     assert "pinned" in would and "1 checkpoint." in would.splitlines()[-1]
-    done = output(run_cli(live, "checkpoints", "prune", *keep))
+    done = output(run_cli(live, "checkpoints", "prune", *keep, "--yes"))
     assert done == would.replace("Would free", "Freed")
     left = [(checkpoint.step, checkpoint.kind.value) for checkpoint in live.team.checkpoints(parent.id)]
     assert sorted(left) == [(4, "state"), (12, "export"), (12, "state")]

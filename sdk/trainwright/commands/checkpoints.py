@@ -114,10 +114,11 @@ def prune(
     exports: DeleteExports = False,
     run: OnlyRuns = None,
     dry_run: DryRun = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete old checkpoints: all that are not among the newest, pinned, being downloaded, or needed by a run. --dry-run only lists
-    them."""
+    """Delete old checkpoints: all that are not among the newest, pinned, being downloaded, or needed by a run. The command says how
+    many there are, and asks before it deletes them. --dry-run only lists them."""
     rule = Retention(
         runs=None if run is None else tuple(run),
         keep_last=keep_last,
@@ -126,6 +127,10 @@ def prune(
         dry_run=dry_run,
     )
     with open_team(server, key, team) as api:
+        if not dry_run and not yes:
+            would = api.retain(rule.model_copy(update={"dry_run": True}))
+            if would.freed.checkpoints:
+                typer.confirm(f"{describe_freed(would.freed)} Delete them?", abort=True, err=True)
         result = api.retain(rule)
         if print_json(result, as_json):
             return
@@ -160,4 +165,15 @@ def retain(
     as_json: AsJson = False,
 ) -> None:
     """The earlier name of `prune`, which deletes with --delete only."""
-    prune(key, team, server, keep_last, keep_every_steps, exports, run, dry_run=not delete, as_json=as_json)
+    prune(
+        key,
+        team,
+        server,
+        keep_last,
+        keep_every_steps,
+        exports,
+        run,
+        dry_run=not delete,
+        yes=True,
+        as_json=as_json,
+    )

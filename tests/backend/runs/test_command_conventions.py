@@ -1,5 +1,6 @@
 """What all commands share: the files that they read, the team, exit codes, and what happens if the reader goes away."""
 
+import json
 import os
 import re
 import signal
@@ -235,7 +236,7 @@ def test_words_of_other_tools_lead_to_the_command(served: Served, key: str, word
         ("checkpoints retain --keep-last 1", "checkpoints prune --keep-last 1 --dry-run"),
         (
             "checkpoints retain --run {run} --delete-exports --delete",
-            "checkpoints prune --run {run} --delete-exports",
+            "checkpoints prune --run {run} --delete-exports --yes",
         ),
         ("layout {run} --set batch.micro_sequences=4", "runs layout {run} --set batch.micro_sequences=4"),
         ("datasets rejected {dataset} 1", "datasets rejected {dataset} --version 1"),
@@ -253,6 +254,23 @@ def test_the_earlier_form_of_a_command_sends_the_same_request(
         assert done.exit_code == 0, done.output
         sent.append(served.received[-1])
     assert sent[0] == sent[1]
+
+
+def test_old_checkpoints_are_deleted_only_once_that_is_confirmed(
+    scene: Scene, served: Served, key: str
+) -> None:
+    work = scene.start()
+    work.finish(10)
+    command = f"checkpoints prune --run {work.run_id} --keep-last 0 --delete-exports"
+    listed = served.command(key, f"{command} --dry-run --json")
+    doomed = json.loads(listed.stdout)["freed"]["checkpoints"]
+    for typed, code in (("n\n", 1), ("", 1), ("y\n", 0)):
+        before = len(served.received)
+        done = served.command(key, command, typed)
+        sent = [request.body["dry_run"] for request in served.received[before:]]
+        assert (done.exit_code, sent) == (code, [True] if code else [True, False]), done.output
+        assert "Delete them? [y/N]" in done.stderr and f"{doomed} checkpoint" in done.stderr
+    assert served.command(key, command).exit_code == 0, "nothing is left to ask about"
 
 
 def test_a_command_line_names_one_version(scene: Scene, served: Served, key: str) -> None:

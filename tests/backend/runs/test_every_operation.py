@@ -119,7 +119,7 @@ WAYS: dict[str, Ways] = {
     "list_audit": Ways(lambda t, _: t.audit(), "audit list"),
     "export_audit": Ways(lambda t, _: t.export_audit(Path("log")), "audit export log"),
     "list_team_checkpoints": Ways(lambda t, _: t.all_checkpoints(), "checkpoints list"),
-    "retain_checkpoints": Ways(lambda t, _: t.retain(Retention()), "checkpoints prune"),
+    "retain_checkpoints": Ways(lambda t, _: t.retain(Retention()), "checkpoints prune --yes"),
     "list_datasets": Ways(lambda t, _: t.datasets(), "datasets list"),
     "create_dataset": Ways(lambda t, _: t.mix("a", CURATION), "datasets mix a curation.json"),
     "count_curation": Ways(lambda t, _: t.count(CURATION), "datasets count curation.json"),

@@ -141,7 +141,7 @@ ACTIONS: dict[str, Action] = {
         f"POST {T}/checkpoints/retention",
         {"runs": ["{run}"], **RULE.model_dump(exclude={"runs"})},
         lambda t, _, n: t.retain(RULE.model_copy(update={"runs": (n.run,)})),
-        "checkpoints prune --run {run} --keep-last 1 --keep-every-steps 3 --delete-exports",
+        "checkpoints prune --run {run} --keep-last 1 --keep-every-steps 3 --delete-exports --yes",
     ),
     "retain, tried": Action(
         f"POST {T}/checkpoints/retention",
@@ -449,7 +449,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "tag many": {"command": "runs tag {run} {other} --add a"},
     "untag many": {"command": "runs tag {run} {other} --add a --add b"},
     "delete, tried": {"method": lambda t, _, n: t.delete_run(n.run)},
-    "retain": {"command": "checkpoints prune --run {run} --keep-last 1 --keep-every-steps 3"},
+    "retain": {"command": "checkpoints prune --run {run} --keep-last 1 --keep-every-steps 3 --yes"},
     "layout": {"command": "runs layout {run} --set batch.micro_sequences=4"},
     "drain": {"command": "nodes undrain {node}"},
     "rename": {"command": "runs edit {run} --notes a"},
