@@ -149,7 +149,7 @@ def test_groups_take_a_team_its_last_owner_never(site: Site, provider: ForgingPr
 
 
 @pytest.mark.parametrize(
-    ("wanted", "groups", "answer"),
+    ("wanted", "groups", "response"),
     [
         (NewAccounts.NOBODY, ["lab"], (401, "no_account")),
         (NewAccounts.GROUPS, ["lab"], (200, "")),

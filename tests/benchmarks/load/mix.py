@@ -123,7 +123,7 @@ def mix(load: Load) -> Iterator[Measure]:
         return [
             Value("requests", responses.accepted_per_second, "per second", at_least(rate)),
             Value("p95", responses.p95(), "ms", at_most(P95_MS)),
-            Value("answers 5xx", server_errors(responses), "", at_most(0)),
+            Value("responses 5xx", server_errors(responses), "", at_most(0)),
             Value("other errors", responses.statuses.total() - server_errors(responses), "", at_most(0)),
         ]
 

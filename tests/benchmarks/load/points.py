@@ -19,7 +19,7 @@ from tests.benchmarks.load.peers import mlflow_or_none
 from tests.benchmarks.load.processes import cpu_shares
 from tests.benchmarks.load.row import OFFERED, Load, Measure, Row
 from tests.benchmarks.load.table import Value, at_least, at_most
-from tests.benchmarks.platform.open_loop import Answers, Call, ask
+from tests.benchmarks.platform.open_loop import Call, Responses, ask
 from tests.benchmarks.platform.server import Caller, Site
 
 SERIES = 20
@@ -107,7 +107,7 @@ def points(load: Load) -> Iterator[Measure]:
 
     def measure() -> list[Value]:
         senders = start_senders(site, runs)
-        beside: list[Answers] = []
+        beside: list[Responses] = []
         mix = threading.Thread(
             target=lambda: beside.append(made.ask(goals.requests_per_second, size.seconds))
         )
@@ -137,7 +137,7 @@ def start_senders(site: Site, count: int) -> list[Sender]:
     return [Sender(site.start_run()[1], site.node_token, site.urls[n % len(site.urls)]) for n in range(count)]
 
 
-def send_all(senders: Sequence[Sender], per_second: float, seconds: float) -> Answers:
+def send_all(senders: Sequence[Sender], per_second: float, seconds: float) -> Responses:
     """Send batches of all runs in turn at this rate."""
     calls: Iterator[tuple[str, Call]] = itertools.cycle([("batch", sender.send) for sender in senders])
     callers = [Caller(senders[0].url) for _ in range(CALLERS)]  # threads; each batch has its own connection

@@ -13,7 +13,7 @@ import queue
 from collections.abc import Callable, Iterator
 from statistics import median
 
-from tests.benchmarks.platform.open_loop import Answers, Call, ask, p95
+from tests.benchmarks.platform.open_loop import Call, Responses, ask, p95
 from tests.benchmarks.platform.reads import fill_runs, fill_series
 from tests.benchmarks.platform.server import SPEC, TEAM, Caller, Site, running_site
 from tests.benchmarks.report.entries import Entry
@@ -56,7 +56,7 @@ def api(given: argparse.Namespace) -> Entries:
     }
 
 
-def _ask(site: Site, calls: Iterator[tuple[str, Call]]) -> Answers:
+def _ask(site: Site, calls: Iterator[tuple[str, Call]]) -> Responses:
     """Ask from all connections.
 
     Raises:

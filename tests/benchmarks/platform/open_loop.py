@@ -25,8 +25,8 @@ NO_ANSWER = 0
 
 
 @dataclass
-class Answers:
-    """The answers to a stream of requests."""
+class Responses:
+    """The responses to a stream of requests."""
 
     waits: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """Milliseconds from the time when each request was due, by kind; also of refused requests."""
@@ -67,8 +67,8 @@ def ask(
     calls: Iterable[tuple[str, Call]],
     per_second: float,
     patience_seconds: float = float("inf"),
-) -> Answers:
-    """Make each call at its time, from any of the connections that is free, and wait for all answers.
+) -> Responses:
+    """Make each call at its time, from any of the connections that is free, and wait for all responses.
 
     Args:
         calls: the kind of each call, and the call.
@@ -76,7 +76,7 @@ def ask(
         patience_seconds: from when the last request is due; those that still wait for a connection then are dropped, and count as
             requests without a response.
     """
-    responses, due = Answers(), Due()
+    responses, due = Responses(), Due()
     threads = [threading.Thread(target=_serve, args=(caller, due, responses)) for caller in callers]
     for thread in threads:
         thread.start()
@@ -100,7 +100,7 @@ def p95(values: Sequence[float]) -> float:
     return quantiles(values, n=20, method="inclusive")[-1]
 
 
-def _serve(caller: Caller, due: Due, responses: Answers) -> None:
+def _serve(caller: Caller, due: Due, responses: Responses) -> None:
     while (asked := due.get()) is not None:
         at, kind, call = asked
         try:
