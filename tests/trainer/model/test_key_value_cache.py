@@ -87,6 +87,23 @@ def test_logits_are_those_of_texts_whose_documents_are_masked(
     assert read == reads
 
 
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_text_that_ended_at_its_first_token_changes_no_other(option: str) -> None:
+    """It stays in the batch, with its first token in each pass."""
+    model = model_with(option)
+    rows = [list(ids) for ids in TEXTS]
+    cache, new = next_pass(rows, None, model.positions)
+    padded = torch.tensor([ids + [63] * (max(map(len, new)) - len(ids)) for ids in new])
+    with torch.no_grad():
+        model.features(padded, cache)
+        for ids in rows[1:]:
+            ids.append(3)
+        cache, new = next_pass(rows, cache, model.positions)
+        logits_BV = model.logits(model.features(torch.tensor(new), cache)[:, -1])
+        whole_BV = torch.stack([_from_whole_text(model, ids) for ids in rows])
+    assert float((logits_BV - whole_BV).abs().max()) < CLOSE
+
+
 def test_a_text_longer_than_a_sequence_is_read_from_its_last_tokens() -> None:
     read, apart = decode(model_with("full"), LENGTH)
     assert apart < CLOSE

@@ -87,7 +87,8 @@ def test_decoding_from_the_saved_state_computes_the_same(prompt: int) -> None:
 
 def test_a_first_bias_before_the_first_token_is_detected() -> None:
     def as_published(given: LocalFilter, x_BTD: Tensor) -> Tensor:
-        nothing = empty_state(x_BTD)._replace(tokens=2)
+        empty = empty_state(x_BTD)
+        nothing = empty._replace(tokens=empty.tokens + 2)
         return given.continue_from(nothing, x_BTD)[0]
 
     assert apart_from_formula(as_published) > 0.1

@@ -20,7 +20,7 @@ from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright.planner.flops import flops_per_token, recomputed_flops_per_token
 from trainwright.planner.plan import stage_times
 from trainwright_trainer.checkpoint.snapshot import config_digest
-from trainwright_trainer.model import masks
+from trainwright_trainer.model import flex_attention, masks
 from trainwright_trainer.model.flex_attention import FlexMasks
 from trainwright_trainer.model.masks import DenseMasks, Visible
 
@@ -73,6 +73,29 @@ def test_flex_attention_computes_the_same() -> None:
     """On a CPU it has a forward pass only, which computes all scores; a GPU's kernel reads the same function."""
     with torch.no_grad():
         assert apart_from_formula(WINDOW, with_masks(FlexMasks, WINDOW)) <= 16 * 2.0**-22
+
+
+@pytest.mark.parametrize("kind", [DenseMasks, FlexMasks])
+def test_masks_with_and_without_a_window_are_built_once(
+    kind: type[DenseMasks] | type[FlexMasks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a soft cap, layers without a window need a mask too."""
+    module, name = (masks, "_scores") if kind is DenseMasks else (flex_attention, "_block_mask")
+    build_mask, built = getattr(module, name), []
+
+    def counted(*given: Any) -> Any:
+        built.append(given)
+        return build_mask(*given)
+
+    monkeypatch.setattr(module, name, counted)
+    made, device = kind(), torch.device("cpu")
+    first = [made.build(LENGTH, Visible(window), torch.float32, device) for window in (WINDOW, None)]
+    again = [made.build(LENGTH, Visible(window), torch.float32, device) for window in (WINDOW, None)]
+    assert len(built) == 2 and all(one is other for one, other in zip(first, again, strict=True))
+    for length in range(1, 40):
+        made.build(length, Visible(WINDOW), torch.float32, device)
+    made.build(LENGTH, Visible(None), torch.float32, device)
+    assert len(built) == 2 + 39 + 1, "few masks are kept"
 
 
 def test_layers_follow_the_pattern() -> None:

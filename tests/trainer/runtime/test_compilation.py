@@ -2,12 +2,12 @@
 
 import shutil
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 from tests.trainer.jobs import build_here, events, losses, train_here, write_job
@@ -60,6 +60,22 @@ def test_the_total_length_of_a_run_decides_even_if_it_is_resumed(
     monkeypatch.setattr("trainwright_trainer.runtime.compilation.missing_toolchain", lambda device: None)
     build_here(write_job(tmp_path, data, precision={"kind": "bf16"}, schedule={"steps": steps}))
     assert bool(seen) is compiled_expected
+
+
+class _Squared(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * x
+
+
+def test_blocks_of_many_shapes_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler counts graphs by code, which all blocks share. Its own limit is 8."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 8)  # and restores it afterwards
+    block = _Squared()
+    compile_blocks([block])
+    for length in range(1, 13):
+        assert torch.equal(block(torch.full((length,), 2.0)), torch.full((length,), 4.0))
+    assert counters["stats"]["unique_graphs"] == 12
 
 
 def _begin(mesh: Mesh, job_file: Path) -> None:

@@ -24,6 +24,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from trainwright.contracts.block_parts import attention_weights
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.linear.bias import optional_bias
+from trainwright_trainer.linear.norms import RMSNorm
 from trainwright_trainer.model.key_value_cache import KeyValueCache
 from trainwright_trainer.model.masks import DenseMasks, Masks
 from trainwright_trainer.model.rotary import rotate
@@ -97,8 +98,8 @@ class Attention(nn.Module):
         (B, T, G·K) and (B, T, G·K) → (B, T, H·K). A variant gets the matmuls of its other ``first_layers`` after these.
         """
         q_BTF, k_BTF, v_BTF = self.query_bias(q_BTF), self.key_bias(k_BTF), self.value_bias(v_BTF)
-        q_BHTK = self._rotated(self.query_norm(self._heads(q_BTF)).type_as(q_BTF), tables)
-        k_BGTK = self._rotated(self.key_norm(self._heads(k_BTF)).type_as(k_BTF), tables)
+        q_BHTK = self._rotated(self.query_norm(self._heads(q_BTF)), tables)
+        k_BGTK = self._rotated(self.key_norm(self._heads(k_BTF)), tables)
         mixed_BHTK = self.attend(q_BHTK, k_BGTK, self._heads(v_BTF), tables)
         return mixed_BHTK.transpose(1, 2).flatten(2)
 
@@ -144,4 +145,4 @@ def _input_layers(spec: ModelSpec) -> tuple[str, ...]:
 
 def _head_norm(spec: ModelSpec) -> nn.Module:
     """Norm over the features of each head (Henry et al. 2020, arXiv 2010.04245; with RMSNorm in Qwen3, arXiv 2505.09388)."""
-    return nn.RMSNorm(spec.features_per_head, eps=spec.norm_epsilon) if spec.qk_norm else nn.Identity()
+    return RMSNorm(spec.features_per_head, eps=spec.norm_epsilon) if spec.qk_norm else nn.Identity()

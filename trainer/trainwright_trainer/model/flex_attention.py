@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from trainwright_trainer.model.attention import Attention
-from trainwright_trainer.model.masks import Visible, sees
+from trainwright_trainer.model.masks import RecentMasks, Visible, sees
 from trainwright_trainer.model.softcap import softcapped
 from trainwright_trainer.model.transformer import Transformer
 
@@ -29,20 +29,17 @@ class FlexMasks:
     """Masks are functions, with the tiles of scores that remain under them."""
 
     def __init__(self) -> None:
-        self._known: tuple[object, BlockMask] | None = None
+        self._known = RecentMasks[BlockMask]()
 
     def build(self, positions: int, visible: Visible, dtype: torch.dtype, device: torch.device) -> BlockMask:
         if visible.starts is not None:
             return _document_mask(positions, visible.window, visible.starts)
+
+        def seen(batch: Any, head: Any, query: Any, key: Any) -> Any:
+            return sees(query, key, visible.window)
+
         which = (positions, visible.window, device)
-        if self._known is None or self._known[0] != which:
-
-            def seen(batch: Any, head: Any, query: Any, key: Any) -> Any:
-                return sees(query, key, visible.window)
-
-            mask = create_block_mask(seen, None, None, positions, positions, device=str(device))
-            self._known = which, mask
-        return self._known[1]
+        return self._known.get(which, lambda: _block_mask(seen, None, positions, device))
 
     def attend(
         self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, mask: BlockMask, softcap: float | None = None
@@ -75,13 +72,22 @@ def use_flex_attention(model: Transformer) -> None:
 
 
 def _document_mask(positions: int, window: int | None, starts_BT: Tensor) -> BlockMask:
-    """The mask of one micro batch. It is computed by compiled code, so no number per pair of positions is stored."""
+    """The mask of one micro batch."""
 
     def seen(batch: Any, head: Any, query: Any, key: Any) -> Any:
         return sees(query, key, window, starts_BT[batch, query])
 
-    create = _compiled_block_mask() if starts_BT.is_cuda else create_block_mask
-    mask: BlockMask = create(seen, len(starts_BT), None, positions, positions, device=str(starts_BT.device))
+    return _block_mask(seen, len(starts_BT), positions, starts_BT.device)
+
+
+def _block_mask(
+    seen: Callable[..., Any], sequences: int | None, positions: int, device: torch.device
+) -> BlockMask:
+    """The tiles of scores that remain under a mask. On a GPU compiled code computes them, so no number per pair of positions is
+    stored: these would be 8.6 GB of indices for 32,768 tokens.
+    """
+    create = _compiled_block_mask() if device.type == "cuda" else create_block_mask
+    mask: BlockMask = create(seen, sequences, None, positions, positions, device=str(device))
     return mask
 
 

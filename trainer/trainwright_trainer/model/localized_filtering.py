@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright_trainer.linear.bias import Bias
+from trainwright_trainer.linear.norms import RMSNorm
 from trainwright_trainer.model.attention import Attention, AttentionTables
 from trainwright_trainer.model.partial_sum import PartialSum
 
@@ -34,8 +35,8 @@ class FilterState(NamedTuple):
     inputs: Tensor
     """(B, 2, D): the last two; zeros where there were none."""
 
-    tokens: int
-    """Tokens so far."""
+    tokens: Tensor
+    """(B,): number of tokens so far."""
 
 
 class LocalFilter(nn.Module):
@@ -48,7 +49,7 @@ class LocalFilter(nn.Module):
         self.second = nn.Linear(width, width, bias=False)
         self.second_bias = Bias(width)
         self.sum = PartialSum()
-        self.norm = nn.RMSNorm(width, eps=_EPSILON)
+        self.norm = RMSNorm(width, eps=_EPSILON)
 
     def forward(self, x_BTD: Tensor, is_first_BT1: Tensor | None = None) -> Tensor:
         h_BTE = self.first_bias(self.first(with_previous(x_BTD, is_first_BT1)))
@@ -59,8 +60,8 @@ class LocalFilter(nn.Module):
         seen_BTD = torch.cat((state.inputs, x_BTD), dim=1)
         pairs = torch.cat((seen_BTD[:, :-1], seen_BTD[:, 1:]), dim=-1)
         h_BTE = self.first_bias(self.first(pairs))
-        if state.tokens == 0:
-            h_BTE = torch.cat((torch.zeros_like(h_BTE[:, :1]), h_BTE[:, 1:]), dim=1)
+        is_start_B11 = (state.tokens == 0)[:, None, None]
+        h_BTE = torch.cat((h_BTE[:, :1].masked_fill(is_start_B11, 0), h_BTE[:, 1:]), dim=1)
         found_BTD = self._mix(x_BTD, h_BTE[:, 1:], h_BTE[:, :-1])
         return found_BTD, FilterState(seen_BTD[:, -2:], state.tokens + x_BTD.shape[1])
 
@@ -74,7 +75,8 @@ class LocalFilter(nn.Module):
 
 def empty_state(x_BTD: Tensor) -> FilterState:
     """The state before the first token of texts with inputs like ``x_BTD``."""
-    return FilterState(x_BTD.new_zeros(x_BTD.shape[0], 2, x_BTD.shape[2]), 0)
+    texts = x_BTD.shape[0]
+    return FilterState(x_BTD.new_zeros(texts, 2, x_BTD.shape[2]), x_BTD.new_zeros(texts, dtype=torch.int64))
 
 
 def previous(x_BTD: Tensor, is_first_BT1: Tensor | None = None) -> Tensor:
@@ -107,7 +109,8 @@ class LocalizedFilteringAttention(Attention):
         if cache is not None:
             (inputs_BTD,) = cache.extend(self.filter, x_BTD)
             if cache.starts is not None:
-                state = FilterState(cache.before(inputs_BTD, 2), min(cache.starts))
+                starts_B = torch.tensor(cache.starts, device=x_BTD.device)
+                state = FilterState(cache.before(inputs_BTD, 2), starts_B)
                 return self.filter.continue_from(state, x_BTD)[0]
         filtered_BTD: Tensor = self.filter(x_BTD, tables.is_first)
         return filtered_BTD

@@ -13,7 +13,8 @@ GPU without storing these numbers, and without the matmuls that the mask exclude
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +23,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from trainwright_trainer.model.softcap import softcapped
 
 Index = TypeVar("Index", Tensor, Any)
+Mask = TypeVar("Mask")
+
+_MAX_MASKS = 4
 
 
 class Visible(NamedTuple):
@@ -58,20 +62,35 @@ class Masks(Protocol):
         """(B, H, T, K): attention under a mask that ``build`` returned, with scores below ``softcap``."""
 
 
+class RecentMasks(Generic[Mask]):
+    """The masks that were used last. A model has up to two at once, one of them with a window, and validation or sampling may
+    add some of another length.
+    """
+
+    def __init__(self) -> None:
+        self._masks: dict[object, Mask] = {}
+
+    def get(self, which: object, build: Callable[[], Mask]) -> Mask:
+        """The mask that ``which`` identifies, built if it is not among the last ones."""
+        mask = self._masks.pop(which) if which in self._masks else build()
+        self._masks[which] = mask
+        while len(self._masks) > _MAX_MASKS:
+            del self._masks[next(iter(self._masks))]
+        return mask
+
+
 class DenseMasks:
     """The reference: masks are tensors, (T, T), or (B, 1, T, T) with documents."""
 
     def __init__(self) -> None:
-        self._known: tuple[object, Tensor] | None = None
+        self._known = RecentMasks[Tensor]()
 
     def build(self, positions: int, visible: Visible, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Computed once for all layers, since the backward pass of each layer needs it; a window's for all steps."""
         if visible.starts is not None:
             return _scores(positions, visible.window, visible.starts[:, None, :, None], dtype, device)
         which = (positions, visible.window, dtype, device)
-        if self._known is None or self._known[0] != which:
-            self._known = which, _scores(positions, visible.window, None, dtype, device)
-        return self._known[1]
+        return self._known.get(which, lambda: _scores(positions, visible.window, None, dtype, device))
 
     def attend(
         self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, mask: Tensor, softcap: float | None = None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from torch import nn
 
 from trainwright.contracts.model_spec import ModelSpec
-from trainwright_trainer.linear.layer_norm import LayerNorm
+from trainwright_trainer.linear.norms import LayerNorm, RMSNorm
 
 
 def build_norm(spec: ModelSpec) -> nn.Module:
     """A norm of the residual stream of ``spec``."""
     if spec.norm == "rms":
-        return nn.RMSNorm(spec.width, eps=spec.norm_epsilon)
+        return RMSNorm(spec.width, eps=spec.norm_epsilon)
     return LayerNorm(spec.width, spec.norm_epsilon, has_bias=spec.norm == "layer")

@@ -25,6 +25,11 @@ from torch import Tensor, nn
 from trainwright.contracts.precision_spec import CompileKind
 from trainwright_trainer.runtime.errors import BadJobError
 
+_MAX_GRAPHS = 64
+"""The most graphs of a block's code. The compiler counts them for all blocks together, and a run has one for each kind of block (with
+or without a window, rotary positions, FP8) and each shape (training, and full, partial and padding batches of validation). Its own limit
+of 8 would end such a run."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -54,6 +59,7 @@ def compile_blocks(blocks: Iterable[nn.Module], have_hooks: bool = False) -> Non
     # Tensor ranks give their FP8 layers gathered codes and remove them before the block ends. The compiler asks whether
     # a checkpoint's recomputation may skip these side effects. It may: the graph contains the codes.
     torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint = True
+    torch._dynamo.config.recompile_limit = _MAX_GRAPHS
     for block in blocks:
         if have_hooks:
             block.forward = torch.compile(block.forward, fullgraph=True, dynamic=False)

@@ -35,6 +35,7 @@ from trainwright_trainer.data.loader import read_batches
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, unsharded_specs
+from trainwright_trainer.linear.norms import RMSNorm
 from trainwright_trainer.model.attention import Attention
 from trainwright_trainer.model.feed_forward import FeedForward
 from trainwright_trainer.model.transformer import Transformer
@@ -386,8 +387,8 @@ def test_degree_1_changes_nothing(job: Callable[..., Path]) -> None:
     model = build_here(job(Degrees(), precision={"kind": "fp32"})).engine.model
     for block in model.layers.values():
         assert type(block.attention) is Attention and type(block.feed_forward) is FeedForward
-        assert type(block.attention_norm) is type(block.feed_forward_norm) is nn.RMSNorm
-    assert type(model.embedding) is nn.Embedding and type(model.norm) is nn.RMSNorm
+        assert type(block.attention_norm) is type(block.feed_forward_norm) is RMSNorm
+    assert type(model.embedding) is nn.Embedding and type(model.norm) is RMSNorm
 
 
 @pytest.mark.slow(target="layouts")

@@ -61,7 +61,7 @@ class BF16Norm(WeightModule):
         self.epsilon = epsilon
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.stored_weight.handle.shape, self.weight, self.epsilon)
+        return F.rms_norm(x, self.stored_weight.handle.shape, self.weight, self.epsilon).type_as(x)
 
 
 class BF16LayerNorm(WeightModule):
@@ -74,5 +74,5 @@ class BF16LayerNorm(WeightModule):
 
     def forward(self, x: Tensor) -> Tensor:
         normed = F.layer_norm(x, self.stored_weight.handle.shape, self.weight, None, self.epsilon)
-        shifted: Tensor = self.shift(normed)
+        shifted: Tensor = self.shift(normed.type_as(x))
         return shifted

@@ -29,7 +29,7 @@ from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.fp8.compute.scaling import AmaxHistory, LayerScaling
 from trainwright_trainer.fp8.compute.weight import Weight
 from trainwright_trainer.linear.bias import Bias
-from trainwright_trainer.linear.layer_norm import LayerNorm
+from trainwright_trainer.linear.norms import LayerNorm
 from trainwright_trainer.linear.position_embedding import PositionEmbedding
 
 _GRADIENT_DTYPES = {AccumulationKind.BF16: torch.bfloat16, AccumulationKind.FP32: torch.float32}
