@@ -1,7 +1,7 @@
 """Data folders of earlier versions open with the current version, with all their data, to the last digit.
 
 `older_folder.md`, `older_folder_fp8.md`, `older_folder_0003.md` and `older_folder_0007.md` describe the folders. Each has
-an `expected.json`, the HTTP answers of the version that made it. The current answers may have more fields, but must
+an `expected.json`, the HTTP responses of the version that made it. The current responses may have more fields, but must
 have all of the old ones, under their current names.
 """
 
@@ -56,7 +56,7 @@ OF_PREPARATION = ("id", "state", "validation_fraction", "documents", "train_toke
 
 @dataclass(frozen=True)
 class Older:
-    """An old folder under the current platform, a client with its old key, and the expected answers."""
+    """An old folder under the current platform, a client with its old key, and the expected responses."""
 
     platform: Platform
     client: Client

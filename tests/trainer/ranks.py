@@ -47,9 +47,9 @@ def on_mesh(
             for process in processes:
                 process.kill()
                 process.join()
-    failed = [answer for done, answer in results if not done]
+    failed = [response for done, response in results if not done]
     assert not failed, "\n".join(failed)
-    return [answer for _, answer in results]
+    return [response for _, response in results]
 
 
 def _receive(receiver: Connection, seconds: int) -> tuple[bool, Any]:

@@ -4,7 +4,7 @@ All routes start with ``/api/v1/agent``; the node token is a bearer token. Every
 fence of its attempt, and gets 409 ``stale_fence`` if that is not the newest fence of the run.
 
 ========  =====================================  ====================================================
-method    path                                   body → answer
+method    path                                   body → response
 ========  =====================================  ====================================================
 POST      /join                                  Join → JoinReply (the one-time join token is in the body)
 POST      /heartbeat                             Heartbeat → HeartbeatReply

@@ -49,22 +49,22 @@ class FilterRules(Strict):
     """Rules for keeping documents, by statistics of their text. An empty rule keeps all documents."""
 
     min_characters: int | None = Field(default=None, ge=1, le=1_000_000_000)
-    """Documents with fewer characters are left out."""
+    """Documents with fewer characters are dropped."""
 
     max_characters: int | None = Field(default=None, ge=1, le=1_000_000_000)
-    """Documents with more characters are left out."""
+    """Documents with more characters are dropped."""
 
     min_letter_fraction: Annotated[float | None, IN_PERCENT] = Field(default=None, ge=0.0, le=1.0)
-    """Documents with a smaller fraction of letters, among characters other than white space, are left out."""
+    """Documents with a smaller fraction of letters, among characters other than white space, are dropped."""
 
     max_repeated_line_fraction: Annotated[float | None, IN_PERCENT] = Field(default=None, ge=0.0, le=1.0)
-    """Documents with a larger fraction of lines that repeat an earlier line are left out (Gopher, appendix A: 0.3)."""
+    """Documents with a larger fraction of lines that repeat an earlier line are dropped (Gopher, appendix A: 0.3)."""
 
     min_mean_word_characters: float | None = Field(default=None, ge=0.0, le=1_000.0)
-    """Documents with a smaller mean word length, in characters, are left out (Gopher: 3)."""
+    """Documents with a smaller mean word length, in characters, are dropped (Gopher: 3)."""
 
     max_mean_word_characters: float | None = Field(default=None, ge=0.0, le=1_000_000.0)
-    """Documents with a larger mean word length, in characters, are left out (Gopher: 10)."""
+    """Documents with a larger mean word length, in characters, are dropped (Gopher: 10)."""
 
     @model_validator(mode="after")
     def _ranges_are_not_empty(self) -> Self:

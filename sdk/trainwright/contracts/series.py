@@ -1,4 +1,4 @@
-"""The registry of series: every metric of a run, with its title and unit. Charts and answers keep this order."""
+"""The registry of series: every metric of a run, with its title and unit. Charts and responses keep this order."""
 
 from __future__ import annotations
 

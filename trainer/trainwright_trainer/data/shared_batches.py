@@ -85,5 +85,5 @@ class SharedBatches:
         if waited_seconds > PATIENCE_SECONDS:
             raise ReaderError(
                 f"the reader of this node has read nothing for {waited_seconds:.0f} seconds, and step {step:,} waits for it: "
-                "either its process is stopped, or the disk with the shards does not answer"
+                "either its process is stopped, or the disk with the shards does not respond"
             )

@@ -6,7 +6,7 @@ Routes (all below ``/api/v1``; ``T`` = ``/teams/{team}``; ids are opaque strings
 POST    /auth/link                                  OneTimeLink → Me; sets the session cookie. First owner,
                                                     invitation or sign-in, as the link's purpose says
 GET     /auth/link/{token}                          LinkInfo: what the link is for, before it is used
-POST    /auth/mailed-link                           MailedLink → 202: a sign-in link by mail, if there is an account
+POST    /auth/mailed-link                           MailedLink → 202: a sign-in link by email, if there is an account
 POST    /auth/sign-in                               SignIn → Me; sets the session cookie
 POST    /auth/sign-out                              204
 GET     /auth/oidc                                  SignInProvider: the identity provider, if there is one
@@ -45,7 +45,7 @@ POST    T/uploads/preview                           PreviewRequest → Preview: 
 GET POST T/datasets                                 Page[Dataset]; NewDataset (complete uploads; + header Idempotency-Key) → 201 Dataset
 GET DELETE T/datasets/{dataset}                     Dataset with versions and preparations
 POST    T/datasets/{dataset}/versions               NewVersion (+ header Idempotency-Key) → 201 Dataset
-DELETE  T/datasets/{dataset}/versions/{n}           204; 409 names the live runs or mixtures that use it
+DELETE  T/datasets/{dataset}/versions/{n}           204; 409 names the unfinished runs or mixtures that use it
 GET     T/datasets/{dataset}/versions/{n}/documents?cursor&limit   Page[DocumentSample]
 GET     T/datasets/{dataset}/versions/{n}/rejected  list[RejectedDocument]
 POST    T/datasets/count                            CountRequest → CurationCounts: what a curation would keep

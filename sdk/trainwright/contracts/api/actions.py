@@ -109,7 +109,7 @@ class FreedSpace(Envelope):
 
     dry_run: bool
     bytes: int
-    """Bytes in the object store. They are free after the next sweep, or when issued download links have expired."""
+    """Bytes in the object store. They are free after the control loop's next round, or when issued download links have expired."""
 
     checkpoints: int
 
@@ -129,7 +129,7 @@ class BulkResult(Envelope):
 
 
 class Retention(Strict):
-    """Which checkpoints to keep. Exports, pinned checkpoints, those being downloaded, and those that a live run or a fork needs
+    """Which checkpoints to keep. Exports, pinned checkpoints, those being downloaded, and those that an unfinished run or a fork needs
     are also kept."""
 
     runs: tuple[str, ...] | None = Field(default=None, max_length=MAX_RUNS_AT_ONCE)

@@ -98,7 +98,7 @@ class Statistics(Envelope):
 
     rejected: int
     duplicates: int
-    """Documents with exactly the text of an earlier one; left out only if the curation says so."""
+    """Documents with exactly the text of an earlier one; dropped only if the curation says so."""
 
     dropped: dict[str, int] = {}
     """Documents that each part of the curation leaves out, by name. Only the first part that applies counts."""

@@ -53,7 +53,7 @@ class Health(Envelope):
     version: str
     problems: list[PartProblem] = []
     sends_mail: bool = False
-    """Whether people can have sign-in links sent by mail."""
+    """Whether people can have sign-in links sent by email."""
 
     control_loop_seconds: float | None = None
     """Seconds since the last pass of this process's control loop; empty if it has none."""

@@ -1,4 +1,4 @@
-"""Notices to a person about what happens to their runs, limits and nodes: in the app, and by mail if they choose it."""
+"""Notices to a person about what happens to their runs, limits and nodes: in the app, and by email if they choose it."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ class NoticeChoices(Strict):
 
 
 class NoticeSettings(Envelope):
-    """A person's choices, and whether mail can reach them."""
+    """A person's choices, and whether emails can reach them."""
 
     choices: list[NoticeChoice]
     """One for each kind."""
 
     address: str
-    """Where mail goes."""
+    """The address to which emails are sent."""
 
     mail_problem: str
-    """Why you cannot choose mail, and what to do about it; empty if you can."""
+    """Why you cannot choose emails, and what to do about it; empty if you can."""

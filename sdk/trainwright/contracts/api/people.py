@@ -44,7 +44,7 @@ class LinkInfo(Envelope):
 
 
 class MailedLink(Strict):
-    """Request for a sign-in link by mail."""
+    """Request for a sign-in link by email."""
 
     email: str = Field(min_length=3, max_length=254, pattern=EMAIL_PATTERN)
 
@@ -183,7 +183,7 @@ class Quota(Envelope):
     """Slots of this type on the joined nodes, used by any team or free. Null in a list of teams."""
 
     warning: str | None = None
-    """Set in the answer to a change, if the shares of all teams together exceed the slots of the joined nodes."""
+    """Set in the response to a change, if the shares of all teams together exceed the slots of the joined nodes."""
 
 
 class QuotaLimit(Strict):

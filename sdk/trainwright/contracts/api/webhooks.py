@@ -63,7 +63,7 @@ class WebhookDelivery(Envelope):
     """Null if it was delivered or given up."""
 
     status: int | None
-    """HTTP status of the last answer."""
+    """HTTP status of the last response."""
 
     error: str
     """Why the last attempt failed; empty if it did not."""

@@ -2,7 +2,7 @@
 
 All ranks multiply matrices of the model's size at the same time, as in training, and exchange their speed and their
 free memory. Each then solves the same small problem (``trainwright.planner.stage_partition``) with the same numbers and
-finds the same answer. Ranks of one stage, which differ in data or tensor, wait for each other. So the slowest rank
+finds the same result. Ranks of one stage, which differ in data or tensor, wait for each other. So the slowest rank
 counts, and the one with the least memory.
 
     owns   nothing        moves   two numbers per rank, once
@@ -56,7 +56,7 @@ class StageChoice(NamedTuple):
 def choose_stages(
     spec: RunSpec, mesh: Mesh, measure: Callable[[RunSpec, torch.device], float] | None = None
 ) -> StageChoice:
-    """Choose the layers of each stage; every rank must call this, and all get the same answer.
+    """Choose the layers of each stage; every rank must call this, and all get the same result.
 
     Args:
         measure: measures this rank's speed, in any unit common to all ranks; by default ``matmul_speed``.
