@@ -2193,7 +2193,7 @@ export interface paths {
         put?: never;
         /**
          * Create Service Account
-         * @description Create a service account: a member of the team that is no person, cannot sign in, and acts by its keys only.
+         * @description Create a service account: a member of the team that is a program. It cannot sign in, and acts only through its keys.
          */
         post: operations["create_service_account"];
         delete?: never;
@@ -3158,7 +3158,7 @@ export interface components {
             };
             /**
              * Duplicates
-             * @description Documents with exactly the text of an earlier one; left out only if the curation says so.
+             * @description Documents with exactly the text of an earlier one; dropped only if the curation says so.
              */
             duplicates: number;
             /** Kept */
@@ -3757,32 +3757,32 @@ export interface components {
         FilterRules: {
             /**
              * Max Characters
-             * @description Documents with more characters are left out.
+             * @description Documents with more characters are dropped.
              */
             max_characters?: number | null;
             /**
              * Max Mean Word Characters
-             * @description Documents with a larger mean word length, in characters, are left out (Gopher: 10).
+             * @description Documents with a larger mean word length, in characters, are dropped (Gopher: 10).
              */
             max_mean_word_characters?: number | null;
             /**
              * Max Repeated Line Fraction
-             * @description Documents with a larger fraction of lines that repeat an earlier line are left out (Gopher, appendix A: 0.3).
+             * @description Documents with a larger fraction of lines that repeat an earlier line are dropped (Gopher, appendix A: 0.3).
              */
             max_repeated_line_fraction?: number | null;
             /**
              * Min Characters
-             * @description Documents with fewer characters are left out.
+             * @description Documents with fewer characters are dropped.
              */
             min_characters?: number | null;
             /**
              * Min Letter Fraction
-             * @description Documents with a smaller fraction of letters, among characters other than white space, are left out.
+             * @description Documents with a smaller fraction of letters, among characters other than white space, are dropped.
              */
             min_letter_fraction?: number | null;
             /**
              * Min Mean Word Characters
-             * @description Documents with a smaller mean word length, in characters, are left out (Gopher: 3).
+             * @description Documents with a smaller mean word length, in characters, are dropped (Gopher: 3).
              */
             min_mean_word_characters?: number | null;
         };
@@ -3808,7 +3808,7 @@ export interface components {
         FreedSpace: {
             /**
              * Bytes
-             * @description Bytes in the object store. They are free after the next sweep, or when issued download links have expired.
+             * @description Bytes in the object store. They are free after the control loop's next round, or when issued download links have expired.
              */
             bytes: number;
             /** Checkpoints */
@@ -3918,7 +3918,7 @@ export interface components {
             problems: components["schemas"]["PartProblem"][];
             /**
              * Sends Mail
-             * @description Whether people can have sign-in links sent by mail.
+             * @description Whether people can have sign-in links sent by email.
              * @default false
              */
             sends_mail: boolean;
@@ -4494,7 +4494,7 @@ export interface components {
         };
         /**
          * MailedLink
-         * @description Request for a sign-in link by mail.
+         * @description Request for a sign-in link by email.
          */
         MailedLink: {
             /** Email */
@@ -5370,12 +5370,12 @@ export interface components {
         };
         /**
          * NoticeSettings
-         * @description A person's choices, and whether mail can reach them.
+         * @description A person's choices, and whether emails can reach them.
          */
         NoticeSettings: {
             /**
              * Address
-             * @description Where mail goes.
+             * @description The address to which emails are sent.
              */
             address: string;
             /**
@@ -5385,7 +5385,7 @@ export interface components {
             choices: components["schemas"]["NoticeChoice"][];
             /**
              * Mail Problem
-             * @description Why you cannot choose mail, and what to do about it; empty if you can.
+             * @description Why you cannot choose emails, and what to do about it; empty if you can.
              */
             mail_problem: string;
         };
@@ -6282,7 +6282,7 @@ export interface components {
             used: number;
             /**
              * Warning
-             * @description Set in the answer to a change, if the shares of all teams together exceed the slots of the joined nodes.
+             * @description Set in the response to a change, if the shares of all teams together exceed the slots of the joined nodes.
              */
             warning?: string | null;
         };
@@ -6553,7 +6553,7 @@ export interface components {
         };
         /**
          * Retention
-         * @description Which checkpoints to keep. Exports, pinned checkpoints, those being downloaded, and those that a live run or a fork needs
+         * @description Which checkpoints to keep. Exports, pinned checkpoints, those being downloaded, and those that an unfinished run or a fork needs
          *     are also kept.
          */
         Retention: {
@@ -7750,7 +7750,7 @@ export interface components {
             };
             /**
              * Duplicates
-             * @description Documents with exactly the text of an earlier one; left out only if the curation says so.
+             * @description Documents with exactly the text of an earlier one; dropped only if the curation says so.
              */
             duplicates: number;
             /** Kept */
@@ -8223,7 +8223,7 @@ export interface components {
             next_attempt: string | null;
             /**
              * Status
-             * @description HTTP status of the last answer.
+             * @description HTTP status of the last response.
              */
             status: number | null;
         };
