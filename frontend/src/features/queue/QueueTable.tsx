@@ -98,7 +98,7 @@ export function QueueTable({ team, memberRole: role }: Props) {
               ) : (
                 <Select
                   aria-label={`Priority of ${run.name}, place ${run.position}`}
-                  className="min-w-24"
+                  className="min-w-[104px]"
                   value={run.priority}
                   disabled={change.isPending}
                   onChange={(event) => {

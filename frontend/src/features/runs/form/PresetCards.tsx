@@ -71,7 +71,7 @@ interface FamilyProps {
 
 function FamilyCards({ info: { presets, preset_parameters: sizes }, names, group, current, onChoose }: FamilyProps) {
   return (
-    <div className="grid grid-cols-[repeat(auto-fill,minmax(9.5rem,1fr))] tablet:grid-cols-[repeat(auto-fill,minmax(12rem,1fr))] gap-2">
+    <div className="grid grid-cols-[repeat(auto-fill,minmax(9.5rem,1fr))] tablet:grid-cols-[repeat(auto-fill,minmax(11.5rem,1fr))] gap-2">
       {names.map((name) => (
         <label
           key={name}

@@ -73,7 +73,7 @@ export function RunRow({ team, run, columns, now, hasUniqueName = true, index, s
 /** Always as high as two lines, because all rows have the same height. */
 function PhoneText({ text }: { text: string }) {
   return (
-    <span className="line-clamp-2 h-8 text-small leading-4 text-soft [font-variant-numeric:normal] tablet:hidden" title={text}>
+    <span className="line-clamp-2 h-8 text-small leading-[16px] text-soft [font-variant-numeric:normal] tablet:hidden" title={text}>
       {text}
     </span>
   );
