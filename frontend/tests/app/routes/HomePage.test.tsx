@@ -72,7 +72,7 @@ it("shows running runs with their curves, and each other run with its reason and
     aRun({ id: "run_1", name: "live" }),
     aRun({ id: "run_2", name: "next", state: "queued", sentence: "needs 2 slots, 1 free on 1 node; 1st in line" }),
     aRun({ id: "run_6", name: "first", state: "queued", sentence: "needs 1 slot, 0 free on 1 node" }),
-    aRun({ id: "run_3", name: "held", state: "paused", sentence: "Paused at step 40 of 100" }),
+    aRun({ id: "run_3", name: "held", state: "paused", paused: new Date(Date.now() - HOUR_MS).toISOString(), sentence: "Paused at step 40 of 100" }),
     aRun({ id: "run_4", name: "good", state: "succeeded", sentence: "loss 2.81, 38.2 % MFU", ended }),
     aRun({ id: "run_5", name: "poor", state: "failed", reason: "diverged", sentence: "The loss is not finite at step 310.", ended }),
   ], [], checkpoints);
@@ -84,6 +84,7 @@ it("shows running runs with their curves, and each other run with its reason and
   expect(queued.textContent).not.toContain("held");
   expect(queued.textContent).toMatch(/first.*next/);
   expect((await list("Paused runs")).textContent).toContain("Paused at step 40 of 100");
+  expect((await list("Paused runs")).textContent, "since the pause, not since the submission").toContain("for 1 h");
   expect((await list("Finished runs")).textContent).toContain("loss 2.81, 38.2 % MFU");
   const failed = within(await list("Failed runs"));
   expect(failed.getByText("The loss is not finite at step 310.")).toBeDefined();

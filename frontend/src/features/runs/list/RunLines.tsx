@@ -53,5 +53,5 @@ function timeOf(run: Run, now: number): ReactNode {
       </>
     );
   }
-  return `for ${duration(secondsBetween(run.created, now))}`;
+  return `for ${duration(secondsBetween(run.paused ?? run.created, now))}`;
 }
