@@ -51,6 +51,8 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
     };
   }
 
+  const hasFieldProblem = (Object.keys(account) as (keyof Account)[]).some((field) => problem(field) !== undefined);
+
   function problem(field: keyof Account): string | undefined {
     if (wasSubmitted && mistakes[field] !== undefined) return mistakes[field];
     return error instanceof ApiError ? error.problems.find((problem) => problem.field === field)?.message : undefined;
@@ -117,7 +119,7 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
           )}
         </Field>
       )}
-      {error !== null && <ErrorNote error={error} />}
+      {error !== null && !hasFieldProblem && <ErrorNote error={error} />}
       <Button type="submit" variant="primary" disabled={isPending}>
         {link.needs_account ? "Create account" : setsPassword ? "Set password and sign in" : recovers ? "Sign in" : "Join"}
       </Button>

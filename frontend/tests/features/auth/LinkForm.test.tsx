@@ -21,6 +21,24 @@ it("shows the error of each field, and focuses the first one", async () => {
   expect(screen.getByLabelText("Email").getAttribute("aria-invalid")).toBeNull();
 });
 
+it("shows what the server refuses at its field only", async () => {
+  server.use(
+    http.post("*/api/v1/auth/link", () =>
+      HttpResponse.json(
+        { code: "invalid", detail: "password: This password is easy to guess.", errors: [{ field: "password", message: "This password is easy to guess." }] },
+        { status: 422 },
+      ),
+    ),
+  );
+  const link = { purpose: "invitation" as const, needs_account: true, needs_password: false, email: "ada@example.org", team: "crew" };
+  renderRoute(<LinkForm token="t" link={link} onSignedIn={() => undefined} />);
+  await userEvent.type(await screen.findByLabelText("Your name"), "Ada");
+  await userEvent.type(screen.getByLabelText("Password"), "password12");
+  await userEvent.click(screen.getByRole("button", { name: "Create account" }));
+  expect(await screen.findByText("This password is easy to guess.")).toBeDefined();
+  expect(screen.queryByText(/^password:/)).toBeNull();
+});
+
 const SIGN_IN = { purpose: "sign_in" as const, needs_account: false, needs_password: false, email: "ada@example.org", team: null };
 
 function receive(): unknown[] {
