@@ -9,7 +9,7 @@ import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
 import { Time } from "@/components/Time";
-import { deleteWebhook, eventLabel, testWebhook, webhooksQuery } from "@/features/teams/webhooks/webhookQueries";
+import { deleteWebhook, eventLabel, eventsText, testWebhook, webhooksQuery } from "@/features/teams/webhooks/webhookQueries";
 import { plural } from "@/lib/format";
 
 type Delivery = components["schemas"]["WebhookDelivery"];
@@ -48,7 +48,7 @@ export function WebhookTable({ team }: { team: string }) {
           <tr key={id} className={`${rowClass} align-top`}>
             <Td className="break-all">
               {url}
-              <span className="block text-small break-normal text-soft">{events.map(eventLabel).join("; ")}</span>
+              <span className="block text-small break-normal text-soft">{eventsText(events)}</span>
               <span className="mt-1 block text-small break-normal text-soft tablet:hidden">
                 <Deliveries deliveries={deliveries} />
               </span>

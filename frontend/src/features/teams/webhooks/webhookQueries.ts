@@ -17,6 +17,12 @@ export function eventLabel(event: WebhookEvent): string {
   return event === "test" ? "Test" : EVENT_LABELS[event];
 }
 
+/** `A run failed; 80 or 100 % of a limit is used` */
+export function eventsText(events: readonly WebhookEvent[]): string {
+  const isAll = Object.keys(EVENT_LABELS).every((event) => events.some((chosen) => chosen === event));
+  return isAll ? "All events" : events.map(eventLabel).join("; ");
+}
+
 /** For owners. */
 export function webhooksQuery(team: string) {
   return queryOptions({

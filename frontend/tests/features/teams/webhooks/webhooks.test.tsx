@@ -5,6 +5,7 @@ import { expect, it } from "vitest";
 import { Boundary } from "@/components/Boundary";
 import { NewWebhookForm } from "@/features/teams/webhooks/NewWebhookForm";
 import { deliveryText, WebhookTable } from "@/features/teams/webhooks/WebhookTable";
+import { EVENT_LABELS, eventsText, type WebhookEvent } from "@/features/teams/webhooks/webhookQueries";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
@@ -88,4 +89,9 @@ it("describes the status of a message", () => {
   expect(deliveryText({ ...FAILED, attempts: 0, error: "" })).toBe("waiting");
   expect(deliveryText({ ...FAILED, attempts: 8, next_attempt: null })).toBe("The address answered 500. Given up after 8 attempts.");
   expect(deliveryText({ ...FAILED, error: "Name or service not known" })).toBe("Name or service not known. It will be retried.");
+});
+
+it("names the events of a webhook", () => {
+  expect(eventsText(["run.failed", "limit.reached"])).toBe("A run failed; 80 or 100 % of a limit is used");
+  expect(eventsText(Object.keys(EVENT_LABELS) as WebhookEvent[])).toBe("All events");
 });
