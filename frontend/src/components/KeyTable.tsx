@@ -48,7 +48,7 @@ export function KeyTable({ keys, revoke: revokeKey, listKey, label }: Props) {
               <span className="font-medium">{key.name}</span> <span className="font-mono text-mono text-soft max-tablet:hidden">{key.prefix}…</span>
             </Td>
             <Td>{key.scope}</Td>
-            <Td className="max-desk:hidden">
+            <Td className="text-soft max-desk:hidden">
               <Time at={key.created} />
             </Td>
             <Td className="text-soft">

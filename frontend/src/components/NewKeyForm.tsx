@@ -8,7 +8,7 @@ import { Select } from "@/components/Select";
 import { TextInput } from "@/components/TextInput";
 
 /** What each scope but `manage` allows, the least first: short enough for the form to fit on one line. */
-const SCOPE_LABELS = { read: "see everything", submit: "also upload data, manage runs" } as const;
+const SCOPE_LABELS = { read: "view everything", submit: "also upload data, manage runs" } as const;
 
 const LIFETIMES = [
   { days: "30", label: "expires in 30 days" },

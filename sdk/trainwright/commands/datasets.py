@@ -174,7 +174,7 @@ def preview(
             print_error("Nothing here can be read as documents.")
             raise typer.Exit(1)
         err.print(
-            "No dataset was created. For a day, `trainwright datasets upload` need not send these files again.",
+            "No dataset was created. Within a day, `trainwright datasets upload` reuses these files.",
             soft_wrap=True,
         )
 

@@ -45,7 +45,7 @@ def login(
             f"Open {asked.verification_uri} in a browser where you are signed in, and enter the code\n"
         )
         typer.echo(
-            f"    {asked.user_code}\n\nor open {asked.verification_uri_complete} and compare it. Waiting…"
+            f"    {asked.user_code}\n\nor open {asked.verification_uri_complete} and compare the code. Waiting…"
         )
         created = _wait_for_key(client, asked)
     with reported_errors(server), Client(server, created.secret) as client:

@@ -51,7 +51,7 @@ export function SettingsPage() {
               </Section>
               <Section
                 id="site-audit"
-                help="Changes outside of teams, and from where: accounts, keys, sign-ins and failed ones, nodes, new and deleted teams. Only site admins see them."
+                help="Changes outside of teams, and from where: accounts, keys, sign-ins, failed sign-ins, nodes, new and deleted teams. Only site admins see them."
               >
                 <AuditLog team={null} />
               </Section>

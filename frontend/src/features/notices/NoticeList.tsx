@@ -30,7 +30,7 @@ export function NoticeList({ teams }: Props) {
     onSettled: () => client.invalidateQueries({ queryKey: ["me", "notices"] }),
   });
   if (data.items.length === 0) {
-    return <EmptyState title="No notices yet">Notices appear here when your runs end, fail or are paused at a limit.</EmptyState>;
+    return <EmptyState title="No notices yet.">Notices appear here when your runs end, fail or are paused at a limit.</EmptyState>;
   }
   return (
     <div className="flex flex-col items-start gap-3">

@@ -35,7 +35,7 @@ export function NewTeamForm({ onCreated }: { onCreated: (slug: string) => Promis
       }}
     >
       {field("name", "Name", "As people read it. Owners can change it.")}
-      {field("slug", "Short name", "Lower-case letters, digits and hyphens, for addresses and scripts. It never changes.")}
+      {field("slug", "Short name", "Lowercase letters, digits and hyphens, for addresses and scripts. It never changes.")}
       <Button type="submit" className="self-start" disabled={create.isPending || typed.name.trim() === "" || typed.slug === ""}>
         Create team
       </Button>

@@ -8,7 +8,7 @@ import { server } from "@tests/support/server";
 const MISSING = { title: "Not found", status: 404, code: "not_found", detail: "There is no such thing." };
 const OF_EVERYBODY = ["Profile", "Notices", "Keys and browsers", "Members", "Limits"];
 const OF_OWNERS = ["Service accounts", "Webhooks", "Audit log", "Delete the team"];
-const OF_ADMINS = ["New team", "Audit log of the site"];
+const OF_ADMINS = ["New team", "Site audit log"];
 
 function signInAs(role: string, isSiteAdmin: boolean) {
   server.use(

@@ -77,7 +77,7 @@ it("says that there are none", async () => {
       <NoticeList teams={[{ slug: "lab", name: "The lab" }]} />
     </Boundary>,
   );
-  expect(await screen.findByText("No notices yet")).toBeDefined();
+  expect(await screen.findByText("No notices yet.")).toBeDefined();
 });
 
 it("chooses mail for a kind, if mail can reach the person", async () => {

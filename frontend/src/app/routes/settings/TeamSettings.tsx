@@ -83,7 +83,7 @@ export function TeamSettings({ team, me }: { team: string; me: Me }) {
           </Boundary>
         </div>
       </Section>
-      <Section id="member-limits" help={`How much of the team’s limits each member may use. ${isOwner ? "As an owner you can change this." : "Owners set this."}`}>
+      <Section id="member-limits" help={`What each member may use of the team's limits. ${isOwner ? "As an owner you can change this." : "Owners set this."}`}>
         <Boundary>
           <MemberLimitTable team={team} isOwner={isOwner} />
         </Boundary>

@@ -19,12 +19,12 @@ const PAGES = [
   { id: "keys", title: "Keys and browsers", group: "You", sections: { keys: "API keys", browsers: "Signed-in browsers" } },
   { id: "members", title: "Members", group: "Team", sections: { members: "Members", invitations: "Invitations" } },
   { id: "service-accounts", title: "Service accounts", group: "Team", readers: "owners", sections: { "service-accounts": "Service accounts" } },
-  { id: "limits", title: "Limits", group: "Team", sections: { limits: "Limits of the team", "member-limits": "Limits of members" } },
+  { id: "limits", title: "Limits", group: "Team", sections: { limits: "Team limits", "member-limits": "Member limits" } },
   { id: "webhooks", title: "Webhooks", group: "Team", readers: "owners", sections: { webhooks: "Webhooks" } },
   { id: "audit", title: "Audit log", group: "Team", readers: "owners", sections: { audit: "Audit log" } },
   { id: "delete-team", title: "Delete the team", group: "Team", readers: "owners", sections: { "delete-team": "Delete the team" } },
   { id: "new-team", title: "New team", group: "Site", readers: "site admins", sections: { "new-team": "New team" } },
-  { id: "site-audit", title: "Audit log of the site", group: "Site", readers: "site admins", sections: { "site-audit": "Audit log of the site" } },
+  { id: "site-audit", title: "Site audit log", group: "Site", readers: "site admins", sections: { "site-audit": "Site audit log" } },
 ] as const satisfies readonly SettingsPage[];
 
 type SectionsOf<Page> = Page extends { sections: infer Sections } ? keyof Sections : never;

@@ -19,7 +19,7 @@ const EMPTY_TEXT: Record<string, string> = {
   "resources.gpu_memory_gib": "any",
   "resources.gpu_capability": "any",
   "resources.max_attempts": "no limit",
-  "resources.max_hours": "no maximum",
+  "resources.max_hours": "no limit",
   "optimizer.clip_norm": "off",
   "optimizer.learning_rate_factors": "one rate for all weights",
   "schedule.decay_steps": "the entire schedule",

@@ -43,7 +43,7 @@ export function AuditLog({ team }: Props) {
       {data !== undefined && entries.length === 0 && <p className="text-soft">{words === "" ? "No changes yet." : "No matching entries."}</p>}
       {entries.length > 0 && (
         <Table
-          label={team === null ? "Audit log of the site" : "Audit log"}
+          label={team === null ? "Site audit log" : "Audit log"}
           head={
             <>
               <Th>time</Th>

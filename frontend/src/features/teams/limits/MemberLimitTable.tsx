@@ -17,7 +17,7 @@ export function MemberLimitTable({ team, isOwner }: { team: string; isOwner: boo
   return (
     <>
       <Table
-        label="Limits of members"
+        label="Member limits"
         head={
           <>
             <Th>name</Th>

@@ -45,8 +45,8 @@ export function NewServiceAccountForm({ team }: { team: string }) {
             setRole(event.target.value as "viewer" | "editor");
           }}
         >
-          <option value="editor">editor: uploads data and starts runs</option>
-          <option value="viewer">viewer: views everything</option>
+          <option value="editor">editor: can view everything, upload data, start and change runs</option>
+          <option value="viewer">viewer: can view everything</option>
         </Select>
         <Button type="submit" disabled={create.isPending || name.trim() === ""}>
           Create service account

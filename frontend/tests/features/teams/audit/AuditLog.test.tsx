@@ -59,6 +59,6 @@ it("shows and downloads the log of the site", async () => {
   server.use(http.get("*/api/v1/audit", ({ request }) => HttpResponse.json({ items: [{ ...entry(1, "not signed in"), action: "failed_sign_in", via: "browser" }], next_cursor: null, asked: request.url })));
   renderRoute(<AuditLog team={null} />);
   expect(await screen.findByText("Failed to sign in")).toBeDefined();
-  expect(screen.getByRole("region", { name: /Audit log of the site/ })).toBeDefined();
+  expect(screen.getByRole("region", { name: /Site audit log/ })).toBeDefined();
   expect(screen.getByRole("link", { name: "Download all" }).getAttribute("href")).toBe("/api/v1/audit/export");
 });
