@@ -38,9 +38,8 @@ def incompatibilities(before: RunSpec, spec: RunSpec, step: int) -> Iterator[Pro
     """Fields of ``spec`` that are incompatible with a state of ``before`` after ``step``."""
     for field, value, was in _changed("model", _shaping(before.model), _shaping(spec.model)):
         name, what = field.rpartition(".")[2], "left empty" if was is None else was
-        message = (
-            f"The checkpoint's weights are of a model whose {name} is {what}. Keep it, or clone the run."
-        )
+        label = name.replace("_", " ")
+        message = f"The checkpoint's model has {label} {what}. Keep that value, or clone the run."
         yield Problem(field=field, message=message, value=value)
     yield from _learned_position_incompatibilities(before, spec)
     if spec.optimizer.kind != before.optimizer.kind:

@@ -151,7 +151,9 @@ def _check_files(files: Sequence[FileRef]) -> None:
     if twice:
         problems = [
             Problem(
-                field="uploads", message="Two files have this name. Rename one, or leave it out.", value=name
+                field="uploads",
+                message=f"The version would have two files named {name}. Rename one, or leave it out.",
+                value=name,
             )
             for name in twice[:10]
         ]

@@ -21,11 +21,21 @@ from trainwright.commands.terminal import (
     print_table,
     table_of,
 )
-from trainwright.contracts.api.actions import Retention
+from trainwright.contracts.api.actions import Retention, RetentionReason
 from trainwright.contracts.api.checkpoints import CheckpointOrder
 from trainwright.contracts.checkpoint import CheckpointKind
 
 app = typer.Typer(no_args_is_help=True, help="Keep and delete checkpoints.")
+
+KEPT_REASONS = {
+    RetentionReason.NEWEST: "among the newest",
+    RetentionReason.MULTIPLE: "at a multiple of the steps",
+    RetentionReason.PINNED: "pinned",
+    RetentionReason.DOWNLOADING: "being downloaded",
+    RetentionReason.FORKED: "needed by a fork",
+    RetentionReason.LIVE: "needed by an unfinished run",
+    RetentionReason.EXPORT: "exported weights",
+}
 
 
 @app.command("list")
@@ -144,7 +154,7 @@ def prune(
                 f"{shown.step:,}",
                 format_validation(shown),
                 format_bytes(shown.bytes),
-                item.kept or "–",
+                "not kept" if item.kept is None else KEPT_REASONS[item.kept],
             )
         print_table(table, empty="No checkpoints.")
         typer.echo(describe_freed(result.freed))

@@ -99,7 +99,7 @@ def list_members(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_jso
         found = api.member_limits()
         if print_json(found, as_json):
             return
-        table = Table("name", "limits", "used this month", "stored", "on nodes", "waiting", box=None)
+        table = Table("name", "limits", "used this month", "stored", "on nodes", "queued", box=None)
         for item in found:
             limits = item.limits.model_dump(mode="json", exclude_none=True)
             named = ", ".join(f"{name}={value}" for name, value in limits.items()) or "–"
@@ -155,8 +155,8 @@ def print_limits(found: LimitUse) -> None:
         f"the next checkpoints of runs: {format_bytes(storage.reserved_bytes)}"
     )
     limits = found.limits
-    typer.echo(f"runs on nodes: {found.running}, {_of(limits.concurrent_runs)}")
-    typer.echo(f"waiting runs: {found.queued}, {_of(limits.queued_runs)}")
+    typer.echo(f"runs at once: {found.running}, {_of(limits.concurrent_runs)}")
+    typer.echo(f"queued runs: {found.queued}, {_of(limits.queued_runs)}")
     typer.echo(f"highest priority: editors {limits.editor_priority}, owners {limits.owner_priority}")
     for notice in found.notices:
         typer.echo(f"{notice.time.astimezone():%Y-%m-%d %H:%M}  {notice.sentence}")

@@ -133,7 +133,7 @@ def test_each_field_of_the_curation_that_differs_is_named(editor: DatasetEditor)
         ({"uploads": []}, "uploads", "There are no files"),
         ({"uploads": ["up_nonsense"]}, "uploads", "There is no upload 'up_nonsense'"),
         ({"uploads": ["{a}", "{a}"]}, "uploads", "named twice"),
-        ({"uploads": ["{a}", "{again}"]}, "uploads", "Two files have this name"),
+        ({"uploads": ["{a}", "{again}"]}, "uploads", "two files named"),
         ({"name": "<b>"}, "name", "letters, digits"),
         (
             {"curation": {"drop_duplicate": True}},

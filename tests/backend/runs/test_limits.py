@@ -308,7 +308,7 @@ def test_limits_are_shown_and_changed_by_command(scene: Scene, served: Served) -
     assert served.command(key, "limits set cpu_hours_per_month=500 queued_runs=20").exit_code == 0
     assert served.command(key, "limits set queued_runs=").exit_code == 0
     shown = served.command(key, "limits show").output
-    assert "CPU slot-hours in" in shown and ", of 500;" in shown and "waiting runs: 0, no limit" in shown
+    assert "CPU slot-hours in" in shown and ", of 500;" in shown and "queued runs: 0, no limit" in shown
     changed = served.command(key, "limits set-member ada@acme.example cpu_slots=3 highest_priority=normal")
     assert changed.exit_code == 0, changed.output
     listed = served.command(key, "limits members").output

@@ -24,10 +24,11 @@ export function isFinishing({ state, summary, spec }: Run): boolean {
   return state === "completing" || (state === "running" && summary.step >= spec.schedule.steps);
 }
 
-/** `in 1 h 15 min`, `1 h 15 min left` while it trains, what it does after the last step, else `started 6 min ago`. */
+/** `in 1 h 15 min` if it succeeded, `after 6 min` if not, `1 h 15 min left` while it trains, what it does after the last step, else `started 6 min ago`. */
 export function timeSentence(run: Run, now: number): string {
   const time = timeText(run, now);
-  if (isFinal(run.state)) return `in ${time}`;
+  if (run.state === "succeeded") return `in ${time}`;
+  if (isFinal(run.state)) return run.started == null ? `after ${time} in the queue` : `after ${time}`;
   if (secondsLeft(run) !== undefined) return time;
   if (isFinishing(run)) return run.sentence;
   if (run.paused) return `after ${time}`;

@@ -12,6 +12,8 @@ it.each([
   [aRun({ state: "queued", created: CREATED, started: STARTED, ended: null }), "submitted 10 min ago"],
   [aRun({ state: "paused", created: CREATED, started: STARTED, ended: null, paused: "2026-02-01T10:07:00Z" }), "after 3 min"],
   [aRun({ state: "succeeded", created: CREATED, started: STARTED, ended: "2026-02-01T10:09:00Z" }), "in 5 min"],
+  [aRun({ state: "failed", created: CREATED, started: STARTED, ended: "2026-02-01T10:09:00Z" }), "after 5 min"],
+  [aRun({ state: "cancelled", created: CREATED, started: null, ended: "2026-02-01T10:09:00Z" }), "after 9 min in the queue"],
   [aRun({ state: "starting", created: CREATED, started: STARTED, ended: null }), "started 6 min ago"],
   [aRun({ state: "running", started: STARTED }), "1 h 15 min left"],
   [aRun({ ...AFTER_THE_LAST_STEP, state: "running", sentence: "step 5,000 of 5,000, saving the last checkpoint" }), "step 5,000 of 5,000, saving the last checkpoint"],

@@ -128,6 +128,6 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
     const sizes = new Map(dataset.versions.flatMap(({ files }) => files.map((file) => [file.digest, file.bytes] as const)));
     const freed = [...sizes.values()].reduce((sum, size) => sum + size, 0);
     const frees = freed === 0 ? "" : `, and frees ${bytes(freed)} of files unless another dataset uses the same files`;
-    return `This deletes its ${plural(dataset.versions.length, "version")} and their tokens${frees}. This cannot be undone. First cancel runs that still use it and delete mixtures made from it. Ended runs keep their metrics and checkpoints.`;
+    return `This deletes its ${plural(dataset.versions.length, "version")} with all tokens${frees}. This cannot be undone. First cancel runs that still use it and delete mixtures made from it. Ended runs keep their metrics and checkpoints.`;
   }
 }

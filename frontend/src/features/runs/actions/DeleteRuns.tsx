@@ -53,7 +53,7 @@ export function DeleteRuns({ team, runs, busy, error, onConfirm, onClose }: Prop
                 onConfirm(deletable.map(({ run }) => run.id));
               }}
             >
-              Delete {plural(deletable.length, "run")}
+              Delete {only === undefined ? plural(deletable.length, "run") : "run"}
             </Button>
           )}
         </>
