@@ -45,7 +45,7 @@ export function NewServiceAccountForm({ team }: { team: string }) {
             setRole(event.target.value as "viewer" | "editor");
           }}
         >
-          <option value="editor">editor: can view everything, upload data, start and change runs</option>
+          <option value="editor">editor: can also upload data and start runs</option>
           <option value="viewer">viewer: can view everything</option>
         </Select>
         <Button type="submit" disabled={create.isPending || name.trim() === ""}>
