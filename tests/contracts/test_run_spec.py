@@ -62,7 +62,7 @@ def refusals(content: dict[str, Any]) -> list[Problem]:
         ({"batch": {"global_sequences": 9}}, "batch.global_sequences", "multiple of"),
         ({"parallelism": {"data": 3}}, "parallelism.data", "must be ranks ÷"),
         ({"name": "../etc"}, "name", "Use letters, digits"),
-        ({"name": ""}, "name", "Write something here."),
+        ({"name": ""}, "name", "This must not be empty."),
         ({"name": "x" * 81}, "name", "This is too long: write at most 80 characters."),
         ({"seed": "many"}, "seed", "whole number"),
         ({"model": 7}, "model", "object"),

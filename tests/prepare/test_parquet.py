@@ -99,7 +99,7 @@ def test_decompressed_files_are_in_the_given_folder(store: Store, tmp_path: Path
 
 def test_nulls_and_bad_bytes_are_rejected_by_row(store: Store) -> None:
     texts = pa.array([b"a", None, b"\xff", b" ", b"b"], pa.binary())
-    expected = ["a", "its field 'text' is null, not a text", Reason.BAD_UTF8, Reason.EMPTY, "b"]
+    expected = ["a", "has null in field 'text' instead of text", Reason.BAD_UTF8, Reason.EMPTY, "b"]
     assert _read(store("a.parquet", _parquet({"text": texts}))) == expected
     unchecked = pa.StringArray.from_buffers(5, *texts.buffers()[1:], texts.buffers()[0])
     source = store("a.parquet", _parquet({"text": unchecked}))
@@ -118,7 +118,7 @@ def test_chats_are_lists_of_structs(store: Store) -> None:
     ]
     expected = [
         "<|user|>\nHi\n<|bot|>\nHo\n",
-        "its field 'messages' is null, not a text",
+        "has null in field 'messages' instead of text",
         Reason.EMPTY,
         Reason.BAD_MESSAGE,
     ]

@@ -25,7 +25,7 @@ def document_text(value: object, field: str) -> str:
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
         value = "".join(_message(item) for item in value)
     if not isinstance(value, str):
-        raise NoDocumentError(f"its field '{field}' is {_word(value)}, not a text")
+        raise NoDocumentError(f"has {_word(value)} in field '{field}' instead of text")
     if not value or value.isspace():
         raise NoDocumentError(Reason.EMPTY)
     if len(value) * 4 > DOCUMENT_BYTES or not value.isascii():

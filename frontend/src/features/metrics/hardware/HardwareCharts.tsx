@@ -50,9 +50,9 @@ const CHARTS: HardwareChart[] = [
     axisText: tick,
     members: { family: "gpu_temperature_celsius", title: "GPU temperature", label: "GPU" },
   },
-  { title: "CPU of the node, %", series: [{ label: "node", name: "cpu_utilization" }], ...PERCENT },
+  { title: "node CPU, %", series: [{ label: "node", name: "cpu_utilization" }], ...PERCENT },
   {
-    title: "CPU of the run, cores",
+    title: "run CPU, cores",
     series: [{ label: "run", name: "run_cpu_cores" }],
     scale: "zero",
     text: coresText,
@@ -68,7 +68,7 @@ const CHARTS: HardwareChart[] = [
     ...BYTES,
     members: { family: "rank_memory_bytes", title: "memory by rank", label: "rank" },
   },
-  { title: "disk of the node", series: [{ label: "used", name: "node_disk_bytes" }], ...BYTES },
+  { title: "node disk", series: [{ label: "used", name: "node_disk_bytes" }], ...BYTES },
 ];
 const FAMILIES = CHARTS.flatMap(({ members }) => members?.family ?? []);
 const REFRESH_MS = 10_000;

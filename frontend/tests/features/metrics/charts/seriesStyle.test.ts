@@ -14,7 +14,7 @@ it.each([
   [anInfo({ name: "eta_seconds", title: "time left", unit: "s", group: "time" }), 4_500, "time left", "1 h 15 min"],
   [anInfo({ name: "learning_rate", title: "learning rate", unit: "" }), 0.003, "learning rate", "0.003"],
   [anInfo({ name: "learning_rate", title: "learning rate", unit: "" }), 9.1234e-4, "learning rate", "9.12e-4"],
-  [anInfo({ name: "run_cpu_cores", title: "CPU of the run", unit: "cores", group: "hardware" }), 1.7312, "CPU of the run", "1.73 cores"],
+  [anInfo({ name: "run_cpu_cores", title: "run CPU", unit: "cores", group: "hardware" }), 1.7312, "run CPU", "1.73 cores"],
   [anInfo({ name: "total_gpu_power_watts", title: "GPU power", unit: "W", group: "hardware" }), 1_412.4, "GPU power", "1,412 W"],
   [anInfo({ name: "max_gpu_temperature_celsius", title: "temperature", unit: "°C", group: "hardware" }), 60.6, "temperature", "61 °C"],
 ])("formats a series by its unit (%#)", (info, value, title, text) => {
