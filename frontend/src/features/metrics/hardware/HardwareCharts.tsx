@@ -5,7 +5,7 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { SeriesChart, type ChartFrame, type SeriesPair } from "@/features/metrics/charts/SeriesChart";
 import { bytesTick, celsiusText, coresText, percentText, percentTick, tick, wattsText } from "@/features/metrics/charts/seriesStyle";
 import { MemberChart } from "@/features/metrics/hardware/MemberChart";
-import { memberQuery } from "@/features/metrics/live/metricsQuery";
+import { perRankSeriesQuery } from "@/features/metrics/live/metricsQuery";
 import { lastValue } from "@/lib/charts/series";
 import { bytes } from "@/lib/format";
 
@@ -77,7 +77,7 @@ const REFRESH_MS = 10_000;
 export function HardwareCharts({ frame, team, run, live, ranks }: Props) {
   const [isByMember, setIsByMember] = useState(false);
   const members = useQuery({
-    ...memberQuery(team, run, frame.view.window, FAMILIES),
+    ...perRankSeriesQuery(team, run, frame.view.window, FAMILIES),
     enabled: isByMember,
     placeholderData: (before) => before,
     refetchInterval: live ? REFRESH_MS : false,

@@ -89,14 +89,15 @@ export function streamUrl(team: string, run: string): string {
   return `/api/v1/teams/${encodeURIComponent(team)}/runs/${encodeURIComponent(run)}/metrics/stream?${names}`;
 }
 
-const MEMBER_POINTS = 400;
+const PER_RANK_POINTS = 400;
 const MAX_WIDTH_PX = 1_440;
 const MAX_POINTS = 4_000;
 
 /** Many series of a run that its page fetches only on demand, such as those of each rank. */
-export function memberQuery(team: string, run: string, window: StepWindow | null, families: readonly string[]) {
+export function perRankSeriesQuery(team: string, run: string, window: StepWindow | null, families: readonly string[]) {
   return queryOptions({
-    queryKey: [...windowsKey(team, run), window, families],
+    // Not under `windowsKey`, whose queries take the events of the stream.
+    queryKey: [...metricsKey(team, run), "perRank", window, families],
     queryFn: async ({ signal, client }): Promise<Columns> => {
       const { from, to } = boundsOf(window, lastStep(client.getQueryData<LiveMetrics>(metricsKey(team, run))?.columns ?? {}));
       const follows = window === null || "last" in window;
@@ -104,7 +105,7 @@ export function memberQuery(team: string, run: string, window: StepWindow | null
         await api.GET("/api/v1/teams/{team}/runs/{run}/metrics", {
           params: {
             path: { team, run },
-            query: { names: families.map((family) => `${family}/*`), points: MEMBER_POINTS, after_step: from - 1, ...(follows ? {} : { to_step: to }) },
+            query: { names: families.map((family) => `${family}/*`), points: PER_RANK_POINTS, after_step: from - 1, ...(follows ? {} : { to_step: to }) },
           },
           signal,
         }),

@@ -35,9 +35,11 @@ export function useLiveMetrics(team: string, run: string, live: boolean) {
       pending = [];
       timer = undefined;
       const merged = (old: LiveMetrics | undefined) => (old === undefined ? old : mergeEvents(old, events));
+      // Metrics that were reloaded meanwhile have their own cursor, from which the next stream repeats these events.
+      const mergedUnlessReloaded = (old: LiveMetrics | undefined) => (old?.loaded === loaded ? merged(old) : old);
       // Batched, so that the page renders once.
       notifyManager.batch(() => {
-        client.setQueryData<LiveMetrics>(queryKey, merged);
+        client.setQueryData<LiveMetrics>(queryKey, mergedUnlessReloaded);
         client.setQueriesData<LiveMetrics>({ queryKey: windowsKey(team, run) }, merged);
         notifyManager.schedule(() => {
           setFreshness({ open: true, lastHeardMs: Date.now() });
