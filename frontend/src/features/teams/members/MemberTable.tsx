@@ -26,6 +26,10 @@ export function MemberTable({ team, me, onChanged, onLeft }: Props) {
   const [asked, setAsked] = useState<MemberChange | null>(null);
   const [cancelsRuns, setCancelsRuns] = useState(false);
   const client = useQueryClient();
+  const close = () => {
+    setAsked(null);
+    setCancelsRuns(false);
+  };
   const change = useMutation({
     mutationFn: async ({ member, to }: MemberChange) => {
       if (to === "left") await leaveTeam(team);
@@ -33,7 +37,7 @@ export function MemberTable({ team, me, onChanged, onLeft }: Props) {
       else await changeRole(team, member.id, to);
     },
     onSuccess: async (_, { member, to }) => {
-      setAsked(null);
+      close();
       if (to === "left" || (to === "removed" && member.id === me)) return onLeft();
       await client.invalidateQueries({ queryKey: ["team", team] });
       if (member.id === me) await onChanged();
@@ -121,8 +125,7 @@ export function MemberTable({ team, me, onChanged, onLeft }: Props) {
           }}
           onClose={() => {
             change.reset();
-            setAsked(null);
-            setCancelsRuns(false);
+            close();
           }}
         >
           {asked.to === "removed" && (

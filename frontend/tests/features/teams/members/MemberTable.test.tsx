@@ -10,6 +10,7 @@ import { server } from "@tests/support/server";
 
 const ADA: Member = { id: "user_ada", name: "Ada", email: "ada@example.org", role: "owner", service: false };
 const BOB: Member = { id: "user_bob", name: "Bob", email: "bob@example.org", role: "editor", service: false };
+const CY: Member = { id: "user_cy", name: "Cy", email: "cy@example.org", role: "editor", service: false };
 
 interface Shown {
   sent: string[];
@@ -28,8 +29,9 @@ function show(people: Member[], me: string): Shown {
       members = members.map((member) => (member.id === params["id"] ? { ...member, role } : member));
       return HttpResponse.json(members.find(({ id }) => id === params["id"]));
     }),
-    http.delete("*/api/v1/teams/lab/members/:id", ({ params }) => {
-      shown.sent.push(`${String(params["id"])} removed`);
+    http.delete("*/api/v1/teams/lab/members/:id", ({ request, params }) => {
+      const runs = new URL(request.url).searchParams.get("runs") === "cancel" ? ", runs cancelled" : "";
+      shown.sent.push(`${String(params["id"])} removed${runs}`);
       members = members.filter(({ id }) => id !== params["id"]);
       return new HttpResponse(null, { status: 204 });
     }),
@@ -84,6 +86,23 @@ it("changes a role and removes a person after explaining the effect", async () =
   });
   expect(sent).toEqual(["user_bob becomes viewer", "user_bob removed"]);
   expect(events).toEqual([]);
+});
+
+it("cancels the runs of one person, and keeps those of the next unless asked", async () => {
+  const { sent } = show([ADA, BOB, CY], ADA.id);
+  await userEvent.click(await screen.findByRole("button", { name: /^Remove ?Bob$/ }));
+  await userEvent.click(screen.getByRole("checkbox", { name: "Cancel their unfinished runs" }));
+  await userEvent.click(screen.getByRole("button", { name: "Remove" }));
+  await waitFor(() => {
+    expect(screen.queryByText("Bob")).toBeNull();
+  });
+  await userEvent.click(screen.getByRole("button", { name: /^Remove ?Cy$/ }));
+  expect(screen.getByRole<HTMLInputElement>("checkbox").checked).toBe(false);
+  await userEvent.click(screen.getByRole("button", { name: "Remove" }));
+  await waitFor(() => {
+    expect(screen.queryByText("Cy")).toBeNull();
+  });
+  expect(sent).toEqual(["user_bob removed, runs cancelled", "user_cy removed"]);
 });
 
 it("keeps the only owner, and lets them go once there is another", async () => {
