@@ -18,6 +18,7 @@ import { StartForecast } from "@/features/queue/StartForecast";
 import { RunActions } from "@/features/runs/actions/RunActions";
 import { RunBanner } from "@/features/runs/detail/RunBanner";
 import { RunHeader } from "@/features/runs/detail/RunHeader";
+import { useRefreshAtEnd } from "@/features/runs/detail/useRefreshAtEnd";
 import { runQuery } from "@/features/runs/queries";
 import { lastStep, lastValue } from "@/lib/charts/series";
 import { isFinal } from "@/lib/runs/runProgress";
@@ -36,6 +37,7 @@ function LiveRunPage() {
   const navigate = useNavigate();
   const { data: polledRun } = useSuspenseQuery(runQuery(team, runId));
   const live = !isFinal(polledRun.state);
+  useRefreshAtEnd(team, runId, live);
   const canSeeNodes = useRouteContext({ from: "/$team", select: ({ me }) => me.site_admin });
   const [actionError, setActionError] = useState<Error | null>(null);
   const { metrics, error, refetch, freshness } = useLiveMetrics(team, runId, live);
