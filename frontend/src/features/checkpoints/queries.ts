@@ -1,4 +1,5 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { allItems } from "@/api/allItems";
 import { api, body, WHOLE_LIST } from "@/api/client";
 import type { Checkpoint, FreedSpace, Retention, RetentionResult } from "@/api/types";
 
@@ -8,8 +9,10 @@ const PAGE = 100;
 export function checkpointsQuery(team: string, run: string, live: boolean) {
   return queryOptions({
     queryKey: ["run", team, run, "checkpoints"],
-    queryFn: async ({ signal }) =>
-      body(await api.GET("/api/v1/teams/{team}/runs/{run}/checkpoints", { params: { path: { team, run }, query: WHOLE_LIST }, signal })).items,
+    queryFn: ({ signal }) =>
+      allItems(async (cursor) =>
+        body(await api.GET("/api/v1/teams/{team}/runs/{run}/checkpoints", { params: { path: { team, run }, query: { cursor, ...WHOLE_LIST } }, signal })),
+      ),
     refetchInterval: live ? LIVE_MS : false,
   });
 }

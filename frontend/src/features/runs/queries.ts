@@ -1,4 +1,5 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { allItems } from "@/api/allItems";
 import { api, body, WHOLE_LIST } from "@/api/client";
 import type { Run, RunEvent } from "@/api/types";
 import type { RunFilter, RunGrouping } from "@/features/runs/list/runFilter";
@@ -111,12 +112,14 @@ export function eventsQuery(team: string, run: string, live: boolean) {
     queryFn: async ({ signal, client, queryKey }) => {
       const known = client.getQueryData<RunEvent[]>(queryKey) ?? [];
       const after = known[known.length - 1]?.sequence ?? 0;
-      const newEvents = body(
-        await api.GET("/api/v1/teams/{team}/runs/{run}/events", {
-          params: { path: { team, run }, query: { after, ...WHOLE_LIST } },
-          signal,
-        }),
-      ).items;
+      const newEvents = await allItems(async (cursor) =>
+        body(
+          await api.GET("/api/v1/teams/{team}/runs/{run}/events", {
+            params: { path: { team, run }, query: { after, cursor, ...WHOLE_LIST } },
+            signal,
+          }),
+        ),
+      );
       return [...known, ...newEvents];
     },
     refetchInterval: live ? LIVE_MS : false,

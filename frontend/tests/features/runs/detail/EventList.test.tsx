@@ -48,3 +48,24 @@ it("shows the state of an event and its reason once", async () => {
   const words = [/Failed.*Training diverged\.$/, /Stopping$/, /Paused.*by Ada$/, /Saved step 4$/, /Stopping.*to pause, asked by Ada$/];
   expect(screen.getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual(words.map((word): unknown => expect.stringMatching(word)));
 });
+
+it("shows the newest events of a run with more than a page of them", async () => {
+  const all = Array.from({ length: 1_500 }, (_, index) => ({
+    sequence: index + 1,
+    time: "2026-11-21T13:00:00Z",
+    type: "state",
+    state: "running",
+    message: `start ${index + 1}`,
+  }));
+  server.use(
+    http.get("*/runs/run_1/events", ({ request }) => {
+      const asked = new URL(request.url).searchParams;
+      const after = Number(asked.get("cursor") ?? asked.get("after"));
+      const end = after + Number(asked.get("limit"));
+      return HttpResponse.json({ items: all.slice(after, end), next_cursor: end < all.length ? String(end) : null });
+    }),
+  );
+  renderRoute(<EventList team="lab" run="run_1" live={false} limit={2} />);
+  expect(await screen.findByText("Start 1500")).toBeDefined();
+  expect(screen.getAllByRole("listitem")).toHaveLength(2);
+});
