@@ -139,6 +139,7 @@ test("from files on a disk to a mixture of datasets", async ({ page }) => {
     await expect(dialog.getByRole("alert")).toContainText("letters and rows");
     await audit(page, "data-delete");
     await dialog.getByRole("button", { name: "Cancel" }).click();
+    await expect(page.getByRole("button", { name: "Delete version 2" })).toBeFocused();
   });
 
   await test.step("one tokenizer is refused with a reason, another is accepted and offered to a run", async () => {

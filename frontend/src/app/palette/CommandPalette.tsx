@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions, useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useEffect, useId, useRef, useState, type KeyboardEvent } from "react";
+import { useId, useLayoutEffect, useRef, useState, type KeyboardEvent } from "react";
 import { api, body } from "@/api/client";
 import type { Run } from "@/api/types";
 import type { Command } from "@/app/palette/commands";
@@ -35,7 +35,8 @@ export function CommandPalette({ team, commands, onOpenRun, onOpenDataset, onClo
   const isBehind = q !== typed.trim() || runs.isPlaceholderData;
   const foundRuns = isBehind ? searchCommands((runs.data ?? []).map((run) => ({ label: run.name, run })), typed).map(({ run }) => run) : (runs.data ?? []);
   const datasets = useInfiniteQuery({ ...datasetsQuery(team), refetchInterval: false });
-  useEffect(() => {
+  // A layout effect is undone while the dialog is still in the page: only then does closing it return the focus.
+  useLayoutEffect(() => {
     const element = dialog.current;
     element?.showModal();
     return () => {
