@@ -6,8 +6,8 @@ import type { Me, Run } from "@/api/types";
 import { ShortcutsDialog } from "@/app/palette/ShortcutsDialog";
 import { CommandPalette } from "@/app/palette/CommandPalette";
 import { pagesOf, type Command } from "@/app/palette/commands";
-import { ErrorNote } from "@/components/ErrorNote";
-import { runQuery } from "@/features/runs/queries";
+import { ErrorToast } from "@/components/ErrorToast";
+import { runQuery, storeRun } from "@/features/runs/queries";
 import { canPause, pauseRun, resumeRun } from "@/features/runs/actions/runRequests";
 import { keySequence } from "@/app/palette/keySequence";
 import { useCanEdit } from "@/lib/permissions";
@@ -82,18 +82,12 @@ export function KeyboardShortcuts({ team, me }: { team: string; me: Me }) {
         />
       )}
       {error !== null && (
-        <div className="fixed right-4 bottom-4 z-30 flex max-w-md items-start gap-2 bg-surface shadow-float">
-          <ErrorNote error={error} />
-          <button
-            type="button"
-            className="p-2 text-soft hover:text-text"
-            onClick={() => {
-              setError(null);
-            }}
-          >
-            Close
-          </button>
-        </div>
+        <ErrorToast
+          error={error}
+          onClose={() => {
+            setError(null);
+          }}
+        />
       )}
     </>
   );
@@ -121,7 +115,9 @@ export function KeyboardShortcuts({ team, me }: { team: string; me: Me }) {
       group: "Actions",
       label: `${run.state === "paused" ? "Resume" : "Pause"} ${run.name}`,
       run: () => {
-        void toggle(team, run.id).then((answer) => client.setQueryData(runQuery(team, run.id).queryKey, answer), setError);
+        void toggle(team, run.id)
+          .then((changed) => storeRun(client, team, changed))
+          .catch(setError);
       },
     };
     return [

@@ -1,4 +1,4 @@
-import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, keepPreviousData, queryOptions, type QueryClient } from "@tanstack/react-query";
 import { allItems } from "@/api/allItems";
 import { api, body, WHOLE_LIST } from "@/api/client";
 import type { Run, RunEvent } from "@/api/types";
@@ -60,6 +60,13 @@ export function runQuery(team: string, run: string) {
       body(await api.GET("/api/v1/teams/{team}/runs/{run}", { params: { path: { team, run } }, signal })),
     refetchInterval: (query) => (query.state.data !== undefined && isFinal(query.state.data.state) ? false : LIVE_MS),
   });
+}
+
+/** Stores the run that an action returned. A poll in flight is cancelled: it would bring back the earlier state. */
+export async function storeRun(client: QueryClient, team: string, run: Run): Promise<void> {
+  const { queryKey } = runQuery(team, run.id);
+  await client.cancelQueries({ queryKey, exact: true });
+  client.setQueryData(queryKey, run);
 }
 
 /** Some of the team's runs in one request; unknown ids are missing from the result. */

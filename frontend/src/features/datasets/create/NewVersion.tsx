@@ -31,8 +31,11 @@ export function NewVersion({ team, dataset, newest, onClose }: Props) {
   const client = useQueryClient();
   const mixed = newest.curation.mix.length > 0;
 
-  function handleCreated(next: Dataset): void {
-    client.setQueryData(datasetQuery(team, dataset.id).queryKey, next);
+  async function handleCreated(next: Dataset): Promise<void> {
+    const { queryKey } = datasetQuery(team, dataset.id);
+    // A poll in flight would bring back the dataset without this version.
+    await client.cancelQueries({ queryKey, exact: true });
+    client.setQueryData(queryKey, next);
     void client.invalidateQueries({ queryKey: ["datasets", team] });
     onClose();
   }
@@ -55,13 +58,13 @@ export function NewVersion({ team, dataset, newest, onClose }: Props) {
             hasName={false}
             submitLabel="Create version"
             onSubmit={({ curation }) => createVersion(team, dataset.id, { uploads: null, base: newest.number, keepFiles: false, curation })}
-            onCreated={handleCreated}
+            onCreated={(next) => void handleCreated(next)}
           />
         ) : (
           <>
             <p className="mb-3 text-soft">{MODE_HELP[mode]}</p>
             {mode === "curation only" ? (
-              <CurationVersionForm key={newest.number} team={team} dataset={dataset} base={newest} onCreated={handleCreated} />
+              <CurationVersionForm key={newest.number} team={team} dataset={dataset} base={newest} onCreated={(next) => void handleCreated(next)} />
             ) : (
               <UploadWizard
                 team={team}
@@ -73,7 +76,7 @@ export function NewVersion({ team, dataset, newest, onClose }: Props) {
                 onSubmit={({ uploads, curation }) =>
                   createVersion(team, dataset.id, { uploads, base: newest.number, keepFiles: mode === "add files", curation })
                 }
-                onCreated={handleCreated}
+                onCreated={(next) => void handleCreated(next)}
               />
             )}
           </>

@@ -2,15 +2,15 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { errorMessage } from "@/api/errors";
 import type { Run } from "@/api/types";
 import { resumeRun } from "@/features/runs/actions/runRequests";
-import { runQuery } from "@/features/runs/queries";
+import { storeRun } from "@/features/runs/queries";
 
 /** Resumes a paused run from a list. */
 export function ResumeRun({ team, run }: { team: string; run: Run }) {
   const client = useQueryClient();
   const resume = useMutation({
     mutationFn: () => resumeRun(team, run.id),
-    onSuccess: (answer) => {
-      client.setQueryData(runQuery(team, run.id).queryKey, answer);
+    onSuccess: async (resumed) => {
+      await storeRun(client, team, resumed);
       return client.invalidateQueries({ queryKey: ["runs", team] });
     },
   });

@@ -11,7 +11,7 @@ import { MenuAction } from "@/components/MenuAction";
 import { DeleteRuns } from "@/features/runs/actions/DeleteRuns";
 import { EditRun } from "@/features/runs/actions/EditRun";
 import { RunTitle } from "@/features/runs/actions/RunTitle";
-import { cancelRun, deleteRun, runQuery } from "@/features/runs/queries";
+import { cancelRun, deleteRun, storeRun } from "@/features/runs/queries";
 import { canPause, leavableNodes, moveRun, pauseRun, resumeRun } from "@/features/runs/actions/runRequests";
 import { copyText } from "@/lib/copyText";
 import { count } from "@/lib/format";
@@ -35,8 +35,8 @@ export function RunActions({ team, run, onRefused, onDeleted }: Props) {
   const close = () => {
     setDialog(null);
   };
-  const updateRun = (answer: Run) => {
-    client.setQueryData(runQuery(team, run.id).queryKey, answer);
+  const updateRun = async (changed: Run) => {
+    await storeRun(client, team, changed);
     void client.invalidateQueries({ queryKey: ["runs", team] });
   };
   const toggleMutation = useMutation({
@@ -57,8 +57,8 @@ export function RunActions({ team, run, onRefused, onDeleted }: Props) {
   });
   const cancel = useMutation({
     mutationFn: () => cancelRun(team, run.id),
-    onSuccess: (answer) => {
-      updateRun(answer);
+    onSuccess: async (cancelled) => {
+      await updateRun(cancelled);
       close();
     },
   });
@@ -167,7 +167,7 @@ export function RunActions({ team, run, onRefused, onDeleted }: Props) {
           onClose={close}
         />
       )}
-      {dialog === "edit" && <EditRun team={team} run={run} onSaved={updateRun} onClose={close} />}
+      {dialog === "edit" && <EditRun team={team} run={run} onSaved={(saved) => void updateRun(saved)} onClose={close} />}
     </>
   );
 }

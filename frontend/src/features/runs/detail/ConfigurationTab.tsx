@@ -9,7 +9,7 @@ import { ChangeLayout } from "@/features/runs/parallelism/ChangeLayout";
 import { canChangeLayout } from "@/features/runs/parallelism/layout";
 import { groupsOf, isSection, splitByDefault, type Entry, type Group } from "@/features/runs/detail/configurationGroups";
 import { withQuotes } from "@/features/runs/detail/visibleSpaces";
-import { runQuery, specQuery } from "@/features/runs/queries";
+import { specQuery, storeRun } from "@/features/runs/queries";
 import { emptyText, formatValue } from "@/features/runs/spec/valueText";
 import { sectionsOf, type Json, type JsonSchema } from "@/features/runs/spec/specFields";
 import { fieldLabel, inSentence } from "@/lib/fieldLabel";
@@ -73,9 +73,7 @@ export function ConfigurationTab({ team, run, dataset }: Props) {
         <ChangeLayout
           team={team}
           run={run}
-          onChanged={(answer) => {
-            queries.setQueryData(runQuery(team, run.id).queryKey, answer);
-          }}
+          onChanged={(changed) => void storeRun(queries, team, changed)}
           onClose={() => {
             setChanging(false);
           }}
