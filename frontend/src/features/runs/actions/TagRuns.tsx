@@ -59,7 +59,7 @@ export function TagRuns({ runs, busy, error, onSave, onClose }: Props) {
               setText(event.target.value);
             }}
             onKeyDown={(event) => {
-              if (event.key === "Enter" && actions.length > 0) onSave(actions);
+              if (event.key === "Enter" && !busy && actions.length > 0) onSave(actions);
             }}
           />
         )}

@@ -1,4 +1,4 @@
-import { screen, waitFor, within } from "@testing-library/react";
+import { render, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { describe, expect, it, vi } from "vitest";
@@ -7,6 +7,7 @@ import { BulkActions } from "@/features/runs/actions/BulkActions";
 import { eligibleRuns } from "@/features/runs/actions/bulkRequests";
 import { EditRun } from "@/features/runs/actions/EditRun";
 import { RunActions } from "@/features/runs/actions/RunActions";
+import { TagRuns } from "@/features/runs/actions/TagRuns";
 import { renderRoute } from "@tests/support/renderRoute";
 import { aRun } from "@tests/support/runs";
 import { server } from "@tests/support/server";
@@ -119,6 +120,18 @@ describe("the question before a run is cancelled or deleted", () => {
     await userEvent.click(await screen.findByRole("button", { name: "More actions" }));
     await userEvent.click(await screen.findByRole("menuitem", { name: action }));
     expect(await screen.findByRole("dialog", { name: question })).toBeDefined();
+  });
+});
+
+describe("tags of several runs", () => {
+  it("are saved once, although Enter is pressed again", async () => {
+    const save = vi.fn();
+    const dialog = (busy: boolean) => <TagRuns runs={many(2)} busy={busy} error={null} onSave={save} onClose={() => undefined} />;
+    const { rerender } = render(dialog(false));
+    await userEvent.type(screen.getByLabelText("New tags"), "night{Enter}");
+    rerender(dialog(true));
+    await userEvent.keyboard("{Enter}");
+    expect(save).toHaveBeenCalledOnce();
   });
 });
 
