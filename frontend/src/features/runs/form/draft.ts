@@ -31,7 +31,11 @@ export function storedDraft(writer: DraftKey): Draft | null {
 
 export function storeDraft(writer: DraftKey, values: SpecValues): void {
   const draft: Draft = { at: new Date().toISOString(), values };
-  sessionStorage.setItem(keyOf(writer), JSON.stringify(draft));
+  try {
+    sessionStorage.setItem(keyOf(writer), JSON.stringify(draft));
+  } catch {
+    // The storage is full or switched off. The form works without it; only a reload loses the draft.
+  }
 }
 
 export function deleteDraft(writer: DraftKey): void {
