@@ -24,7 +24,7 @@ export async function request(input: RequestInfo | URL, init?: RequestInit): Pro
     throw new ConnectionError();
   }
   connection.restored();
-  if (!response.ok) throw new ApiError(response.status, parseErrorBody(await response.text()));
+  if (!response.ok) throw new ApiError(response.status, parseErrorBody(await response.text()), response.headers.get("Retry-After"));
   return response;
 }
 

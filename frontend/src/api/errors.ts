@@ -6,14 +6,17 @@ export class ApiError extends Error {
   readonly code: string;
   readonly requestId: string;
   readonly problems: readonly Problem[];
+  /** How long to wait before the next try; 0 if the API does not say. */
+  readonly retryAfterMs: number;
 
-  constructor(status: number, body: Partial<ErrorBody>) {
+  constructor(status: number, body: Partial<ErrorBody>, retryAfter: string | null = null) {
     super(body.detail ?? body.title ?? `The server responded with status ${status} and no reason.`);
     this.name = "ApiError";
     this.status = status;
     this.code = body.code ?? "unknown";
     this.requestId = body.request_id ?? "";
     this.problems = body.errors ?? [];
+    this.retryAfterMs = 1_000 * (Number(retryAfter) || 0);
   }
 }
 

@@ -19,16 +19,18 @@ interface StreamOptions {
 
 const INITIAL_DELAY_MS = 500;
 const MAX_DELAY_MS = 5_000;
+const TOO_MANY_REQUESTS = 429;
 
 /**
  * Follows server-sent events until `signal` aborts. After a disconnect it resumes from the last id it received.
  * The browser's EventSource can neither start at an id nor report why a request was refused. Stops when the API refuses
- * (4xx).
+ * (4xx), except for too many requests.
  */
 export async function followEvents({ url, lastEventId, signal, onOpen, onEvent }: StreamOptions): Promise<void> {
   let cursor = lastEventId;
   let delay = INITIAL_DELAY_MS;
   while (!signal.aborted) {
+    let retryAfterMs = 0;
     try {
       const headers = { Accept: "text/event-stream", ...(cursor === "" ? {} : { "Last-Event-ID": cursor }) };
       const response = await request(url, { headers, signal });
@@ -39,9 +41,12 @@ export async function followEvents({ url, lastEventId, signal, onOpen, onEvent }
         onEvent(event);
       });
     } catch (error) {
-      if (error instanceof ApiError && error.status < 500) return;
+      if (error instanceof ApiError) {
+        if (error.status < 500 && error.status !== TOO_MANY_REQUESTS) return;
+        retryAfterMs = error.retryAfterMs;
+      }
     }
-    await sleep(delay, signal);
+    await sleep(Math.max(delay, retryAfterMs), signal);
     delay = Math.min(delay * 2, MAX_DELAY_MS);
   }
 }

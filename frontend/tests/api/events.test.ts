@@ -1,11 +1,14 @@
 import { http, HttpResponse } from "msw";
-import { afterEach, expect, it } from "vitest";
+import { afterEach, beforeEach, expect, it } from "vitest";
 import { followEvents, type StreamEvent } from "@/api/events";
 import { server } from "@tests/support/server";
 
 const URL = "http://localhost:3000/stream";
-const stop = new AbortController();
+let stop: AbortController;
 
+beforeEach(() => {
+  stop = new AbortController();
+});
 afterEach(() => {
   stop.abort();
 });
@@ -33,6 +36,20 @@ it("reads events across chunks and resumes from the last id after a disconnect",
     { id: "1:20", name: "rewind", data: "{}" },
   ]);
   expect(asked).toEqual(["1:0", "1:10", "1:20"]);
+});
+
+it("waits as long as the API asks if there are too many streams", async () => {
+  const times: number[] = [];
+  server.use(
+    http.get(URL, () => {
+      times.push(Date.now());
+      if (times.length > 1) return new HttpResponse(null, { status: 404 });
+      return HttpResponse.json({ code: "too_many_streams" }, { status: 429, headers: { "Retry-After": "1" } });
+    }),
+  );
+  await followEvents({ url: URL, lastEventId: "", signal: stop.signal, onOpen: () => undefined, onEvent: () => undefined });
+  expect(times).toHaveLength(2);
+  expect((times[1] ?? 0) - (times[0] ?? 0)).toBeGreaterThan(950);
 });
 
 function streamOf(...chunks: string[]): Response {
