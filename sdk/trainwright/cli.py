@@ -11,7 +11,6 @@ import json
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from trainwright.commands import (
     account,
@@ -37,7 +36,7 @@ from trainwright.commands import (
     webhooks,
 )
 from trainwright.commands.program import EXIT_CODES, Program
-from trainwright.commands.terminal import AsJson, out
+from trainwright.commands.terminal import AsJson, TextTable, out
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.reference import run_spec
@@ -94,7 +93,7 @@ def presets(as_json: AsJson = False) -> None:
             json.dumps({name: model.model_dump(mode="json") for name, model in PRESETS.items()}, indent=2)
         )
         return
-    table = Table("name", "layers", "width", "heads", "kv heads", box=None)
+    table = TextTable("name", "layers", "width", "heads", "kv heads")
     for name, model in PRESETS.items():
         table.add_row(
             name, *(str(n) for n in (model.layers, model.width, model.heads, model.key_value_heads))

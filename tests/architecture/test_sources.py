@@ -67,6 +67,46 @@ def test_no_file_names_a_registry_host(repository: Path) -> None:
     assert named == []
 
 
+def test_commands_never_print_text_as_markup(repository: Path) -> None:
+    """Consoles and tables are those of `commands/terminal.py`, which show brackets in people's text as they are."""
+    sdk = repository / "sdk" / "trainwright"
+    files = [path for path in sdk.rglob("*.py") if path != sdk / "commands" / "terminal.py"]
+    found = [f"{path.relative_to(sdk)}:{what}" for path in files for what in markup(path.read_text())]
+    assert files and found == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "from rich.table import Table",
+        "from rich import print",
+        "from rich.markup import escape",
+        "import rich",
+        "out = Console()",
+        "out.print(name, markup=True)",
+    ],
+)
+def test_injected_markup_is_found(planted: str) -> None:
+    assert list(markup(planted))
+
+
+def markup(source: str) -> Iterator[str]:
+    """Line and code of everything in ``source`` that could interpret text as markup."""
+    harmless = {("rich.table", "Column"), ("rich.console", "Console")}
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                suspect = any(alias.name.partition(".")[0] == "rich" for alias in names)
+            case ast.ImportFrom(module=str(module), names=names) if module.partition(".")[0] == "rich":
+                suspect = any((module, alias.name) not in harmless for alias in names)
+            case ast.Call(func=func, keywords=keywords):
+                suspect = ast.unparse(func) == "Console" or any(one.arg == "markup" for one in keywords)
+            case _:
+                suspect = False
+        if suspect:
+            yield f"{node.lineno}: {ast.unparse(node)}"
+
+
 def unsafe(source: str) -> Iterator[str]:
     """Line and name of every import, call, argument or key in ``source`` that could run foreign code."""
     for node in ast.walk(ast.parse(source)):

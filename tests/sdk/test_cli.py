@@ -1,17 +1,24 @@
 """How `--set` parses its values; the commands themselves are tested against a live platform."""
 
+import io
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 
 from trainwright.commands.terminal import (
+    TextTable,
     apply_set,
     format_bytes,
     format_duration,
     format_flops,
     format_or_dash,
     format_percent,
+    out,
+    print_error,
     printable,
+    table_of,
 )
 
 
@@ -69,6 +76,35 @@ def test_flops_are_written_as_on_the_pages(flops: float, text: str) -> None:
 
 def test_text_from_a_model_cannot_control_the_terminal() -> None:
     assert printable("grün\tand\n中\x1b[2J\x07\r\x9b1m") == "grün\tand\n中\ufffd[2J\ufffd\ufffd\ufffd1m"
+
+
+MARKED = ["Say [/INST] now", "[bold]pilot", "see [/data/a]", ":smile:"]
+
+
+@pytest.mark.parametrize("text", MARKED)
+def test_a_table_shows_what_people_wrote(text: str) -> None:
+    shown = io.StringIO()
+    for table in (table_of(text), TextTable("", text)):
+        table.add_row(f"{text}!", f"{text}?")
+        Console(file=shown, width=200).print(table)
+    for part in (text, f"{text}!", f"{text}?"):
+        assert shown.getvalue().count(part) >= 2, shown.getvalue()
+
+
+def test_a_table_replaces_control_characters_and_keeps_styles() -> None:
+    table = TextTable("a\x1b[2J", "")
+    table.add_row("\x1b]0;title\x07", Text("done", style="bold"))
+    shown = io.StringIO()
+    Console(file=shown, width=200, force_terminal=True, color_system="standard").print(table)
+    assert "a\ufffd[2J" in shown.getvalue() and "\ufffd]0;title\ufffd" in shown.getvalue()
+    assert "\x1b[1mdone" in shown.getvalue()
+
+
+@pytest.mark.parametrize("text", MARKED)
+def test_lines_and_errors_show_what_people_wrote(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out.print(text)
+    print_error(text)
+    assert capsys.readouterr() == (f"{text}\n", f"{text}\n")
 
 
 @pytest.mark.parametrize(

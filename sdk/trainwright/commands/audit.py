@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
@@ -15,11 +14,11 @@ from trainwright.commands.terminal import (
     Key,
     Server,
     TeamSlug,
+    TextTable,
     open_client,
     open_team,
     print_json,
     print_table,
-    printable,
 )
 from trainwright.contracts.api.audit import AuditEntry
 from trainwright.contracts.api.envelopes import Page
@@ -97,11 +96,10 @@ def _aware(time: datetime | None) -> datetime | None:
 def _print(page: Page[AuditEntry], as_json: bool) -> None:
     if print_json(page, as_json):
         return
-    table = Table("time", "who", "via", "from", "action", "path", "details", box=None)
+    table = TextTable("time", "who", "via", "from", "action", "path", "details")
     for item in page.items:
-        time, who = f"{item.time.astimezone():%Y-%m-%d %H:%M:%S}", printable(item.name)
-        details = printable(item.details)
+        time, details = f"{item.time.astimezone():%Y-%m-%d %H:%M:%S}", item.details
         if len(details) > SHOWN_CHARACTERS:
             details = details[:SHOWN_CHARACTERS] + "…"
-        table.add_row(time, who, item.via, item.address, item.action, printable(item.path), details)
+        table.add_row(time, item.name, item.via, item.address, item.action, item.path, details)
     print_table(table, empty="No entries.")

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 from rich.console import Console
-from rich.markup import escape
 
 from trainwright.client import TeamClient
 from trainwright.commands import dataset_versions
@@ -292,7 +291,7 @@ def _finish(api: TeamClient, dataset: Dataset) -> None:
 def _print_same_files(dataset: Dataset) -> None:
     """Print to stderr which other datasets have the same files."""
     for same in dataset.same_files_as:
-        err.print(_same_files(same), style="yellow", markup=False, soft_wrap=True)
+        err.print(_same_files(same), style="yellow", soft_wrap=True)
     if dataset.same_files_as:
         err.print(f"If you do not need the new one: trainwright datasets delete {dataset.id}", soft_wrap=True)
 
@@ -306,21 +305,22 @@ def _print_skipped(paths: list[Path]) -> None:
     skipped = find_files(paths).skipped
     if skipped:
         shown = listed(skipped, most=5)
-        err.print(f"Skipped {len(skipped)} hidden or empty files: {shown}.", markup=False, soft_wrap=True)
+        err.print(f"Skipped {len(skipped)} hidden or empty files: {shown}.", soft_wrap=True)
 
 
 def _show_file(file: PreviewFile, most: int) -> None:
     kind = "unknown format" if file.format is None else _FORMATS[file.format]
-    out.print(f"[bold]{escape(file.name)}[/bold]  {kind}, {_COMPRESSIONS[file.compression]}")
+    out.print(file.name, style="bold", end="  ")
+    out.print(f"{kind}, {_COMPRESSIONS[file.compression]}")
     if file.problem is not None:
-        out.print(f"  {file.problem}", markup=False, soft_wrap=True)
+        out.print(f"  {file.problem}", soft_wrap=True)
     if file.columns:
         usable = ", ".join(f"{column.name} ({column.type})" for column in file.columns if column.usable)
-        out.print(f"  field {file.field or 'none'}; usable: {usable or 'none'}", markup=False, soft_wrap=True)
+        out.print(f"  field {file.field or 'none'}; usable: {usable or 'none'}", soft_wrap=True)
     for number, document in enumerate(file.documents[:most], 1):
-        out.print(_excerpt(number, document), markup=False, highlight=False, soft_wrap=True)
+        out.print(_excerpt(number, document), highlight=False, soft_wrap=True)
     for line in file.rejected:
-        out.print(f"  line {line.line}: {line.reason}", markup=False, soft_wrap=True)
+        out.print(f"  line {line.line}: {line.reason}", soft_wrap=True)
 
 
 def _excerpt(number: int, document: str) -> str:
@@ -333,31 +333,32 @@ def _excerpt(number: int, document: str) -> str:
 
 
 def _show_dataset(api: TeamClient, dataset: Dataset) -> None:
-    out.print(f"[bold]{escape(dataset.name)}[/bold]  {dataset.id}")
+    out.print(dataset.name, style="bold", end="  ")
+    out.print(dataset.id)
     for same in dataset.same_files_as:
-        out.print(_same_files(same), markup=False, soft_wrap=True)
+        out.print(_same_files(same), soft_wrap=True)
     for version in dataset.versions:
         _show_version(version)
         if version.statistics is not None and version.statistics.rejected:
             for line in api.rejected_documents(dataset.id, version.number)[:5]:
-                out.print(f"    {line.file}:{line.line}: {line.reason}", markup=False, soft_wrap=True)
+                out.print(f"    {line.file}:{line.line}: {line.reason}", soft_wrap=True)
 
 
 def _show_version(version: DatasetVersion, out: Console = out) -> None:
     files = "1 file" if len(version.files) == 1 else f"{len(version.files):,} files"
     out.print(f"version {version.number}: {version.state}, {files}, {version.bytes:,} bytes")
     for text in [*version.changes, *([version.error] if version.error else [])]:
-        out.print(f"  {text}", markup=False, soft_wrap=True)
+        out.print(f"  {text}", soft_wrap=True)
     counted = version.statistics
     if counted is not None:
         for line in statistics_lines(counted):
-            out.print(f"  {line}", markup=False, soft_wrap=True)
+            out.print(f"  {line}", soft_wrap=True)
     for preparation in version.preparations:
         tokens = (
             ""
             if preparation.train_tokens is None
             else f", {preparation.train_tokens:,} training and {preparation.validation_tokens:,} validation tokens"
         )
-        out.print(f"  {preparation.id}  {preparation.state}{tokens}", markup=False)
+        out.print(f"  {preparation.id}  {preparation.state}{tokens}")
         if preparation.error:
-            out.print(f"    {preparation.error}", markup=False, soft_wrap=True)
+            out.print(f"    {preparation.error}", soft_wrap=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from trainwright.commands.members import Person, member_id
 from trainwright.commands.terminal import (
@@ -14,6 +13,7 @@ from trainwright.commands.terminal import (
     Key,
     Server,
     TeamSlug,
+    TextTable,
     format_bytes,
     open_team,
     out,
@@ -99,7 +99,7 @@ def list_members(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_jso
         found = api.member_limits()
         if print_json(found, as_json):
             return
-        table = Table("name", "limits", "used this month", "stored", "on nodes", "queued", box=None)
+        table = TextTable("name", "limits", "used this month", "stored", "on nodes", "waiting")
         for item in found:
             limits = item.limits.model_dump(mode="json", exclude_none=True)
             named = ", ".join(f"{name}={value}" for name, value in limits.items()) or "–"

@@ -66,7 +66,7 @@ def join_token(name: str, key: Key, server: Server = LOCAL_SERVER, as_json: AsJs
         if print_json(created, as_json):
             return
         if created.warning is not None:
-            err.print(created.warning, style="yellow", markup=False, soft_wrap=True)
+            err.print(created.warning, style="yellow", soft_wrap=True)
         typer.echo(
             f"trainwright-agent join --api {created.api or server} --name {created.name} --token {created.token} "
             "--data /var/lib/trainwright-agent"

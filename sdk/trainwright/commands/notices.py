@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
     Key,
     Server,
+    TextTable,
     open_client,
     out,
     print_json,
     print_table,
-    printable,
     table_of,
 )
 from trainwright.contracts.api.notices import MAX_NOTICES, NoticeChoice, NoticeKind, NoticeSettings
@@ -44,7 +43,7 @@ def list_notices(
     for notice in page.items:
         state = "" if notice.read else "new"
         time = f"{notice.time.astimezone():%Y-%m-%d %H:%M}"
-        table.add_row(notice.id, time, notice.team or "", state, printable(notice.sentence))
+        table.add_row(notice.id, time, notice.team or "", state, notice.sentence)
     print_table(table, empty="No notices.")
 
 
@@ -91,7 +90,7 @@ def choose(
 def _print(settings: NoticeSettings, as_json: bool) -> None:
     if print_json(settings, as_json):
         return
-    table = Table("kind", "app", "email", box=None)
+    table = TextTable("kind", "app", "email")
     for choice in settings.choices:
         table.add_row(choice.kind, "yes" if choice.app else "no", "yes" if choice.mail else "no")
     out.print(table)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 from pydantic import ValidationError
-from rich.table import Column, Table
+from rich.table import Column
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
@@ -18,6 +18,7 @@ from trainwright.commands.terminal import (
     Server,
     Sets,
     TeamSlug,
+    TextTable,
     apply_set,
     exit_with_problems,
     format_bytes,
@@ -229,8 +230,8 @@ def show(plan: RunPlan) -> None:
         )
 
 
-def _stages(plan: RunPlan) -> Table:
-    table = Table("stage", "pipeline rank", "layers", "", box=None)
+def _stages(plan: RunPlan) -> TextTable:
+    table = TextTable("stage", "pipeline rank", "layers", "")
     for item in plan.stages:
         last = item.first_layer + item.layers - 1
         beside = [name for name, there in (("embedding", item.embedding), ("loss", item.loss)) if there]
@@ -240,11 +241,11 @@ def _stages(plan: RunPlan) -> Table:
     return table
 
 
-def _memory(memory: list[PlannedMemory]) -> Table:
+def _memory(memory: list[PlannedMemory]) -> TextTable:
     """MiB by component, without components that use none."""
     parts = [name for name in (*_PARTS, "host") if any(getattr(item, name) for item in memory)]
     columns = [Column(name, justify="right") for name in ("MiB", *parts)]
-    table = Table("pipeline rank", *columns, box=None)
+    table = TextTable("pipeline rank", *columns)
     for item in memory:
         sizes = [item.total, *(getattr(item, name) for name in parts)]
         table.add_row(str(item.rank), *(f"{size / 2**20:,.0f}" for size in sizes))

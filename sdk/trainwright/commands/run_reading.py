@@ -9,8 +9,6 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from trainwright.client import TeamClient
 from trainwright.commands.run_states import shown_state
@@ -20,6 +18,7 @@ from trainwright.commands.terminal import (
     Key,
     Server,
     TeamSlug,
+    TextTable,
     err,
     format_or_dash,
     open_team,
@@ -50,13 +49,13 @@ def show(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_j
         found = api.run(run)
         if print_json(found, as_json):
             return
-        out.print(found.name, style="bold", end="  ", markup=False)
+        out.print(found.name, style="bold", end="  ")
         out.print(found.id)
-        out.print(f"{shown_state(found.state)}: {printable(found.sentence)}", markup=False, soft_wrap=True)
+        out.print(f"{shown_state(found.state)}: {printable(found.sentence)}", soft_wrap=True)
         out.print(_facts(found, api.checkpoints(run)))
 
 
-def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> Table:
+def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> TextTable:
     """One row for each fact; facts that the run does not have are left out."""
     spec, values = run.spec, run.summary.values
     fp8 = spec.precision.fp8
@@ -83,17 +82,17 @@ def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> Table:
         "checkpoints": _counted(steps[CheckpointKind.STATE]),
         "exports": _counted(steps[CheckpointKind.EXPORT]),
         "tags": ", ".join(run.tags),
-        "notes": printable(run.notes),
+        "notes": run.notes,
         "forked from": ""
         if run.forked_from is None
         else f"{run.forked_from.name} from step {run.forked_from.step:,}",
         "created": f"{run.created.astimezone():%Y-%m-%d %H:%M:%S} by {run.created_by or 'a former member'}",
         "ended": "" if run.ended is None else f"{run.ended.astimezone():%Y-%m-%d %H:%M:%S}",
     }
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table = TextTable(show_header=False, padding=(0, 2, 0, 0))
     for name, text in facts.items():
         if text:
-            table.add_row(name, escape(text))
+            table.add_row(name, text)
     return table
 
 
@@ -175,9 +174,9 @@ def compare(
             out.print(_curves(found, series, name))
 
 
-def _comparison(runs: Sequence[Run]) -> Table:
+def _comparison(runs: Sequence[Run]) -> TextTable:
     """A row for each value and each field that differs, and a column for each run."""
-    table = Table("", *(run.name for run in runs), box=None)
+    table = TextTable("", *(run.name for run in runs))
     table.add_row("id", *(run.id for run in runs))
     table.add_row("state", *(shown_state(run.state) for run in runs))
     table.add_row("step", *(f"{run.summary.step:,}" for run in runs))
@@ -200,7 +199,7 @@ def _fields(spec: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]
             yield f"{path}{name}", value
 
 
-def _curves(runs: Sequence[Run], series: Sequence[RunSeries], name: str) -> Table:
+def _curves(runs: Sequence[Run], series: Sequence[RunSeries], name: str) -> TextTable:
     """Points of one curve of each run, by step."""
     curves = {
         own.run: dict(zip(curve.steps, curve.values, strict=True))
@@ -208,7 +207,7 @@ def _curves(runs: Sequence[Run], series: Sequence[RunSeries], name: str) -> Tabl
         for curve in own.series
         if curve.name == name
     }
-    table = Table(f"{name} at step", *(run.name for run in runs), box=None)
+    table = TextTable(f"{name} at step", *(run.name for run in runs))
     for step in sorted({step for curve in curves.values() for step in curve}):
         points = (curves.get(run.id, {}).get(step) for run in runs)
         table.add_row(f"{step:,}", *(format_or_dash(point, ".4g") for point in points))

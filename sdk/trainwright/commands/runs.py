@@ -102,13 +102,13 @@ def submit(
         _print_warnings(api.plan_run(whole).warnings)
         if wait:
             ended = _wait(api, run.id)
-            err.print(_result(ended), markup=False, soft_wrap=True)
+            err.print(_result(ended), soft_wrap=True)
             _finish(ended)
 
 
 def _print_warnings(warnings: Iterable[str]) -> None:
     for warning in warnings:
-        err.print(warning, style="yellow", markup=False, soft_wrap=True)
+        err.print(warning, style="yellow", soft_wrap=True)
 
 
 @app.command("list")

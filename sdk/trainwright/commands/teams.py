@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
@@ -13,6 +12,7 @@ from trainwright.commands.terminal import (
     Key,
     Server,
     TeamSlug,
+    TextTable,
     open_client,
     open_team,
     out,
@@ -29,7 +29,7 @@ def list_teams(key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False)
         found = client.me().teams
         if print_json(found, as_json):
             return
-        table = Table("team", "name", "role", box=None)
+        table = TextTable("team", "name", "role")
         for membership in found:
             table.add_row(membership.slug, membership.name, membership.role)
         out.print(table)

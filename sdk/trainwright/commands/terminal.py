@@ -14,8 +14,11 @@ from typing import Annotated, Any, TypeVar, get_args
 import httpx
 import typer
 from pydantic import BaseModel, ValidationError
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.padding import PaddingDimensions
+from rich.style import StyleType
 from rich.table import Column, Table
+from rich.text import Text
 
 from trainwright.client import Client, TeamClient
 from trainwright.commands import stored_keys
@@ -31,8 +34,9 @@ from trainwright.transport.tls import is_untrusted
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _PETAFLOP_DAY = 1e15 * 86_400
 
-out = Console(width=None if sys.stdout.isatty() else 200)
-err = Console(stderr=True)
+# Neither interprets what people have written: [bold] and :smile: are no markup.
+out = Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False)
+err = Console(stderr=True, markup=False, emoji=False)
 
 
 def _server_of_login(context: typer.Context, server: str) -> str:
@@ -248,7 +252,7 @@ def show_bytes(done: int, total: int) -> None:
 
 
 def print_error(text: str) -> None:
-    err.print(text, style="red", markup=False, soft_wrap=True)
+    err.print(text, style="red", soft_wrap=True)
 
 
 def print_json(response: BaseModel | Sequence[BaseModel], as_json: bool = True) -> bool:
@@ -265,9 +269,29 @@ def printable(text: str) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
-def table_of(*columns: str) -> Table:
+class TextTable(Table):
+    """A table without lines that shows text as it is: brackets are no markup, and control characters are replaced."""
+
+    def __init__(
+        self, *columns: Column | str, show_header: bool = True, padding: PaddingDimensions = (0, 1)
+    ) -> None:
+        super().__init__(*columns, box=None, show_header=show_header, padding=padding)
+        for column in self.columns:
+            column.header = _as_text(column.header)
+
+    def add_row(
+        self, *cells: RenderableType | None, style: StyleType | None = None, end_section: bool = False
+    ) -> None:
+        super().add_row(*(_as_text(cell or "") for cell in cells), style=style, end_section=end_section)
+
+
+def _as_text(cell: RenderableType) -> RenderableType:
+    return Text(printable(cell)) if isinstance(cell, str) else cell
+
+
+def table_of(*columns: str) -> TextTable:
     """A table whose first column is an id, which is never truncated so that it can be copied."""
-    return Table(Column("id", no_wrap=True, min_width=30), *columns, box=None)
+    return TextTable(Column("id", no_wrap=True, min_width=30), *columns)
 
 
 def print_table(table: Table, *, empty: str) -> None:

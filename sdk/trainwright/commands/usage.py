@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.table import Column, Table
+from rich.table import Column
 
 from trainwright.commands.limits import quota_line
 from trainwright.commands.terminal import (
@@ -17,6 +17,7 @@ from trainwright.commands.terminal import (
     Key,
     Server,
     TeamSlug,
+    TextTable,
     format_bytes,
     open_team,
     out,
@@ -91,15 +92,15 @@ def show(found: Usage) -> None:
         f"checkpoints: {format_bytes(found.team_checkpoint_bytes)}, not counted toward the upload limit"
     )
     if found.days:
-        days = Table("day", "device", _hours(), box=None)
+        days = TextTable("day", "device", _hours())
         for day in found.days:
             days.add_row(f"{day.day}", day.device, f"{day.slot_hours:,.2f}")
         out.print(days)
-        members = Table(Column("person", min_width=30), "device", _hours(), box=None)
+        members = TextTable(Column("person", min_width=30), "device", _hours())
         for member in found.members:
             members.add_row(person_name(member), member.device, f"{member.slot_hours:,.2f}")
         out.print(members)
-        runs = Table(Column("run", no_wrap=True, min_width=30), "name", "device", _hours(), box=None)
+        runs = TextTable(Column("run", no_wrap=True, min_width=30), "name", "device", _hours())
         for item in found.runs:
             runs.add_row(item.run, item.name or "(deleted)", item.device, f"{item.slot_hours:,.2f}")
         out.print(runs)
