@@ -28,6 +28,7 @@ from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.transport.errors import ApiError, DigestMismatchError
+from trainwright.transport.partial_file import PartialFile
 from trainwright.transport.responses import RETRY_SECONDS
 
 CONTENT = b"weights " * 1_000
@@ -119,7 +120,7 @@ def connect(request: pytest.FixtureRequest) -> Connect:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
-    modules = ("calls.checkpoints", "calls.monitoring", "transport.connection")
+    modules = ("calls.checkpoints", "calls.monitoring", "transport.connection", "transport.responses")
     for module in (
         *modules,
         "async_calls.checkpoints",
@@ -256,6 +257,83 @@ def test_a_response_without_the_missing_bytes_is_asked_for_again(
     )
     folder = download(connect, server, tmp_path / "export")
     assert (folder / "model.safetensors").read_bytes() == CONTENT
+
+
+FILES = "/api/v1/teams/crew/runs/run_x/checkpoints/ckpt_x/files"
+PARTIAL = f".model.safetensors.{FILE['digest']:.16}.part"
+
+
+def test_a_download_outlasts_an_outage_behind_a_proxy(
+    connect: Connect, server: type[Scripted], tmp_path: Path
+) -> None:
+    serve_file(server, (0, CONTENT[:500]), (206, CONTENT[500:]))
+    [files] = server.responses[FILES]
+    server.responses[FILES] = [files, *[(502, b"")] * (4 * len(RETRY_SECONDS)), files]
+    folder = download(connect, server, tmp_path / "export")
+    assert (folder / "model.safetensors").read_bytes() == CONTENT
+    assert server.ranges[-1] == "bytes=500-"
+
+
+def test_a_failed_download_is_continued_by_the_next_one(
+    connect: Connect, server: type[Scripted], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_file(server, (0, CONTENT[:500]), (206, CONTENT[500:]))
+    [files] = server.responses[FILES]
+    server.responses[FILES] = [files, (502, b"")]
+    monkeypatch.setattr("trainwright.transport.responses.UNREACHABLE_SECONDS", 0.0)
+    with pytest.raises(ApiError, match="no response"):
+        download(connect, server, tmp_path)
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [(PARTIAL, CONTENT[:500])]
+    server.responses[FILES] = [files]
+    reported: list[int] = []
+    with connect(server.url) as client:
+        client.team("crew").download("run_x", tmp_path, "ckpt_x", lambda done, _: reported.append(done))
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("model.safetensors", CONTENT)]
+    assert server.ranges[-1] == "bytes=500-"
+    assert (reported[0], reported[-1]) == (500, len(CONTENT))
+
+
+def test_ctrl_c_keeps_what_was_downloaded(connect: Connect, server: type[Scripted], tmp_path: Path) -> None:
+    serve_file(server, (0, CONTENT[:500]))
+
+    def interrupt(done: int, _: int) -> None:
+        if done == 500:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), connect(server.url) as client:
+        client.team("crew").download("run_x", tmp_path, "ckpt_x", interrupt)
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [(PARTIAL, CONTENT[:500])]
+
+
+@pytest.mark.parametrize("left", [b"!" * len(CONTENT), CONTENT + b"!"], ids=["damaged", "too long"])
+def test_an_unusable_rest_of_a_download_is_replaced(
+    connect: Connect, server: type[Scripted], tmp_path: Path, left: bytes
+) -> None:
+    serve_file(server, (200, CONTENT))
+    (tmp_path / PARTIAL).write_bytes(left)
+    download(connect, server, tmp_path)
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("model.safetensors", CONTENT)]
+
+
+def test_two_downloads_do_not_write_the_same_file(
+    connect: Connect, server: type[Scripted], tmp_path: Path
+) -> None:
+    serve_file(server, (200, CONTENT))
+    with (
+        PartialFile(tmp_path / "model.safetensors", len(CONTENT), str(FILE["digest"])),
+        pytest.raises(BlockingIOError, match=r"Another download of .*model\.safetensors is in progress"),
+    ):
+        download(connect, server, tmp_path)
+    download(connect, server, tmp_path)
+
+
+def test_a_file_that_its_checkpoint_no_longer_has_is_named(
+    connect: Connect, server: type[Scripted], tmp_path: Path
+) -> None:
+    serve_file(server, (0, CONTENT[:500]))
+    server.responses[FILES] += [(200, b"[]")]
+    with pytest.raises(LookupError, match=r"model\.safetensors is no longer a file of checkpoint ckpt_x"):
+        download(connect, server, tmp_path)
 
 
 def test_a_lost_response_is_asked_for_again_under_the_same_key(
@@ -461,8 +539,7 @@ def test_a_followed_log_survives_an_upgrade_behind_a_proxy(connect: Connect, ser
 def test_a_stream_that_a_proxy_does_not_pass_is_an_error(
     connect: Connect, server: type[Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("calls", "async_calls"):
-        monkeypatch.setattr(f"trainwright.{module}.monitoring.UNREACHABLE_SECONDS", 0.05)
+    monkeypatch.setattr("trainwright.transport.responses.UNREACHABLE_SECONDS", 0.05)
     server.responses["/api/v1/teams/crew/runs/run_x"] = [run_response("running")]
     server.responses["/api/v1/teams/crew/runs/run_x/metrics/stream"] = [(504, b"")]
     with connect(server.url) as client, pytest.raises(ApiError, match="in time"):

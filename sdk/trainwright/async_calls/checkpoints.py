@@ -22,8 +22,7 @@ from trainwright.transport.async_blocking import call_blocking, sleep
 from trainwright.transport.errors import ApiError, DigestMismatchError
 from trainwright.transport.partial_file import PartialFile
 from trainwright.transport.progress import OnProgress, ProgressMeter
-from trainwright.transport.responses import RETRY_SECONDS
-from trainwright.transport.tls import is_untrusted
+from trainwright.transport.responses import RETRY_SECONDS, RetryTimer, is_temporary
 
 
 class AsyncCheckpointCalls(AsyncTeamCalls):
@@ -56,7 +55,7 @@ class AsyncCheckpointCalls(AsyncTeamCalls):
 
         Args:
             run_id: run of the checkpoint.
-            folder: created if it does not exist. Complete files of an interrupted download are reused.
+            folder: created if it does not exist. What an interrupted download has left there is reused.
             checkpoint_id: default: the newest export.
             on_progress: called with the bytes done and the total bytes.
             overwrite: replace files of another model. Its files of other names stay.
@@ -69,6 +68,7 @@ class AsyncCheckpointCalls(AsyncTeamCalls):
             FileExistsError: the folder has files of another model, and ``overwrite`` is false. Nothing was written.
             LookupError: the run has no export yet.
             DigestMismatchError: a file arrived damaged. An existing file of its name is not changed.
+            BlockingIOError: another download to the folder is in progress.
         """
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError(
@@ -118,13 +118,16 @@ class AsyncCheckpointCalls(AsyncTeamCalls):
     async def _save(
         self, run_id: str, checkpoint_id: str, file: CheckpointFile, target: Path, meter: ProgressMeter
     ) -> None:
-        """Download one file. Retries continue where it broke off, with a new link, since links expire."""
-        url, furthest = file.url, 0
-        breaks, damages = iter(RETRY_SECONDS), iter(RETRY_SECONDS)
-        with PartialFile(target, file.bytes, file.digest) as partial:
+        """Download one file, or the rest of it. Retries continue where it broke off, with a new link, since links expire."""
+        url: str | None = file.url
+        timer, refusals, damages = RetryTimer(), iter(RETRY_SECONDS), iter(RETRY_SECONDS)
+        with await call_blocking(PartialFile, target, file.bytes, file.digest) as partial:
+            furthest = partial.received
+            meter.add(furthest)
             while True:
                 try:
                     if not partial.is_complete:
+                        url = url or await self._link(run_id, checkpoint_id, file.name)
                         await self._client.save(url, partial, meter.add)
                     return await call_blocking(partial.finish)
                 except DigestMismatchError:
@@ -133,14 +136,25 @@ class AsyncCheckpointCalls(AsyncTeamCalls):
                     meter.add(-partial.received)
                     await call_blocking(partial.restart)
                 except (httpx.TransportError, ApiError) as error:
-                    if is_untrusted(error):
-                        raise
                     if partial.received > furthest:  # a long download may break off any number of times
-                        furthest, breaks = partial.received, iter(RETRY_SECONDS)
-                    if (wait_seconds := next(breaks, None)) is None:
+                        furthest, refusals = partial.received, iter(RETRY_SECONDS)
+                        timer.reset()
+                    is_link_refused = isinstance(error, ApiError) and url is not None
+                    if not is_link_refused or is_temporary(error):
+                        wait_seconds = timer.pause_seconds(error)
+                    elif (wait_seconds := next(refusals, None)) is None:
                         raise
                 await sleep(wait_seconds)
-                url = {file.name: file.url for file in await self._files(run_id, checkpoint_id)}[file.name]
+                url = None
+
+    async def _link(self, run_id: str, checkpoint_id: str, name: str) -> str:
+        """A new link to a file of a checkpoint."""
+        for file in await self._files(run_id, checkpoint_id):
+            if file.name == name:
+                return file.url
+        raise LookupError(
+            f"{name} is no longer a file of checkpoint {checkpoint_id}. Start the download again."
+        )
 
     async def _newest_export(self, run_id: str) -> str:
         exports = [c for c in await self.checkpoints(run_id) if c.kind is CheckpointKind.EXPORT and c.valid]
@@ -162,7 +176,7 @@ def _refuse_other_model(folder: Path, files: list[CheckpointFile], complete: set
     """Refuse a folder with a file of the same name and other content, or with weights that this model has not."""
     names = {file.name for file in files}
     differ = {name for name in names - complete if (folder / name).exists()}
-    weights = {path.name for path in folder.glob("*.safetensors*")} - names
+    weights = {path.name for path in folder.glob("[!.]*.safetensors*")} - names
     others = sorted(differ | weights)
     if others:
         raise FileExistsError(

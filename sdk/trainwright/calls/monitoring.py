@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from trainwright.contracts.api.runs import (
 from trainwright.contracts.run_state import FINAL
 from trainwright.transport.blocking import sleep
 from trainwright.transport.errors import ApiError
-from trainwright.transport.responses import RETRY_SECONDS, UNREACHABLE_SECONDS, is_temporary
+from trainwright.transport.responses import RETRY_SECONDS, RetryTimer
 from trainwright.transport.tls import is_untrusted
 
 
@@ -120,28 +119,27 @@ class MonitoringCalls(TeamCalls):
 
         After a recovery, a step can be repeated; the later value is valid.
         """
-        refused_since: float | None = None
+        timer, closings = RetryTimer(), 0
         while True:
             run = self.run_patiently(run_id)
+            pause_seconds = RETRY_SECONDS[min(closings, len(RETRY_SECONDS) - 1)]
             try:
                 for message in self._client.stream(f"{self._path}/runs/{run_id}/metrics/stream", cursor):
-                    refused_since = None
+                    timer.reset()
+                    closings, pause_seconds = 0, RETRY_SECONDS[0]
                     cursor = message.id or cursor
                     if message.event == "points":
                         yield MetricPoints.model_validate_json(message.data)
             except httpx.TransportError as error:  # proxies end streams in which nothing happens
                 if is_untrusted(error):
                     raise
-                sleep(RETRY_SECONDS[0])
-                continue
             except ApiError as error:
-                refused_since = refused_since or time.monotonic()
-                if not is_temporary(error) or time.monotonic() - refused_since > UNREACHABLE_SECONDS:
-                    raise
-                sleep(RETRY_SECONDS[-1])
-                continue
-            if run.state in FINAL:
-                return
+                pause_seconds = timer.pause_seconds(error)
+            else:
+                if run.state in FINAL:
+                    return
+            closings += 1
+            sleep(pause_seconds)
 
     def run_patiently(self, run_id: str) -> Run:
         """The run, also if the server is away for up to a quarter of an hour, as during its upgrade."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -17,9 +16,8 @@ from trainwright.transport.errors import ApiError
 from trainwright.transport.partial_file import PartialFile
 from trainwright.transport.responses import (
     RETRY_SECONDS,
-    UNREACHABLE_SECONDS,
+    RetryTimer,
     checked,
-    is_temporary,
     pause_seconds,
 )
 from trainwright.transport.sse import Message, MessageParser
@@ -68,14 +66,12 @@ class AsyncConnection:
         self, path: str, model: type[Model], params: Mapping[str, Any] | None = None
     ) -> Model:
         """As `get`, but wait for a server that is away for up to `UNREACHABLE_SECONDS`, as during its upgrade."""
-        deadline = time.monotonic() + UNREACHABLE_SECONDS
+        timer = RetryTimer()
         while True:
             try:
                 return await self.get(path, model, params)
             except (httpx.TransportError, ApiError) as error:
-                if not is_temporary(error) or time.monotonic() > deadline:
-                    raise
-                await sleep(RETRY_SECONDS[-1])
+                await sleep(timer.pause_seconds(error))
 
     async def get_list(
         self, path: str, item: type[Model], params: Mapping[str, Any] | None = None

@@ -11,7 +11,7 @@ from trainwright.contracts.base import Problem
 class ApiError(Exception):
     """An error response. ``code`` is stable, ``detail`` says what to do, ``problems`` name fields."""
 
-    def __init__(self, body: ErrorBody) -> None:
+    def __init__(self, body: ErrorBody, retry_after_seconds: float = 0.0) -> None:
         lines = [
             body.detail,
             *(f"  {p.field}: {p.message}" for p in body.errors if p.message not in body.detail),
@@ -22,6 +22,8 @@ class ApiError(Exception):
         self.detail = body.detail
         self.problems: Sequence[Problem] = body.errors
         self.request_id = body.request_id
+        self.retry_after_seconds = retry_after_seconds
+        """The delay that the server asks for before the request is repeated."""
 
 
 class DigestMismatchError(Exception):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import httpx
 
 from trainwright.contracts.api.envelopes import ErrorBody
@@ -33,18 +35,51 @@ def pause_seconds(response: httpx.Response, usual_seconds: float, *, is_repeatab
     """
     if response.status_code not in (*BUSY, *(UNANSWERED if is_repeatable else ())):
         return None
-    given = response.headers.get("retry-after", "")
-    if not given.isdecimal():  # a date, or none at all, as from a proxy whose server is down
+    asked_seconds = retry_after_seconds(response)
+    if asked_seconds is None:
         return None if response.status_code == httpx.codes.TOO_MANY_REQUESTS else usual_seconds
-    asked_seconds = float(given)
     return None if asked_seconds > MAX_WAIT_SECONDS else max(usual_seconds, asked_seconds)
 
 
+def retry_after_seconds(response: httpx.Response) -> float | None:
+    """The delay that the server asks for; None if it names a date, or none at all, as a proxy whose server is down."""
+    given = response.headers.get("retry-after", "")
+    return float(given) if given.isdecimal() else None
+
+
 def is_temporary(error: httpx.TransportError | ApiError) -> bool:
-    """Whether the server may be away only for a while, as during its upgrade."""
+    """Whether the server may be busy or away only for a while, as during its upgrade."""
     if isinstance(error, ApiError):
-        return error.status in (httpx.codes.SERVICE_UNAVAILABLE, *UNANSWERED)
+        return error.status in (*BUSY, *UNANSWERED)
     return not is_untrusted(error)
+
+
+class RetryTimer:
+    """The pauses between the attempts of a call that waits for a server that is busy or away."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._failures = 0
+
+    def reset(self) -> None:
+        """Start over, since there was some progress."""
+        self._since, self._failures = None, 0
+
+    def pause_seconds(self, error: httpx.TransportError | ApiError) -> float:
+        """How long to wait after ``error``. The delay that the server asks for is respected.
+
+        Raises:
+            httpx.TransportError: ``error``, if it is not temporary, or after `UNREACHABLE_SECONDS` without progress.
+            ApiError: the same.
+        """
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        asked_seconds = error.retry_after_seconds if isinstance(error, ApiError) else 0.0
+        if not is_temporary(error) or max(now - self._since, asked_seconds) > UNREACHABLE_SECONDS:
+            raise error
+        usual_seconds = RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
+        self._failures += 1
+        return max(usual_seconds, asked_seconds)
 
 
 def checked(response: httpx.Response) -> httpx.Response:
@@ -55,8 +90,9 @@ def checked(response: httpx.Response) -> httpx.Response:
     """
     if not response.is_error:
         return response
+    asked_seconds = retry_after_seconds(response) or 0.0
     if response.content and response.headers.get("content-type", "").startswith("application/problem+json"):
-        raise ApiError(ErrorBody.model_validate_json(response.content))
+        raise ApiError(ErrorBody.model_validate_json(response.content), asked_seconds)
     text = response.text[:200]
     title = response.reason_phrase
     late = " in time" if response.status_code == httpx.codes.GATEWAY_TIMEOUT else ""
@@ -64,6 +100,5 @@ def checked(response: httpx.Response) -> httpx.Response:
         detail = f"The proxy in front of the server got no response from it{late} ({response.status_code} {title}). Try again in a moment."
     else:
         detail = f"The server responded {response.status_code} {title} without an explanation{': ' if text else '.'}{text}"
-    raise ApiError(
-        ErrorBody(title=title, status=response.status_code, code="unexpected_answer", detail=detail)
-    )
+    body = ErrorBody(title=title, status=response.status_code, code="unexpected_answer", detail=detail)
+    raise ApiError(body, asked_seconds)
