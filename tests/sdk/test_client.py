@@ -434,14 +434,16 @@ KEY = json.dumps(
 
 
 def recorded_sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let both connections go on at once; returns the seconds that they would have slept, as they grow."""
+    """Let both clients go on at once; returns the seconds that they would have slept, as they grow."""
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr("trainwright.transport.connection.sleep", slept.append)
-    monkeypatch.setattr("trainwright.transport.async_connection.sleep", sleep)
+    for module in ("transport.connection", "calls.monitoring"):
+        monkeypatch.setattr(f"trainwright.{module}.sleep", slept.append)
+    for module in ("transport.async_connection", "async_calls.monitoring"):
+        monkeypatch.setattr(f"trainwright.{module}.sleep", sleep)
     return slept
 
 
@@ -558,6 +560,55 @@ def test_points_are_streamed_from_where_the_connection_broke(
     with connect(server.url) as client:
         found = list(client.team("crew").stream_metrics("run_x"))
     assert [item.steps for item in found] == [[1], [2]]
+
+
+STREAM = "/api/v1/teams/crew/runs/run_x/metrics/stream"
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_server_is_asked_for_a_stream_again_after_the_time_that_it_names(
+    connect: Connect, server: type[Scripted], monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    slept = recorded_sleeps(monkeypatch)
+    server.retry_after = "7"
+    server.responses["/api/v1/teams/crew/runs/run_x"] = [run_response("succeeded")]
+    server.responses[STREAM] = [problem(status, "busy"), problem(status, "busy"), (200, b"")]
+    with connect(server.url) as client:
+        assert list(client.team("crew").stream_metrics("run_x")) == []
+    assert slept == [7.0, 7.0]
+
+
+def test_a_stream_that_ends_at_once_is_not_asked_for_again_without_pause(
+    connect: Connect, server: type[Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept = recorded_sleeps(monkeypatch)
+    for module in ("calls", "async_calls"):
+        monkeypatch.setattr(f"trainwright.{module}.monitoring.RETRY_SECONDS", (1.0, 2.0))
+    server.responses["/api/v1/teams/crew/runs/run_x"] = [run_response("running")] * 3 + [
+        run_response("succeeded")
+    ]
+    server.responses[STREAM] = [(200, b"")]
+    with connect(server.url) as client:
+        assert list(client.team("crew").stream_metrics("run_x")) == []
+    assert slept == [1.0, 2.0, 2.0]
+
+
+def test_an_export_is_asked_for_again_if_the_server_is_busy_or_the_connection_breaks(
+    connect: Connect, server: type[Scripted], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    slept = recorded_sleeps(monkeypatch)
+    for module in ("connection", "async_connection"):
+        monkeypatch.setattr(f"trainwright.transport.{module}.RETRY_SECONDS", (0.1,) * 4)
+    server.retry_after = "3"
+    path = "/api/v1/teams/crew/runs/export"
+    server.responses[path] = [problem(429, "busy"), (0, b"id,na"), (502, b""), (200, b"id,name")]
+    with connect(server.url) as client:
+        file = client.team("crew").export_runs(tmp_path / "runs.csv")
+        assert (file.read_bytes(), slept) == (b"id,name", [3.0, 0.1, 0.1])
+        server.responses[path] = [(502, b"")]
+        with pytest.raises(ApiError, match="no response"):
+            client.team("crew").export_runs(tmp_path / "more.csv")
+    assert [found.name for found in tmp_path.iterdir()] == ["runs.csv"]
 
 
 def test_calls_of_the_asynchronous_client_wait_at_the_same_time(server: type[Scripted]) -> None:

@@ -186,17 +186,40 @@ class Connection:
     def save_as(self, path: str, params: Mapping[str, Any], target: Path) -> None:
         """GET what the server computes for this request, and then move it to ``target``."""
         partial = target.with_name(f".{target.name}.{uuid4().hex}.part")
+        try:
+            for wait_seconds in (*RETRY_SECONDS, None):
+                pause = self._write(path, params, partial, wait_seconds)
+                if pause is None:
+                    break
+                sleep(pause)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _write(
+        self, path: str, params: Mapping[str, Any], file: Path, wait_seconds: float | None
+    ) -> float | None:
+        """GET into ``file``. If that fails but may be repeated after ``wait_seconds``, the delay until then; otherwise None."""
         timeout = httpx.Timeout(30.0, read=LONG_RESPONSE_SECONDS)
         try:
             with self._http.stream("GET", API + path, params=params, timeout=timeout) as response:
                 if response.is_error:
                     response.read()
-                with partial.open("wb") as out:
+                pause = (
+                    None
+                    if wait_seconds is None
+                    else pause_seconds(response, wait_seconds, is_repeatable=True)
+                )
+                if pause is not None:
+                    return pause
+                with file.open("wb") as out:
                     for block in checked(response).iter_bytes(BLOCK_BYTES):
                         call_blocking(out.write, block)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        except httpx.TransportError as error:
+            if wait_seconds is None or is_untrusted(error):
+                raise
+            return wait_seconds
+        return None
 
     def _retry(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Send a request that may be repeated, also if the connection breaks or the server is busy."""
