@@ -20,14 +20,16 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from trainwright.async_client import AsyncClient, AsyncTeamClient
+from trainwright.cli import app
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.api.runs import Run, RunSummary
 from trainwright.contracts.data_spec import DataSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
-from trainwright.transport.errors import ApiError, DigestMismatchError
+from trainwright.transport.errors import ApiError, DigestMismatchError, UnexpectedResponseError
 from trainwright.transport.partial_file import PartialFile
 from trainwright.transport.responses import RETRY_SECONDS
 
@@ -46,9 +48,13 @@ class Scripted(BaseHTTPRequestHandler):
     """The Idempotency-Key of each request."""
 
     retry_after: str | None
+    location: str | None = None
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.do_GET()
+
+    def do_DELETE(self) -> None:
         self.do_GET()
 
     def do_GET(self) -> None:
@@ -67,7 +73,9 @@ class Scripted(BaseHTTPRequestHandler):
             return
         self.send_response(status)
         kind = "application/problem+json" if status >= 400 else "application/json"
-        self.send_header("Content-Type", kind)
+        self.send_header("Content-Type", "text/html; charset=utf-8" if body.startswith(b"<") else kind)
+        if self.location is not None:
+            self.send_header("Location", self.location)
         if status in (429, 503) and self.retry_after is not None:
             self.send_header("Retry-After", self.retry_after)
         self.send_header("Content-Length", str(len(body)))
@@ -431,6 +439,87 @@ KEY = json.dumps(
         "secret": "s",
     }
 ).encode()
+
+
+@pytest.mark.parametrize(
+    ("location", "advice"),
+    [
+        (
+            "https://train.example/api/v1/me",
+            "Use https://train.example as the address of the server (--server).",
+        ),
+        ("https://login.example/?next=https://train.example/api/v1/me", "A proxy may want you to sign in"),
+        ("/sign-in", "A proxy may want you to sign in"),
+    ],
+)
+def test_a_redirect_says_where_it_leads(
+    connect: Connect, server: type[Scripted], location: str, advice: str
+) -> None:
+    server.location = location
+    server.responses["/api/v1/me"] = server.responses["/api/v1/me/keys/k"] = [(301, b"")]
+    with connect(server.url) as client:
+        for call in (client.me, lambda: client.revoke_key("k")):
+            with pytest.raises(UnexpectedResponseError) as refused:
+                call()
+            assert f"redirects to {location}. {advice}" in refused.value.detail
+    assert len(server.asked) == 2
+
+
+def test_a_web_page_of_a_proxy_is_no_response(
+    connect: Connect, server: type[Scripted], tmp_path: Path
+) -> None:
+    page = (200, b"<html>Sign in</html>")
+    serve_file(server, (0, CONTENT[:500]), page)
+    for path in ("me", "me/keys/k", "teams/crew/runs/export", "teams/crew/recipes"):
+        server.responses[f"/api/v1/{path}"] = [page]
+    with connect(server.url) as client:
+        team = client.team("crew")
+        for call in (
+            client.me,
+            lambda: client.revoke_key("k"),
+            lambda: team.export_runs(tmp_path / "runs.csv"),
+            team.recipes,
+            lambda: team.download("run_x", tmp_path, "ckpt_x"),
+        ):
+            with pytest.raises(UnexpectedResponseError, match="web page instead of data"):
+                call()
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [(PARTIAL, CONTENT[:500])]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"[]", "cannot read: Input should be an object"),
+        (b"hello", "cannot read: Invalid JSON"),
+        (b"{}", "cannot read: id: Field required"),
+    ],
+)
+def test_a_response_that_cannot_be_read_is_an_error_of_its_own(
+    connect: Connect, server: type[Scripted], body: bytes, reason: str
+) -> None:
+    server.responses["/api/v1/me"] = [(200, body)]
+    with connect(server.url) as client, pytest.raises(UnexpectedResponseError, match=reason) as found:
+        client.me()
+    assert f"GET {server.url}/api/v1/me gave a response" in found.value.detail
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"items": 1}', b"{}", b"hello", b"[1]", b'{"items": [{}], "next_cursor": null}']
+)
+def test_a_list_that_cannot_be_read_is_an_error_of_its_own(
+    connect: Connect, server: type[Scripted], body: bytes
+) -> None:
+    server.responses["/api/v1/me/keys"] = server.responses["/api/v1/teams/crew/recipes"] = [(200, body)]
+    with connect(server.url) as client:
+        for call in (client.api_keys, client.team("crew").recipes):
+            with pytest.raises(UnexpectedResponseError, match="cannot read"):
+                call()
+
+
+def test_a_command_does_not_take_a_bad_response_for_a_bad_argument(server: type[Scripted]) -> None:
+    server.responses["/api/v1/me"] = [(200, b"{}")]
+    done = CliRunner().invoke(app, ["account", "show", "--server", server.url, "--key", "tw_x"])
+    assert done.exit_code == 1 and "cannot read: id: Field required. Is it the address" in done.stderr
 
 
 def recorded_sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:

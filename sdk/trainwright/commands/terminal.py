@@ -155,12 +155,12 @@ def reported_errors(server: str) -> Iterator[None]:
     except (LookupError, ValueError, DigestMismatchError, FileChangedError) as error:
         print_error(str(error))
         raise typer.Exit(1) from error
-    except httpx.TransportError as error:
+    except httpx.RequestError as error:
         print_error(f"No response from {server}: {error}. {_hint(error)}")
         raise typer.Exit(1) from error
 
 
-def _hint(error: httpx.TransportError) -> str:
+def _hint(error: httpx.RequestError) -> str:
     if is_untrusted(error):
         return (
             "If its certificate is from an authority of your own, add that to the operating system's authorities,"

@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from uuid import uuid4
 
 import httpx
-from pydantic import BaseModel
 
 from trainwright.transport.async_blocking import call_blocking, sleep
 from trainwright.transport.errors import ApiError
 from trainwright.transport.partial_file import PartialFile
 from trainwright.transport.responses import (
+    API,
     RETRY_SECONDS,
+    Model,
     RetryTimer,
     checked,
+    is_web_page,
+    parsed,
+    parsed_list,
+    parsed_page,
     pause_seconds,
 )
 from trainwright.transport.sse import Message, MessageParser
 from trainwright.transport.tls import is_untrusted, tls_context
 
-Model = TypeVar("Model", bound=BaseModel)
-
-API = "/api/v1"
 BLOCK_BYTES = 1 << 20
 PAGE_ITEMS = 100
 LONG_RESPONSE_SECONDS = 300.0
@@ -60,7 +62,7 @@ class AsyncConnection:
 
     async def get(self, path: str, model: type[Model], params: Mapping[str, Any] | None = None) -> Model:
         response = await self.fetch(path, params)
-        return model.model_validate_json(response.content)
+        return parsed(response, model)
 
     async def get_patiently(
         self, path: str, model: type[Model], params: Mapping[str, Any] | None = None
@@ -77,7 +79,7 @@ class AsyncConnection:
         self, path: str, item: type[Model], params: Mapping[str, Any] | None = None
     ) -> list[Model]:
         response = await self.fetch(path, params)
-        return [item.model_validate(entry) for entry in response.json()]
+        return parsed_list(response, item)
 
     async def get_pages(
         self, path: str, item: type[Model], params: Mapping[str, Any] | None = None
@@ -86,11 +88,8 @@ class AsyncConnection:
         found: list[Model] = []
         asked: dict[str, Any] = {"limit": PAGE_ITEMS} | dict(params or {})
         while True:
-            response = await self.fetch(path, asked)
-            content = response.json()
-            entries = content if isinstance(content, list) else content["items"]
-            found += [item.model_validate(entry) for entry in entries]
-            cursor = None if isinstance(content, list) else content["next_cursor"]
+            items, cursor = parsed_page(await self.fetch(path, asked), item)
+            found += items
             if cursor is None:
                 return found
             asked["cursor"] = cursor
@@ -103,7 +102,7 @@ class AsyncConnection:
         self, path: str, model: type[Model], *, json: Any = None, params: Mapping[str, Any] | None = None
     ) -> Model:
         response = await self._wait_while_busy("POST", path, json=json, params=params)
-        return model.model_validate_json(response.content)
+        return parsed(response, model)
 
     async def post_only(self, path: str, *, json: Any) -> None:
         """POST without a response body."""
@@ -115,15 +114,15 @@ class AsyncConnection:
         """POST, retried if the response is lost: it changes nothing, or its idempotency key shows that it is a repetition."""
         headers = {"Idempotency-Key": str(uuid4())}
         response = await self._retry("POST", path, json=json, params=params, headers=headers)
-        return model.model_validate_json(response.content)
+        return parsed(response, model)
 
     async def put(self, path: str, model: type[Model], *, json: Any) -> Model:
         response = await self._retry("PUT", path, json=json)
-        return model.model_validate_json(response.content)
+        return parsed(response, model)
 
     async def patch(self, path: str, model: type[Model], *, json: Any) -> Model:
         response = await self._retry("PATCH", path, json=json)
-        return model.model_validate_json(response.content)
+        return parsed(response, model)
 
     async def call(
         self, method: str, path: str, headers: Mapping[str, str], content: AsyncIterator[bytes] | None = None
@@ -142,7 +141,7 @@ class AsyncConnection:
     async def post_for_list(self, path: str, item: type[Model], *, json: Any) -> list[Model]:
         """POST with a list as response."""
         response = await self._wait_while_busy("POST", path, json=json)
-        return [item.model_validate(entry) for entry in response.json()]
+        return parsed_list(response, item)
 
     async def delete(self, path: str) -> None:
         await self._wait_while_busy("DELETE", path)
@@ -150,7 +149,7 @@ class AsyncConnection:
     async def delete_for(self, path: str, model: type[Model], params: Mapping[str, Any]) -> Model:
         """DELETE with a response body."""
         response = await self._wait_while_busy("DELETE", path, params=params)
-        return model.model_validate_json(response.content)
+        return parsed(response, model)
 
     async def stream(self, path: str, last_id: str | None) -> AsyncIterator[Message]:
         """Server-sent events, until the server closes the connection."""
@@ -179,7 +178,11 @@ class AsyncConnection:
         async with self._http.stream("GET", url, headers=headers, follow_redirects=True) as response:
             if response.is_error:
                 await response.aread()
-            if response.status_code in (httpx.codes.OK, httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE):
+            starts_over = response.status_code in (
+                httpx.codes.OK,
+                httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE,
+            )
+            if starts_over and not is_web_page(response):
                 on_bytes(-partial.received)
                 await call_blocking(partial.restart)
             # In the pieces in which they arrive, so that none is lost if the connection breaks.

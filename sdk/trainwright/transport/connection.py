@@ -6,27 +6,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from uuid import uuid4
 
 import httpx
-from pydantic import BaseModel
 
 from trainwright.transport.blocking import call_blocking, sleep
 from trainwright.transport.errors import ApiError
 from trainwright.transport.partial_file import PartialFile
 from trainwright.transport.responses import (
+    API,
     RETRY_SECONDS,
+    Model,
     RetryTimer,
     checked,
+    is_web_page,
+    parsed,
+    parsed_list,
+    parsed_page,
     pause_seconds,
 )
 from trainwright.transport.sse import Message, MessageParser
 from trainwright.transport.tls import is_untrusted, tls_context
 
-Model = TypeVar("Model", bound=BaseModel)
-
-API = "/api/v1"
 BLOCK_BYTES = 1 << 20
 PAGE_ITEMS = 100
 LONG_RESPONSE_SECONDS = 300.0
@@ -61,7 +63,7 @@ class Connection:
 
     def get(self, path: str, model: type[Model], params: Mapping[str, Any] | None = None) -> Model:
         response = self.fetch(path, params)
-        return model.model_validate_json(response.content)
+        return parsed(response, model)
 
     def get_patiently(self, path: str, model: type[Model], params: Mapping[str, Any] | None = None) -> Model:
         """As `get`, but wait for a server that is away for up to `UNREACHABLE_SECONDS`, as during its upgrade."""
@@ -74,18 +76,15 @@ class Connection:
 
     def get_list(self, path: str, item: type[Model], params: Mapping[str, Any] | None = None) -> list[Model]:
         response = self.fetch(path, params)
-        return [item.model_validate(entry) for entry in response.json()]
+        return parsed_list(response, item)
 
     def get_pages(self, path: str, item: type[Model], params: Mapping[str, Any] | None = None) -> list[Model]:
         """All items of a list with pages. Servers of version 0.1 answer with an array for some of them."""
         found: list[Model] = []
         asked: dict[str, Any] = {"limit": PAGE_ITEMS} | dict(params or {})
         while True:
-            response = self.fetch(path, asked)
-            content = response.json()
-            entries = content if isinstance(content, list) else content["items"]
-            found += [item.model_validate(entry) for entry in entries]
-            cursor = None if isinstance(content, list) else content["next_cursor"]
+            items, cursor = parsed_page(self.fetch(path, asked), item)
+            found += items
             if cursor is None:
                 return found
             asked["cursor"] = cursor
@@ -98,7 +97,7 @@ class Connection:
         self, path: str, model: type[Model], *, json: Any = None, params: Mapping[str, Any] | None = None
     ) -> Model:
         response = self._wait_while_busy("POST", path, json=json, params=params)
-        return model.model_validate_json(response.content)
+        return parsed(response, model)
 
     def post_only(self, path: str, *, json: Any) -> None:
         """POST without a response body."""
@@ -110,15 +109,15 @@ class Connection:
         """POST, retried if the response is lost: it changes nothing, or its idempotency key shows that it is a repetition."""
         headers = {"Idempotency-Key": str(uuid4())}
         response = self._retry("POST", path, json=json, params=params, headers=headers)
-        return model.model_validate_json(response.content)
+        return parsed(response, model)
 
     def put(self, path: str, model: type[Model], *, json: Any) -> Model:
         response = self._retry("PUT", path, json=json)
-        return model.model_validate_json(response.content)
+        return parsed(response, model)
 
     def patch(self, path: str, model: type[Model], *, json: Any) -> Model:
         response = self._retry("PATCH", path, json=json)
-        return model.model_validate_json(response.content)
+        return parsed(response, model)
 
     def call(
         self, method: str, path: str, headers: Mapping[str, str], content: Iterator[bytes] | None = None
@@ -135,7 +134,7 @@ class Connection:
     def post_for_list(self, path: str, item: type[Model], *, json: Any) -> list[Model]:
         """POST with a list as response."""
         response = self._wait_while_busy("POST", path, json=json)
-        return [item.model_validate(entry) for entry in response.json()]
+        return parsed_list(response, item)
 
     def delete(self, path: str) -> None:
         self._wait_while_busy("DELETE", path)
@@ -143,7 +142,7 @@ class Connection:
     def delete_for(self, path: str, model: type[Model], params: Mapping[str, Any]) -> Model:
         """DELETE with a response body."""
         response = self._wait_while_busy("DELETE", path, params=params)
-        return model.model_validate_json(response.content)
+        return parsed(response, model)
 
     def stream(self, path: str, last_id: str | None) -> Iterator[Message]:
         """Server-sent events, until the server closes the connection."""
@@ -172,7 +171,11 @@ class Connection:
         with self._http.stream("GET", url, headers=headers, follow_redirects=True) as response:
             if response.is_error:
                 response.read()
-            if response.status_code in (httpx.codes.OK, httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE):
+            starts_over = response.status_code in (
+                httpx.codes.OK,
+                httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE,
+            )
+            if starts_over and not is_web_page(response):
                 on_bytes(-partial.received)
                 call_blocking(partial.restart)
             # In the pieces in which they arrive, so that none is lost if the connection breaks.

@@ -26,6 +26,13 @@ class ApiError(Exception):
         """The delay that the server asks for before the request is repeated."""
 
 
+class UnexpectedResponseError(ApiError):
+    """A response that is not one of the API: a redirect, a page of a proxy, or what this version cannot read."""
+
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        super().__init__(ErrorBody(title=title, status=status, code="unexpected_answer", detail=detail))
+
+
 class DigestMismatchError(Exception):
     """A file does not have the expected digest."""
 
