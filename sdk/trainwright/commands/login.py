@@ -73,8 +73,13 @@ def logout(server: Server = LOCAL_SERVER) -> None:
 
 
 def _wait_for_key(client: Client, asked: DeviceLogin) -> CreatedKey:
-    """Poll until the person decides or the code expires. A server that restarts meanwhile does no harm."""
+    """Poll until the person decides or the code expires. A server that restarts meanwhile does no harm.
+
+    Raises:
+        TimeoutError: the server did not respond until the code had expired.
+    """
     interval_seconds = asked.interval
+    expires_at = time.monotonic() + asked.expires_in
     while True:
         time.sleep(interval_seconds)
         try:
@@ -85,6 +90,8 @@ def _wait_for_key(client: Client, asked: DeviceLogin) -> CreatedKey:
                 interval_seconds += SLOWER_SECONDS
             elif code != PENDING and not is_temporary(error):
                 raise
+            if time.monotonic() > expires_at:
+                raise TimeoutError("The code has expired. Run `trainwright login` again.") from error
 
 
 def _revoke(server: str, key: str) -> None:

@@ -37,14 +37,15 @@ def key_of(scene: Scene) -> str:
 
 
 def waiting(monkeypatch: pytest.MonkeyPatch, *between: Callable[[], object]) -> list[float]:
-    """Instead of sleeping for the n-th time, a login calls the n-th of these. Returns the list of waits."""
+    """Instead of sleeping for the n-th time, a login calls the n-th of these, or the last one. Returns the list of waits."""
     waits: list[float] = []
 
     def sleep(seconds: float) -> None:
         waits.append(seconds)
-        between[len(waits) - 1]()
+        between[min(len(waits), len(between)) - 1]()
 
-    monkeypatch.setattr("trainwright.commands.login.time", SimpleNamespace(sleep=sleep))
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: sum(waits))
+    monkeypatch.setattr("trainwright.commands.login.time", clock)
     return waits
 
 
@@ -95,6 +96,20 @@ def test_a_refused_login_stores_nothing(
     waiting(monkeypatch, lambda: served.command(key_of(scene), f"keys approve {CODE} --refuse --yes"))
     done = run("login", "--server", served.url)
     assert done.exit_code == 1 and "was refused" in done.output
+    assert not settings_folder.exists()
+
+
+def test_a_login_ends_when_its_code_expires_while_the_server_is_away(
+    served: Served, settings_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_client: object, _code: str) -> None:
+        raise httpx.ConnectError("no route")
+
+    monkeypatch.setattr("trainwright.client.Client.redeem_device_code", away)
+    waits = waiting(monkeypatch, nothing)
+    done = run("login", "--server", served.url)
+    assert done.exit_code == 1 and "The code has expired. Run `trainwright login` again." in done.stderr
+    assert 600 <= sum(waits) <= 3_600
     assert not settings_folder.exists()
 
 
