@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import inspect
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -439,6 +440,23 @@ KEY = json.dumps(
         "secret": "s",
     }
 ).encode()
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("localhost:8000", "it needs http:// or https://, and a host"),
+        ("train.example", "it needs http:// or https://, and a host"),
+        ("http://", "it needs http:// or https://, and a host"),
+        ("", "it needs http:// or https://, and a host"),
+        ("http://[::1", "Invalid port"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_at_once(connect: Connect, address: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(repr(address))} is not .* server: {reason}"):
+        connect(address).__enter__()
+    done = CliRunner().invoke(app, ["account", "show", "--server", address, "--key", "tw_x"])
+    assert done.exit_code == 1 and "Write it as http://127.0.0.1:8000 or https://" in done.stderr
 
 
 @pytest.mark.parametrize(

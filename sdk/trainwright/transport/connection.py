@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import httpx
 
+from trainwright.transport.address import checked_address
 from trainwright.transport.blocking import call_blocking, sleep
 from trainwright.transport.errors import ApiError
 from trainwright.transport.partial_file import PartialFile
@@ -41,11 +42,14 @@ class Connection:
     Args:
         server: address, such as ``http://127.0.0.1:8000``.
         key: API key (``tw_…``). Without one, only calls that need no key work until a link is used.
+
+    Raises:
+        ValueError: ``server`` is not an address of HTTP.
     """
 
     def __init__(self, server: str, key: str | None = None, *, timeout_seconds: float = 30.0) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self.server = server.rstrip("/")
+        self.server = checked_address(server)
         self._http = httpx.Client(
             base_url=self.server, headers=headers, timeout=timeout_seconds, verify=tls_context()
         )
@@ -106,7 +110,7 @@ class Connection:
     def post_repeatable(
         self, path: str, model: type[Model], *, json: Any = None, params: Mapping[str, Any] | None = None
     ) -> Model:
-        """POST, retried if the response is lost: it changes nothing, or its idempotency key shows that it is a repetition."""
+        """POST, retried if the response is lost: repeating is harmless, or its idempotency key shows that it is a repetition."""
         headers = {"Idempotency-Key": str(uuid4())}
         response = self._retry("POST", path, json=json, params=params, headers=headers)
         return parsed(response, model)
