@@ -23,13 +23,17 @@ def create_team(
 ) -> TeamOut:
     """Create a team with its first owner and its quotas. ``slots_limit`` applies to each kind of device."""
     if new.slug in RESERVED_SLUGS:
-        raise Invalid.at("slug", "The platform uses this address itself. Choose another short name.", new.slug)
+        raise Invalid.at(
+            "slug", "The platform uses this address itself. Choose another short name.", new.slug
+        )
     team = Team(slug=new.slug, name=new.name)
     try:
         with session.begin_nested():
             session.add(team)
     except IntegrityError:
-        raise Conflict("slug_taken", f"A team {new.slug!r} exists already. Choose another short name.") from None
+        raise Conflict(
+            "slug_taken", f"A team {new.slug!r} exists already. Choose another short name."
+        ) from None
     session.add(Membership(team_id=team.id, user_id=owner_id, role=Role.OWNER))
     session.add_all(Quota(team_id=team.id, device=device, slots_limit=slots_limit) for device in DEVICES)
     session.add(StorageQuota(team_id=team.id, limit_bytes=storage_limit_gib * 2**30))

@@ -243,7 +243,9 @@ def _in_plain_words(item: Mapping[str, Any]) -> str:
     if kind == "string_too_short":
         least = context["min_length"]
         return (
-            "This must not be empty" if least == 1 else f"This is too short: write {least:,} characters or more"
+            "This must not be empty"
+            if least == 1
+            else f"This is too short: write {least:,} characters or more"
         )
     if kind == "string_pattern_mismatch":
         return PATTERNS.get(context["pattern"], message)
