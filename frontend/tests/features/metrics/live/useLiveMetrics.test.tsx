@@ -53,7 +53,7 @@ it("adds points to the full run and to windows, also while the series of each ra
   });
   client.setQueryData(perRank, ofRanks);
   const window = metricsQuery("lab", "run_1", { last: 2 });
-  await client.prefetchQuery(window);
+  await client.query(window);
   act(() => streams[0]?.send(4));
   await waitFor(() => {
     expect(steps()).toEqual([1, 2, 3, 4]);
