@@ -258,9 +258,9 @@ class Server:
         method, route = OPERATIONS[name]
         status, response = next(iter(DOCUMENT["paths"][route][method.lower()]["responses"].items()))
         content = response.get("content", {}).get("application/json")
-        body = None if content is None else example(content["schema"], name)
+        sent = None if content is None else example(content["schema"], name)
         headers = {"Location": "/uploads/up_a", "Upload-Offset": str(len(body))}
-        return httpx.Response(int(status), headers=headers, json=body)
+        return httpx.Response(int(status), headers=headers, json=sent)
 
 
 def example(schema: dict[str, Any], name: str) -> Any:
