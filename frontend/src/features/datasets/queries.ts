@@ -84,11 +84,17 @@ export function previewQuery(team: string, uploads: readonly string[], read: Cur
   });
 }
 
-export async function createDataset(team: string, name: string, uploads: readonly string[], curation: CurationSpec): Promise<Dataset> {
+export interface NewDatasetInput {
+  name: string;
+  uploads: string[];
+  curation: CurationSpec;
+}
+
+export async function createDataset(team: string, dataset: NewDatasetInput, idempotencyKey: string): Promise<Dataset> {
   return body(
     await api.POST("/api/v1/teams/{team}/datasets", {
-      params: { path: { team } },
-      body: { name, uploads: [...uploads], curation },
+      params: { path: { team }, header: { "idempotency-key": idempotencyKey } },
+      body: dataset,
     }),
   );
 }
@@ -101,11 +107,11 @@ export interface NewVersionInput {
   curation: CurationSpec;
 }
 
-export async function createVersion(team: string, dataset: string, version: NewVersionInput): Promise<Dataset> {
+export async function createVersion(team: string, dataset: string, version: NewVersionInput, idempotencyKey: string): Promise<Dataset> {
   const { uploads, base, keepFiles, curation } = version;
   return body(
     await api.POST("/api/v1/teams/{team}/datasets/{dataset}/versions", {
-      params: { path: { team, dataset } },
+      params: { path: { team, dataset }, header: { "idempotency-key": idempotencyKey } },
       body: { uploads: uploads === null ? null : [...uploads], base, keep_files: keepFiles, curation },
     }),
   );

@@ -2,6 +2,7 @@ import type { Dataset } from "@/api/types";
 import { UploadWizard } from "@/features/datasets/create/UploadWizard";
 import { createDataset } from "@/features/datasets/queries";
 import { DEFAULT_CURATION } from "@/features/datasets/curation/curation";
+import { useIdempotencyKey } from "@/lib/hooks/useIdempotencyKey";
 
 interface Props {
   team: string;
@@ -9,6 +10,7 @@ interface Props {
 }
 
 export function NewDataset({ team, onCreated }: Props) {
+  const keyOf = useIdempotencyKey();
   return (
     <UploadWizard
       team={team}
@@ -17,7 +19,7 @@ export function NewDataset({ team, onCreated }: Props) {
       hasName
       defaultSelection="this browser's"
       submitLabel="Create dataset"
-      onSubmit={({ name, uploads, curation }) => createDataset(team, name, uploads, curation)}
+      onSubmit={(dataset) => createDataset(team, dataset, keyOf(dataset))}
       onCreated={onCreated}
     />
   );

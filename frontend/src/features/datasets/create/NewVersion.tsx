@@ -6,8 +6,9 @@ import { Button } from "@/components/Button";
 import { Segmented } from "@/components/Segmented";
 import { UploadWizard } from "@/features/datasets/create/UploadWizard";
 import { MixForm } from "@/features/datasets/mix/MixForm";
-import { createVersion, datasetQuery } from "@/features/datasets/queries";
+import { createVersion, datasetQuery, type NewVersionInput } from "@/features/datasets/queries";
 import { CurationVersionForm } from "@/features/datasets/curation/CurationVersionForm";
+import { useIdempotencyKey } from "@/lib/hooks/useIdempotencyKey";
 
 interface Props {
   team: string;
@@ -29,7 +30,12 @@ const MODE_HELP: Record<Mode, string> = {
 export function NewVersion({ team, dataset, newest, onClose }: Props) {
   const [mode, setMode] = useState<Mode>("add files");
   const client = useQueryClient();
+  const keyOf = useIdempotencyKey();
   const mixed = newest.curation.mix.length > 0;
+
+  function create(version: NewVersionInput): Promise<Dataset> {
+    return createVersion(team, dataset.id, version, keyOf(version));
+  }
 
   async function handleCreated(next: Dataset): Promise<void> {
     const { queryKey } = datasetQuery(team, dataset.id);
@@ -57,7 +63,7 @@ export function NewVersion({ team, dataset, newest, onClose }: Props) {
             initial={newest.curation}
             hasName={false}
             submitLabel="Create version"
-            onSubmit={({ curation }) => createVersion(team, dataset.id, { uploads: null, base: newest.number, keepFiles: false, curation })}
+            onSubmit={({ curation }) => create({ uploads: null, base: newest.number, keepFiles: false, curation })}
             onCreated={(next) => void handleCreated(next)}
           />
         ) : (
@@ -73,9 +79,7 @@ export function NewVersion({ team, dataset, newest, onClose }: Props) {
                 hasName={false}
                 defaultSelection="added here"
                 submitLabel="Create version"
-                onSubmit={({ uploads, curation }) =>
-                  createVersion(team, dataset.id, { uploads, base: newest.number, keepFiles: mode === "add files", curation })
-                }
+                onSubmit={({ uploads, curation }) => create({ uploads, base: newest.number, keepFiles: mode === "add files", curation })}
                 onCreated={(next) => void handleCreated(next)}
               />
             )}

@@ -11,6 +11,7 @@ import { createVersion } from "@/features/datasets/queries";
 import { draftOf, mistakesOf, curationOf } from "@/features/datasets/curation/curation";
 import { CurationFields } from "@/features/datasets/curation/CurationFields";
 import { TextFilesField } from "@/features/datasets/curation/TextFilesField";
+import { useIdempotencyKey } from "@/lib/hooks/useIdempotencyKey";
 
 interface Props {
   team: string;
@@ -25,11 +26,15 @@ const NO_NAMES: ReadonlyMap<string, string> = new Map();
 /** A new version with the same files and different curation, counted before it is applied. */
 export function CurationVersionForm({ team, dataset, base, onCreated }: Props) {
   const [draft, setDraft] = useState(() => draftOf(base.curation));
+  const keyOf = useIdempotencyKey();
   const mistakes = mistakesOf(draft);
   const hasMistakes = Object.keys(mistakes).length > 0;
   const curation = curationOf(draft, base.curation.mix);
   const creation = useMutation({
-    mutationFn: () => createVersion(team, dataset.id, { uploads: null, base: base.number, keepFiles: false, curation }),
+    mutationFn: () => {
+      const version = { uploads: null, base: base.number, keepFiles: false, curation };
+      return createVersion(team, dataset.id, version, keyOf(version));
+    },
     onSuccess: onCreated,
   });
   const hasText = base.files.some(({ format }) => format === "text");

@@ -5,6 +5,7 @@ import { Button } from "@/components/Button";
 import { MixForm } from "@/features/datasets/mix/MixForm";
 import { createDataset } from "@/features/datasets/queries";
 import { DEFAULT_CURATION } from "@/features/datasets/curation/curation";
+import { useIdempotencyKey } from "@/lib/hooks/useIdempotencyKey";
 
 interface Props {
   team: string;
@@ -15,6 +16,7 @@ interface Props {
 /** Creates a dataset by mixing others. */
 export function MixDatasets({ team, onCreated, onClose }: Props) {
   const client = useQueryClient();
+  const keyOf = useIdempotencyKey();
   return (
     <section aria-label="Mix datasets" className="panel">
       <div className="flex min-h-11 items-center border-b px-4 py-1.5">
@@ -30,7 +32,7 @@ export function MixDatasets({ team, onCreated, onClose }: Props) {
           initial={DEFAULT_CURATION}
           hasName
           submitLabel="Create dataset"
-          onSubmit={({ name, curation }) => createDataset(team, name, [], curation)}
+          onSubmit={(mix) => createDataset(team, { ...mix, uploads: [] }, keyOf(mix))}
           onCreated={(dataset) => {
             void client.invalidateQueries({ queryKey: ["datasets", team] });
             onCreated(dataset);

@@ -88,6 +88,32 @@ it("reads the column chosen in the preview", async () => {
   expect(screen.queryByText("rows.csv")).toBeNull();
 });
 
+it("sends the same request again after its response was lost, and another one after a change", async () => {
+  const keys: (string | null)[] = [];
+  server.use(
+    http.post("*/teams/lab/datasets", ({ request }) => {
+      keys.push(request.headers.get("Idempotency-Key"));
+      return HttpResponse.error();
+    }),
+  );
+  show();
+  await choose("rows.csv");
+  await userEvent.click(await screen.findByRole("button", { name: "Preview files" }).then(enabled));
+  const create = async (tries: number) => {
+    await userEvent.click(await screen.findByRole("button", { name: "Create dataset" }).then(enabled));
+    await waitFor(() => {
+      expect(keys).toHaveLength(tries);
+    });
+  };
+  await create(1);
+  await create(2);
+  await userEvent.type(screen.getByLabelText("Name"), " b");
+  await create(3);
+  expect(keys[0]).toMatch(/^[0-9a-f]{32}$/);
+  expect(keys[1]).toBe(keys[0]);
+  expect(keys[2]).not.toBe(keys[0]);
+});
+
 it("does not continue with an unreadable file until it is excluded", async () => {
   show();
   await choose("a.csv", "b.csv.gz");
