@@ -6,6 +6,8 @@ import { connection } from "@/lib/connection";
 /** The query of a list that is shown whole; no team has more items than this. Without `limit` the answer is an array. */
 export const WHOLE_LIST = { limit: 1_000 } as const;
 
+const READ_TIMEOUT_MS = 30_000;
+
 /** Statuses of a proxy whose API is down. */
 const GATEWAY_DOWN = new Set([502, 504]);
 
@@ -38,7 +40,12 @@ function takePrefetched(input: RequestInfo | URL): Promise<Response | undefined>
 }
 
 /** The typed client. Its types are generated from the API's OpenAPI document. */
-export const api = createClient<paths>({ baseUrl: location.origin, fetch: (input) => request(input) });
+export const api = createClient<paths>({ baseUrl: location.origin, fetch: (input) => request(input, withTimeout(input)) });
+
+/** Reading must not wait forever on a dead connection. What a change does may take its time. */
+function withTimeout({ method, signal }: Request): RequestInit {
+  return method === "GET" ? { signal: AbortSignal.any([signal, AbortSignal.timeout(READ_TIMEOUT_MS)]) } : {};
+}
 
 /** The response body. `request` has already thrown if there is none. */
 export function body<Data>(answer: { data?: Data }): Data {

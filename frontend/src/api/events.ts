@@ -1,5 +1,5 @@
 import { createParser } from "eventsource-parser";
-import { ApiError } from "@/api/errors";
+import { ApiError, ConnectionError } from "@/api/errors";
 import { request } from "@/api/client";
 
 export interface StreamEvent {
@@ -19,6 +19,8 @@ interface StreamOptions {
 
 const INITIAL_DELAY_MS = 500;
 const MAX_DELAY_MS = 5_000;
+/** The server sends a comment every 15 s. */
+const MAX_SILENCE_MS = 45_000;
 const TOO_MANY_REQUESTS = 429;
 
 /**
@@ -31,12 +33,13 @@ export async function followEvents({ url, lastEventId, signal, onOpen, onEvent }
   let delay = INITIAL_DELAY_MS;
   while (!signal.aborted) {
     let retryAfterMs = 0;
+    const silence = silenceLimit();
     try {
       const headers = { Accept: "text/event-stream", ...(cursor === "" ? {} : { "Last-Event-ID": cursor }) };
-      const response = await request(url, { headers, signal });
+      const response = await request(url, { headers, signal: AbortSignal.any([signal, silence.signal]) });
       onOpen();
       delay = INITIAL_DELAY_MS;
-      await readEvents(response, (event) => {
+      await readEvents(response, silence.restart, (event) => {
         if (event.id !== "") cursor = event.id;
         onEvent(event);
       });
@@ -45,14 +48,37 @@ export async function followEvents({ url, lastEventId, signal, onOpen, onEvent }
         if (error.status < 500 && error.status !== TOO_MANY_REQUESTS) return;
         retryAfterMs = error.retryAfterMs;
       }
+    } finally {
+      silence.stop();
     }
     await sleep(Math.max(delay, retryAfterMs), signal);
     delay = Math.min(delay * 2, MAX_DELAY_MS);
   }
 }
 
-/** Reads one response to the end. */
-export async function readEvents(response: Response, onEvent: (event: StreamEvent) => void): Promise<void> {
+/** A signal that aborts a connection from which nothing has arrived for a while. */
+function silenceLimit() {
+  const abort = new AbortController();
+  const start = () =>
+    setTimeout(() => {
+      abort.abort(new ConnectionError());
+    }, MAX_SILENCE_MS);
+  let timer = start();
+  const stop = () => {
+    clearTimeout(timer);
+  };
+  return {
+    signal: abort.signal,
+    stop,
+    restart: () => {
+      stop();
+      timer = start();
+    },
+  };
+}
+
+/** Reads one response to the end. Comments are bytes but no events. */
+async function readEvents(response: Response, onBytes: () => void, onEvent: (event: StreamEvent) => void): Promise<void> {
   if (response.body === null) return;
   const parser = createParser({
     onEvent: ({ id, event, data }) => {
@@ -63,6 +89,7 @@ export async function readEvents(response: Response, onEvent: (event: StreamEven
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    onBytes();
     parser.feed(value);
   }
 }

@@ -1,5 +1,5 @@
 import { http, HttpResponse } from "msw";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { followEvents, type StreamEvent } from "@/api/events";
 import { server } from "@tests/support/server";
 
@@ -10,6 +10,7 @@ beforeEach(() => {
   stop = new AbortController();
 });
 afterEach(() => {
+  vi.useRealTimers();
   stop.abort();
 });
 
@@ -51,6 +52,50 @@ it("waits as long as the API asks if there are too many streams", async () => {
   expect(times).toHaveLength(2);
   expect((times[1] ?? 0) - (times[0] ?? 0)).toBeGreaterThan(950);
 });
+
+it("connects again if nothing arrives for a while, and counts comments as signs of life", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  const cursors: (string | null)[] = [];
+  let stream: ReadableStreamDefaultController<Uint8Array> | undefined;
+  const send = (text: string) => stream?.enqueue(new TextEncoder().encode(text));
+  server.use(
+    http.get(URL, ({ request }) => {
+      cursors.push(request.headers.get("Last-Event-ID"));
+      const body = new ReadableStream<Uint8Array>({
+        start: (controller) => {
+          stream = controller;
+          // As the browser ends the body of an aborted request.
+          request.signal.addEventListener("abort", () => {
+            controller.error(request.signal.reason);
+          });
+        },
+      });
+      return cursors.length === 1 ? new HttpResponse(body) : new HttpResponse(null, { status: 404 });
+    }),
+  );
+  const events: StreamEvent[] = [];
+  const onOpen = vi.fn();
+  const end = followEvents({ url: URL, lastEventId: "1:0", signal: stop.signal, onOpen, onEvent: (event) => events.push(event) });
+  await vi.waitUntil(() => onOpen.mock.calls.length === 1);
+  send("id: 1:10\nevent: points\ndata: {}\n\n");
+  await vi.waitUntil(() => events.length === 1);
+  await vi.advanceTimersByTimeAsync(40_000);
+  send(": heartbeat\n\n");
+  await settled();
+  await vi.advanceTimersByTimeAsync(40_000);
+  await settled();
+  expect(cursors).toEqual(["1:0"]);
+  await vi.advanceTimersByTimeAsync(10_000);
+  await settled();
+  await vi.advanceTimersByTimeAsync(1_000);
+  await end;
+  expect(cursors).toEqual(["1:0", "1:10"]);
+});
+
+/** Resolves once what was sent has arrived. */
+function settled(): Promise<unknown> {
+  return new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+}
 
 function streamOf(...chunks: string[]): Response {
   const encoder = new TextEncoder();
