@@ -31,8 +31,8 @@ function prefetchPaths(path: string, search: string): string[] {
 /** Failed requests are repeated by the page. */
 async function prefetch(path: string): Promise<Response | undefined> {
   try {
-    const answer = await fetch(path);
-    return answer.ok ? answer : undefined;
+    const response = await fetch(path);
+    return response.ok ? response : undefined;
   } catch {
     return undefined;
   }

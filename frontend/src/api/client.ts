@@ -3,7 +3,7 @@ import { ApiError, ConnectionError, parseErrorBody } from "@/api/errors";
 import type { paths } from "@/api/schema";
 import { connection } from "@/lib/connection";
 
-/** The query of a list that is shown whole; no team has more items than this. Without `limit` the answer is an array. */
+/** The query of a list that is shown whole; no team has more items than this. Without `limit` the response is an array. */
 export const WHOLE_LIST = { limit: 1_000 } as const;
 
 const READ_TIMEOUT_MS = 30_000;
@@ -34,9 +34,9 @@ export async function request(input: RequestInfo | URL, init?: RequestInit): Pro
 function takePrefetched(input: RequestInfo | URL): Promise<Response | undefined> | undefined {
   if (!(input instanceof Request)) return undefined;
   if (input.method !== "GET") window.prefetched?.clear();
-  const answer = window.prefetched?.get(input.url);
+  const response = window.prefetched?.get(input.url);
   window.prefetched?.delete(input.url);
-  return answer;
+  return response;
 }
 
 /** The typed client. Its types are generated from the API's OpenAPI document. */
@@ -48,6 +48,6 @@ function withTimeout({ method, signal }: Request): RequestInit {
 }
 
 /** The response body. `request` has already thrown if there is none. */
-export function body<Data>(answer: { data?: Data }): Data {
-  return answer.data as Data;
+export function body<Data>(response: { data?: Data }): Data {
+  return response.data as Data;
 }

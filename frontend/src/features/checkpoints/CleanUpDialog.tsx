@@ -46,8 +46,8 @@ export function CleanUpDialog({ team, runs, onClose }: Props) {
       await client.invalidateQueries({ predicate: ({ queryKey }) => queryKey.includes("checkpoints") || queryKey[0] === "team" });
     },
   });
-  const answer = preview.data;
-  const toDelete = answer?.checkpoints.filter(({ kept }) => kept === null) ?? [];
+  const response = preview.data;
+  const toDelete = response?.checkpoints.filter(({ kept }) => kept === null) ?? [];
   const applied = apply.data;
   const reset = () => {
     preview.reset();
@@ -63,7 +63,7 @@ export function CleanUpDialog({ team, runs, onClose }: Props) {
           <Button type="submit" form="retention" disabled={preview.isPending}>
             Preview
           </Button>
-          {answer !== undefined && answer.freed.checkpoints > 0 && (
+          {response !== undefined && response.freed.checkpoints > 0 && (
             <Button
               variant="danger"
               disabled={apply.isPending}
@@ -71,7 +71,7 @@ export function CleanUpDialog({ team, runs, onClose }: Props) {
                 apply.mutate();
               }}
             >
-              Delete {plural(answer.freed.checkpoints, "checkpoint")}
+              Delete {plural(response.freed.checkpoints, "checkpoint")}
             </Button>
           )}
         </>
@@ -138,14 +138,14 @@ export function CleanUpDialog({ team, runs, onClose }: Props) {
             {plural(applied.freed.checkpoints, "checkpoint")} deleted. {bytes(applied.freed.bytes)} will be freed in a moment.
           </p>
         )}
-        {answer !== undefined && (
+        {response !== undefined && (
           <>
             <p className="font-medium text-text">
-              {answer.freed.checkpoints === 0
+              {response.freed.checkpoints === 0
                 ? "Nothing would be deleted."
-                : `${plural(answer.freed.checkpoints, "checkpoint")} would be deleted, freeing ${bytes(answer.freed.bytes)}.`}
+                : `${plural(response.freed.checkpoints, "checkpoint")} would be deleted, freeing ${bytes(response.freed.bytes)}.`}
             </p>
-            <p className="text-small">{keptText(answer.checkpoints)}</p>
+            <p className="text-small">{keptText(response.checkpoints)}</p>
             {toDelete.length > 0 && (
               <div role="region" aria-label="Checkpoints to delete" tabIndex={0} className="max-h-40 overflow-y-auto rounded-box border">
               <ul className="text-small">

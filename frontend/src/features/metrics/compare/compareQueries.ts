@@ -47,14 +47,14 @@ export function comparedQuery({ team, runs, series, axis }: CompareRequest, step
     queryKey: ["compared", team, "metrics", runs, names, points, steps],
     queryFn: async ({ signal }): Promise<ColumnsByRun> => {
       if (runs.length === 0 || series.length === 0) return new Map();
-      const answer = body(
+      const response = body(
         await api.GET("/api/v1/teams/{team}/metrics", {
           params: { path: { team }, query: { runs: [...runs], names, points, ...bounds } },
           signal,
         }),
       );
       return new Map(
-        answer.map(({ run, series }) => [run, Object.fromEntries(series.map(({ name, steps: at, values }) => [name, { steps: at, values }]))]),
+        response.map(({ run, series }) => [run, Object.fromEntries(series.map(({ name, steps: at, values }) => [name, { steps: at, values }]))]),
       );
     },
     structuralSharing: false,

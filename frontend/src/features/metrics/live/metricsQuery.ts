@@ -60,13 +60,13 @@ export function metricsQuery(team: string, run: string, window: StepWindow | nul
       const { from, to: end } = boundsOf(window, lastStep(newest()));
       const to = follows ? Infinity : end;
       const bounds = window === null ? {} : { after_step: from - 1, ...(follows ? {} : { to_step: to }) };
-      const answer = body(
+      const response = body(
         await api.GET("/api/v1/teams/{team}/runs/{run}/metrics", {
           params: { path: { team, run }, query: { names: window === null ? [...RUN_SERIES, ELAPSED] : RUN_SERIES, points: screenPoints(), ...bounds } },
           signal,
         }),
       );
-      const metrics = metricsOf(answer, window);
+      const metrics = metricsOf(response, window);
       return window === null ? metrics : { ...metrics, columns: withStreamed(metrics.columns, newest(), from, to) };
     },
     structuralSharing: false,
@@ -101,7 +101,7 @@ export function perRankSeriesQuery(team: string, run: string, window: StepWindow
     queryFn: async ({ signal, client }): Promise<Columns> => {
       const { from, to } = boundsOf(window, lastStep(client.getQueryData<LiveMetrics>(metricsKey(team, run))?.columns ?? {}));
       const follows = window === null || "last" in window;
-      const answer = body(
+      const response = body(
         await api.GET("/api/v1/teams/{team}/runs/{run}/metrics", {
           params: {
             path: { team, run },
@@ -110,7 +110,7 @@ export function perRankSeriesQuery(team: string, run: string, window: StepWindow
           signal,
         }),
       );
-      return Object.fromEntries(answer.series.map(({ name, steps, values }) => [name, { steps, values }]));
+      return Object.fromEntries(response.series.map(({ name, steps, values }) => [name, { steps, values }]));
     },
     structuralSharing: false,
   });

@@ -19,15 +19,15 @@ interface Props {
 
 /** Asks before runs are deleted, with the space this frees and the runs that cannot be deleted. */
 export function DeleteRuns({ team, runs, busy, error, onConfirm, onClose }: Props) {
-  const { data: answers, error: countError } = useQuery(freedSpaceQuery(team, runs.map(({ id }) => id)));
-  const isCounted = answers !== undefined;
+  const { data: responses, error: countError } = useQuery(freedSpaceQuery(team, runs.map(({ id }) => id)));
+  const isCounted = responses !== undefined;
   const deletable = runs.flatMap((run) => {
-    const answer = answers?.get(run.id);
-    return answer === undefined || answer instanceof ApiError ? [] : [{ ...answer, run }];
+    const response = responses?.get(run.id);
+    return response === undefined || response instanceof ApiError ? [] : [{ ...response, run }];
   });
   const undeletable = runs.flatMap((run) => {
-    const answer = answers?.get(run.id);
-    return answer instanceof ApiError ? [{ run, why: answer.message }] : [];
+    const response = responses?.get(run.id);
+    return response instanceof ApiError ? [{ run, why: response.message }] : [];
   });
   const freed = deletable.reduce((sum, { bytes }) => sum + bytes, 0);
   const checkpoints = deletable.reduce((sum, { checkpoints }) => sum + checkpoints, 0);

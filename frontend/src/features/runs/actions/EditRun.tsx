@@ -32,8 +32,8 @@ export function EditRun({ team, run, onSaved, onClose }: Props) {
       const edit = await changes();
       return Object.keys(edit).length === 0 ? null : editRun(team, run.id, edit);
     },
-    onSuccess: (answer) => {
-      if (answer !== null) onSaved(answer);
+    onSuccess: (response) => {
+      if (response !== null) onSaved(response);
       onClose();
     },
   });

@@ -71,13 +71,13 @@ export function freedSpaceQuery(team: string, runs: readonly string[]) {
   return queryOptions({
     queryKey: ["freed", team, runs],
     queryFn: async ({ signal }) => {
-      const answers = new Map<string, FreedSpace | ApiError>();
+      const responses = new Map<string, FreedSpace | ApiError>();
       const remaining = [...runs];
       const countNext = async () => {
-        for (let run = remaining.shift(); run !== undefined; run = remaining.shift()) answers.set(run, await freedSpaceOf(team, run, signal));
+        for (let run = remaining.shift(); run !== undefined; run = remaining.shift()) responses.set(run, await freedSpaceOf(team, run, signal));
       };
       await Promise.all(Array.from({ length: MAX_CONCURRENT }, countNext));
-      return answers;
+      return responses;
     },
     retry: false,
     // Fresh each time the dialog opens.

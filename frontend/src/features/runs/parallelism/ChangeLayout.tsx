@@ -31,8 +31,8 @@ export function ChangeLayout({ team, run, onChanged, onClose }: Props) {
   const { error: planError } = useQuery(planQuery(team, spec));
   const change = useMutation({
     mutationFn: () => changeLayout(team, run.id, layout),
-    onSuccess: (answer) => {
-      onChanged(answer);
+    onSuccess: (response) => {
+      onChanged(response);
       onClose();
     },
   });

@@ -85,11 +85,11 @@ it("plans the edited layout, and shows errors at their fields", async () => {
 
 it("sends the layout, passes on the updated run, and closes", async () => {
   const sent: unknown[] = [];
-  const answer = { ...RUN, name: "as answered" };
+  const response = { ...RUN, name: "as answered" };
   server.use(
     http.put("*/api/v1/teams/lab/runs/run_1/layout", async ({ request }) => {
       sent.push(await request.json());
-      return HttpResponse.json(answer);
+      return HttpResponse.json(response);
     }),
   );
   const { onChanged, onClose } = show();
@@ -100,7 +100,7 @@ it("sends the layout, passes on the updated run, and closes", async () => {
   await waitFor(() => {
     expect(onClose).toHaveBeenCalledOnce();
   });
-  expect(onChanged).toHaveBeenCalledWith(answer);
+  expect(onChanged).toHaveBeenCalledWith(response);
   expect(sent).toEqual([{ parallelism: { tensor: 2, pipeline: 1 }, micro_sequences: 4 }]);
 });
 

@@ -60,11 +60,11 @@ it("shows why an invitation failed, and keeps the input", async () => {
 
 it("keeps showing a link while another invitation fails", async () => {
   const expires = "2026-11-28T13:00:00Z";
-  const answers = [
+  const responses = [
     () => HttpResponse.json({ id: "invite_1", email: "bob@example.org", role: "viewer", expires, link: LINK }, { status: 201 }),
     () => HttpResponse.json({ title: "Conflict", status: 409, code: "already_member", detail: "ann is in the team." }, { status: 409 }),
   ];
-  server.use(http.post("*/api/v1/teams/lab/invitations", () => answers.shift()?.()));
+  server.use(http.post("*/api/v1/teams/lab/invitations", () => responses.shift()?.()));
   renderRoute(<InviteForm team="lab" />);
   const field = await screen.findByLabelText<HTMLInputElement>("Email address to invite");
   await userEvent.type(field, "bob@example.org");
@@ -79,8 +79,8 @@ it("keeps showing a link while another invitation fails", async () => {
 
 it("shows only the newest link for an address, since the earlier one no longer works", async () => {
   const links = ["https://train.example.org/link/first", "https://train.example.org/link/second"];
-  const answer = () => HttpResponse.json({ id: `invite_${links.length}`, email: "bob@example.org", role: "viewer", expires: "2026-11-28T13:00:00Z", link: links.shift() }, { status: 201 });
-  server.use(http.post("*/api/v1/teams/lab/invitations", answer));
+  const response = () => HttpResponse.json({ id: `invite_${links.length}`, email: "bob@example.org", role: "viewer", expires: "2026-11-28T13:00:00Z", link: links.shift() }, { status: 201 });
+  server.use(http.post("*/api/v1/teams/lab/invitations", response));
   renderRoute(<InviteForm team="lab" />);
   const field = await screen.findByLabelText("Email address to invite");
   for (const link of [...links]) {
