@@ -8,6 +8,7 @@ import hashlib
 import inspect
 import json
 import re
+import ssl
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ from trainwright.contracts.run_state import RunState
 from trainwright.transport.errors import ApiError, DigestMismatchError, UnexpectedResponseError
 from trainwright.transport.partial_file import PartialFile
 from trainwright.transport.responses import RETRY_SECONDS
+from trainwright.transport.tls import tls_context
 
 CONTENT = b"weights " * 1_000
 FILE = {"name": "model.safetensors", "bytes": len(CONTENT), "digest": hashlib.sha256(CONTENT).hexdigest()}
@@ -127,6 +130,11 @@ def connect(request: pytest.FixtureRequest) -> Connect:
     return Client if request.param == "synchronous" else opened
 
 
+@cache
+def shared_tls_context() -> ssl.SSLContext:
+    return tls_context()
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
     modules = ("calls.checkpoints", "calls.monitoring", "transport.connection", "transport.responses")
@@ -137,6 +145,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Scripted]]:
         "transport.async_connection",
     ):
         monkeypatch.setattr(f"trainwright.{module}.RETRY_SECONDS", (0.01, 0.01))
+    for module in ("connection", "async_connection"):  # reading all authorities takes a while
+        monkeypatch.setattr(f"trainwright.transport.{module}.tls_context", shared_tls_context)
     handler = type(
         "Handler", (Scripted,), {"responses": {}, "asked": [], "ranges": [], "keys": [], "retry_after": None}
     )
@@ -459,28 +469,22 @@ def test_an_address_that_is_none_is_refused_at_once(connect: Connect, address: s
     assert done.exit_code == 1 and "Write it as http://127.0.0.1:8000 or https://" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("location", "advice"),
-    [
-        (
-            "https://train.example/api/v1/me",
-            "Use https://train.example as the address of the server (--server).",
-        ),
-        ("https://login.example/?next=https://train.example/api/v1/me", "A proxy may want you to sign in"),
-        ("/sign-in", "A proxy may want you to sign in"),
-    ],
-)
-def test_a_redirect_says_where_it_leads(
-    connect: Connect, server: type[Scripted], location: str, advice: str
-) -> None:
-    server.location = location
+def test_a_redirect_says_where_it_leads(connect: Connect, server: type[Scripted]) -> None:
     server.responses["/api/v1/me"] = server.responses["/api/v1/me/keys/k"] = [(301, b"")]
+    sign_in = "A proxy may want you to sign in"
+    advice = {
+        "https://train.example/api/v1/me": "Use https://train.example as the address of the server (--server).",
+        "https://login.example/?next=https://train.example/api/v1/me": sign_in,
+        "/sign-in": sign_in,
+    }
     with connect(server.url) as client:
-        for call in (client.me, lambda: client.revoke_key("k")):
-            with pytest.raises(UnexpectedResponseError) as refused:
-                call()
-            assert f"redirects to {location}. {advice}" in refused.value.detail
-    assert len(server.asked) == 2
+        for location, advised in advice.items():
+            server.location = location
+            for call in (client.me, lambda: client.revoke_key("k")):
+                with pytest.raises(UnexpectedResponseError) as refused:
+                    call()
+                assert f"redirects to {location}. {advised}" in refused.value.detail
+    assert len(server.asked) == 2 * len(advice)
 
 
 def test_a_web_page_of_a_proxy_is_no_response(
@@ -504,34 +508,28 @@ def test_a_web_page_of_a_proxy_is_no_response(
     assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [(PARTIAL, CONTENT[:500])]
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        (b"[]", "cannot read: Input should be an object"),
-        (b"hello", "cannot read: Invalid JSON"),
-        (b"{}", "cannot read: id: Field required"),
-    ],
-)
 def test_a_response_that_cannot_be_read_is_an_error_of_its_own(
-    connect: Connect, server: type[Scripted], body: bytes, reason: str
+    connect: Connect, server: type[Scripted]
 ) -> None:
-    server.responses["/api/v1/me"] = [(200, body)]
-    with connect(server.url) as client, pytest.raises(UnexpectedResponseError, match=reason) as found:
-        client.me()
-    assert f"GET {server.url}/api/v1/me gave a response" in found.value.detail
-
-
-@pytest.mark.parametrize(
-    "body", [b'{"items": 1}', b"{}", b"hello", b"[1]", b'{"items": [{}], "next_cursor": null}']
-)
-def test_a_list_that_cannot_be_read_is_an_error_of_its_own(
-    connect: Connect, server: type[Scripted], body: bytes
-) -> None:
-    server.responses["/api/v1/me/keys"] = server.responses["/api/v1/teams/crew/recipes"] = [(200, body)]
+    reasons = {b"[]": "Input should be an object", b"hello": "Invalid JSON", b"{}": "id: Field required"}
     with connect(server.url) as client:
-        for call in (client.api_keys, client.team("crew").recipes):
-            with pytest.raises(UnexpectedResponseError, match="cannot read"):
-                call()
+        for body, reason in reasons.items():
+            server.responses["/api/v1/me"] = [(200, body)]
+            with pytest.raises(UnexpectedResponseError) as found:
+                client.me()
+            assert f"GET {server.url}/api/v1/me gave a response" in found.value.detail
+            assert f"cannot read: {reason}" in found.value.detail
+
+
+def test_a_list_that_cannot_be_read_is_an_error_of_its_own(connect: Connect, server: type[Scripted]) -> None:
+    bodies = (b'{"items": 1}', b"{}", b"hello", b"[1]", b'{"items": [{}], "next_cursor": null}')
+    keys, recipes = "/api/v1/me/keys", "/api/v1/teams/crew/recipes"
+    with connect(server.url) as client:
+        for body in bodies:
+            server.responses[keys] = server.responses[recipes] = [(200, body)]
+            for call in (client.api_keys, client.team("crew").recipes):
+                with pytest.raises(UnexpectedResponseError, match="cannot read"):
+                    call()
 
 
 def test_a_command_does_not_take_a_bad_response_for_a_bad_argument(server: type[Scripted]) -> None:
