@@ -39,7 +39,11 @@ export function storeDraft(writer: DraftKey, values: SpecValues): void {
 }
 
 export function deleteDraft(writer: DraftKey): void {
-  sessionStorage.removeItem(keyOf(writer));
+  try {
+    sessionStorage.removeItem(keyOf(writer));
+  } catch {
+    // The storage is switched off, so there is no draft.
+  }
 }
 
 /**

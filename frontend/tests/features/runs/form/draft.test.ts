@@ -1,5 +1,5 @@
 import { afterEach, expect, it, vi } from "vitest";
-import { storeDraft, storedDraft } from "@/features/runs/form/draft";
+import { deleteDraft, storeDraft, storedDraft } from "@/features/runs/form/draft";
 
 const KEY = { userId: "u_1", team: "lab" };
 
@@ -18,4 +18,13 @@ it("does without a draft if the storage is full", () => {
   });
   storeDraft(KEY, { name: "pilot" });
   expect(storedDraft(KEY)).toBeNull();
+});
+
+it("deletes nothing if the storage is switched off", () => {
+  vi.spyOn(Storage.prototype, "removeItem").mockImplementation(() => {
+    throw new DOMException("The operation is insecure.", "SecurityError");
+  });
+  expect(() => {
+    deleteDraft(KEY);
+  }).not.toThrow();
 });
