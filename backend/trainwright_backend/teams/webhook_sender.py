@@ -60,7 +60,7 @@ class Message:
 class WebhookSender:
     """Sends the messages of webhooks in a few threads.
 
-    A webhook has one message in flight, and a team few, so an address that answers slowly delays only its own messages.
+    A webhook has one message in flight, and a team few, so a slow address delays only its own messages.
     A free thread takes the webhook whose team has the fewest messages in flight, and of these the one that waits longest.
     """
 
@@ -74,7 +74,7 @@ class WebhookSender:
         """Whether no further messages are sent."""
 
     def start_due(self) -> list[Future[None]]:
-        """Start to send what is due, in the free threads; returns their work, which lasts until nothing is due."""
+        """Send what is due in the free threads; returns their futures, which end when nothing is due."""
         started: list[Future[None]] = []
         with self._lock:
             while (webhook_id := self._take()) is not None:
@@ -88,7 +88,7 @@ class WebhookSender:
         self._threads.shutdown()
 
     def _send_from(self, webhook_id: UUID) -> None:
-        """Send a message of this webhook, and then of others until no more are due."""
+        """Send one message of this webhook, then messages of other webhooks as long as any are due."""
 
         def send() -> None:
             free: UUID | None = webhook_id
@@ -187,6 +187,6 @@ def _send(settings: Settings, message: Message, allowed: Sequence[Network]) -> t
     if 300 <= status < 400:
         return (
             status,
-            "The address answered with a redirect, which is not followed. Use the address that it leads to.",
+            "The address redirects, and redirects are not followed. Use the address that it leads to.",
         )
     return status, "" if status < 300 else f"The address answered {status}."

@@ -175,9 +175,9 @@ let finishing: Promise<ProviderOutcome> | null = null;
 
 /** Signs in the person whom the identity provider sent back, and opens the page that they wanted; otherwise returns why not. */
 async function finishSignIn(signal: AbortSignal): Promise<unknown> {
-  const answer = takeProviderCallback();
-  if (answer !== null) {
-    finishing = finishProviderSignIn(answer).then(
+  const callback = takeProviderCallback();
+  if (callback !== null) {
+    finishing = finishProviderSignIn(callback).then(
       (signedIn) => ({ signedIn }),
       (refusal: unknown) => ({ refusal }),
     );
