@@ -462,7 +462,7 @@ KEY = json.dumps(
         ("http://[::1", "Invalid port"),
     ],
 )
-def test_an_address_that_is_none_is_refused_at_once(connect: Connect, address: str, reason: str) -> None:
+def test_an_invalid_address_is_refused_at_once(connect: Connect, address: str, reason: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(repr(address))} is not .* server: {reason}"):
         connect(address).__enter__()
     done = CliRunner().invoke(app, ["account", "show", "--server", address, "--key", "tw_x"])

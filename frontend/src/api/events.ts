@@ -77,7 +77,7 @@ function silenceLimit() {
   };
 }
 
-/** Reads one response to the end. Comments are bytes but no events. */
+/** Reads one response to the end. Comments are bytes, but not events. */
 async function readEvents(response: Response, onBytes: () => void, onEvent: (event: StreamEvent) => void): Promise<void> {
   if (response.body === null) return;
   const parser = createParser({

@@ -34,7 +34,7 @@ from trainwright.transport.tls import is_untrusted
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _PETAFLOP_DAY = 1e15 * 86_400
 
-# Neither interprets what people have written: [bold] and :smile: are no markup.
+# Neither interprets what people have written: [bold] and :smile: are not markup.
 out = Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False)
 err = Console(stderr=True, markup=False, emoji=False)
 
@@ -270,7 +270,7 @@ def printable(text: str) -> str:
 
 
 class TextTable(Table):
-    """A table without lines that shows text as it is: brackets are no markup, and control characters are replaced."""
+    """A table without lines that shows text as it is: brackets are not markup, and control characters are replaced."""
 
     def __init__(
         self, *columns: Column | str, show_header: bool = True, padding: PaddingDimensions = (0, 1)

@@ -16,7 +16,7 @@ let arrived = location.pathname === "/sign-in" ? readProviderCallback(location.s
 // The code is of use once, so it must stay neither in the history nor in an address that is copied.
 if (arrived !== null) history.replaceState(history.state, "", location.pathname);
 
-/** The answer with which this page was opened, once. */
+/** The callback with which this page was opened, once. */
 export function takeProviderCallback(): ProviderCallback | null {
   const taken = arrived;
   arrived = null;

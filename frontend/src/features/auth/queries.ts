@@ -38,8 +38,8 @@ export async function startProviderSignIn(next: string) {
   return body(await api.POST("/api/v1/auth/oidc/start", { body: { next } }));
 }
 
-export async function finishProviderSignIn(answer: components["schemas"]["ProviderCallback"]) {
-  return body(await api.POST("/api/v1/auth/oidc/finish", { body: answer }));
+export async function finishProviderSignIn(callback: components["schemas"]["ProviderCallback"]) {
+  return body(await api.POST("/api/v1/auth/oidc/finish", { body: callback }));
 }
 
 export const identitiesQuery = queryOptions({
@@ -60,7 +60,7 @@ export async function openLink(link: OneTimeLink) {
   return body(await api.POST("/api/v1/auth/link", { body: link }));
 }
 
-/** Gets the same answer whether or not the address has an account. */
+/** Gets the same response whether or not the address has an account. */
 export async function mailSignInLink(email: string): Promise<void> {
   await api.POST("/api/v1/auth/mailed-link", { body: { email } });
 }

@@ -35,7 +35,7 @@ export function useLiveMetrics(team: string, run: string, live: boolean) {
       pending = [];
       timer = undefined;
       const merged = (old: LiveMetrics | undefined) => (old === undefined ? old : mergeEvents(old, events));
-      // Metrics that were reloaded meanwhile have their own cursor, from which the next stream repeats these events.
+      // Reloaded metrics have their own cursor, from which the next stream repeats these events.
       const mergedUnlessReloaded = (old: LiveMetrics | undefined) => (old?.loaded === loaded ? merged(old) : old);
       // Batched, so that the page renders once.
       notifyManager.batch(() => {
