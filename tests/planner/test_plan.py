@@ -39,7 +39,31 @@ def test_one_rank_holds_16_bytes_per_parameter() -> None:
         4 * parameters,
         8 * parameters,
     )
-    assert memory.total == sum(vars(memory).values())
+    assert memory.total == sum(vars(memory).values()) - memory.host
+
+
+def test_the_snapshot_of_the_state_is_in_the_memory_of_a_cpu_or_of_the_host() -> None:
+    parameters = 8 * BLOCK + ENDS
+    on_cpu = memory_of(resources={"device": "cpu"})
+    on_gpu = memory_of(resources={"device": "cuda"})
+    assert (on_cpu.snapshot, on_cpu.host) == (12 * parameters, 0)
+    assert (on_gpu.snapshot, on_gpu.host) == (0, 12 * parameters)
+    assert on_cpu.total == on_gpu.total + 12 * parameters
+
+
+@pytest.mark.parametrize("layout", [{}, {"zero_stage": 1}, {"zero_stage": 3}, {"zero_stage": 1, "shard": 2}])
+def test_ranks_divide_the_snapshot_of_what_they_all_have(layout: dict[str, Any]) -> None:
+    whole = 12 * (8 * BLOCK + ENDS)
+    assert memory_of(4, parallelism=layout).host == pytest.approx(whole / 4, rel=0.1)
+
+
+def test_only_one_node_writes_what_all_have() -> None:
+    spread = {"nodes": 2, "slots_per_node": 2}
+    whole = 12 * (8 * BLOCK + ENDS)
+    assert memory_of(resources=spread).host == pytest.approx(whole / 2, rel=0.1)
+    assert memory_of(resources=spread, parallelism={"zero_stage": 1}).host == pytest.approx(
+        whole / 4, rel=0.1
+    )
 
 
 def test_each_zero_stage_shards_one_more_kind_of_state() -> None:
@@ -201,7 +225,7 @@ def test_a_tied_embedding_counts_once_on_a_rank_with_both_ends() -> None:
 
 def test_a_rank_larger_than_its_slot_causes_a_warning() -> None:
     spec = spec_of(4, parallelism={"pipeline": 4})
-    sizes = [item.total for item in plan(spec).memory]
+    sizes = [item.total + item.host for item in plan(spec).memory]
     assert sizes[0] == max(sizes)
     assert plan(spec, slot=Slot("node-1", sizes[0])).warnings == []
     [one] = plan(spec, slot=Slot("node-1", sizes[0] - 1)).warnings
@@ -221,7 +245,11 @@ def test_offload_of_more_than_the_largest_node_has_causes_a_warning() -> None:
     [warning] = plan(spec, cuda=True, host=less).warnings
     assert "the largest node for this run, node-1, has" in warning and "parallelism.offload" in warning
     assert plan(spec, host=less).warnings == [], "the ranks of a CPU have their slots' shares"
-    assert plan(spec_of(2), cuda=True, host=Host("node-1", 1)).warnings == []
+    plain = spec_of(2)
+    snapshots = plan(plain, cuda=True).host_bytes
+    assert plan(plain, cuda=True, host=Host("node-1", snapshots)).warnings == []
+    [warning] = plan(plain, cuda=True, host=Host("node-1", snapshots - 1)).warnings
+    assert "Checkpoints and offload take" in warning
 
 
 def test_offload_on_a_cpu_uses_the_same_memory() -> None:

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.memory_savings import find_saving
-from trainwright.planner.plan import Slot, format_memory, fullest_rank_bytes
+from trainwright.planner.plan import Slot, format_memory, memory_needs
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.runs.gpu_choice import gpu_choice
@@ -33,7 +33,7 @@ def check_memory(session: Read, spec: RunSpec) -> None:
         Invalid: at the field whose change would mend it.
     """
     cuda = spec.resources.device is Device.CUDA
-    available, needed = _most_available(session, spec), fullest_rank_bytes(spec, cuda)
+    available, needed = _most_available(session, spec), memory_needs(spec, cuda).rank_bytes
     if available is None or needed <= available.bytes:
         return
     which = (

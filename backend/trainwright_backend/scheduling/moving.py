@@ -117,7 +117,7 @@ def _check_others(session: Read, run: Run, avoided: Sequence[str], timers: Timer
     capable = [
         capacity
         for capacity in read_capacities(session, timers)[0]
-        if capacity.name not in avoided and capacity.could_offload(needs)
+        if capacity.name not in avoided and capacity.has_host_memory(needs)
     ]
     found = len(within_reach(capable, needs))
     if found < needs.nodes:

@@ -69,7 +69,9 @@ class NodeKind:
 
     def has_gpu_memory(self, needs: Needs) -> bool:
         """Whether each of the GPUs has enough memory for a rank, if it is a run on GPUs."""
-        return needs.device != Device.CUDA or all(gpu.memory_bytes >= needs.rank_bytes for gpu in self.gpus)
+        return needs.device != Device.CUDA or all(
+            gpu.memory_bytes >= needs.memory.rank_bytes for gpu in self.gpus
+        )
 
     def has_gpus(self, needs: Needs) -> bool:
         """Whether the GPUs are those that the run asks for and support its precision, as far as the agent reported."""
@@ -143,13 +145,14 @@ class NodeCapacity:
         """Whether the node could run the run, or its part of it, if nothing else ran there."""
         return could_run(self.kind, needs) and self.has_memory(needs)
 
-    def could_offload(self, needs: Needs) -> bool:
-        return self.could_run(needs) and self.hardware.inventory.memory_bytes >= needs.host_bytes
+    def has_host_memory(self, needs: Needs) -> bool:
+        """Whether it could run the run, and has enough host memory beside that of its slots."""
+        return self.could_run(needs) and self.hardware.inventory.memory_bytes >= needs.memory.host_bytes
 
     def has_memory(self, needs: Needs) -> bool:
         """Whether it has enough memory for each rank, as far as that is known."""
         available = self.memory_for(needs)
-        return available is None or available >= needs.rank_bytes
+        return available is None or available >= needs.memory.rank_bytes
 
     def memory_for(self, needs: Needs) -> int | None:
         """The most memory that the node could give each rank; None if it has no slot of the device."""

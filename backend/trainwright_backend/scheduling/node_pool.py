@@ -96,18 +96,18 @@ class NodePool:
 
     def _find(self, needs: Needs) -> Match:
         fits = {kind: could_run(kind, needs) for kind in self._kinds}
-        capable = [capacity for capacity in self._by_name if fits[capacity.hardware.kind]]
+        capable: Sequence[NodeCapacity] = [
+            capacity for capacity in self._by_name if fits[capacity.hardware.kind]
+        ]
         if needs.device == Device.CPU:  # the memory of GPUs is a property of their kind
             capable = [capacity for capacity in capable if capacity.has_memory(needs)]
-        if needs.host_bytes and (enough := self._with_host_memory(capable, needs)) is not None:
-            return Match(needs, enough, enough)
+        if needs.memory.host_bytes:
+            capable = self._with_host_memory(capable, needs)
         return Match(needs, self.available, capable)
 
-    def _with_host_memory(
-        self, capable: Sequence[NodeCapacity], needs: Needs
-    ) -> Sequence[NodeCapacity] | None:
-        """The capable nodes with enough host memory for the offload; None if too few nodes have enough, since the plan warned of
-        it."""
-        enough = [capacity for capacity in capable if capacity.could_offload(needs)]
-        others = [capacity for capacity in self.unavailable if capacity.could_offload(needs)]
-        return enough if len(enough) + len(others) >= needs.nodes else None
+    def _with_host_memory(self, capable: Sequence[NodeCapacity], needs: Needs) -> Sequence[NodeCapacity]:
+        """The capable nodes with enough host memory for the run's checkpoints and offload; all of them if too few have enough, since
+        the plan warned of it."""
+        enough = [capacity for capacity in capable if capacity.has_host_memory(needs)]
+        others = [capacity for capacity in self.unavailable if capacity.has_host_memory(needs)]
+        return enough if len(enough) + len(others) >= needs.nodes else capable

@@ -6,8 +6,7 @@ from functools import lru_cache
 
 from trainwright.contracts.parallelism_spec import Device, EngineKind
 from trainwright.contracts.precision_spec import PrecisionKind, PrecisionSpec
-from trainwright.planner.memory import host_bytes_per_node
-from trainwright.planner.plan import fullest_rank_bytes
+from trainwright.planner.plan import MemoryNeeds, memory_needs
 from trainwright_backend.runs.gpu_choice import GpuChoice, gpu_choice
 from trainwright_backend.runs.joined_nodes import needs_equal_gpus
 from trainwright_backend.runs.stored_spec import parse_spec, spec_json
@@ -30,11 +29,8 @@ class Needs:
     gpus: GpuChoice
     """What its spec asks of the GPUs."""
 
-    rank_bytes: int
-    """Estimated memory of the fullest rank of the next attempt."""
-
-    host_bytes: int
-    """Estimated host memory that offload uses on each node."""
+    memory: MemoryNeeds
+    """The planner's estimate for the next attempt."""
 
     alike: bool
     """Whether all its nodes must have the same GPUs."""
@@ -53,7 +49,7 @@ def _needs(spec: bytes, device: str, nodes: int, slots: int) -> Needs:
     """
     parsed = parse_spec(spec)
     if parsed is None:
-        return _shared(device, nodes, slots, EngineKind.NATIVE, None, GpuChoice(), 0, 0, False)
+        return _shared(device, nodes, slots, EngineKind.NATIVE, None, GpuChoice(), MemoryNeeds(0, 0), False)
     parsed = parsed.on_nodes(nodes)
     needs_gpus = device == Device.CUDA and parsed.precision.kind is PrecisionKind.FP8
     return _shared(
@@ -63,8 +59,7 @@ def _needs(spec: bytes, device: str, nodes: int, slots: int) -> Needs:
         parsed.parallelism.engine,
         parsed.precision if needs_gpus else None,
         gpu_choice(parsed),
-        fullest_rank_bytes(parsed, cuda=device == Device.CUDA),
-        host_bytes_per_node(parsed),
+        memory_needs(parsed, cuda=device == Device.CUDA),
         needs_equal_gpus(parsed),
     )
 

@@ -54,7 +54,7 @@ def waits_for(match: Match, unavailable: Sequence[NodeCapacity]) -> str:
         return _needs_another_node(needs, match.allowed, unavailable)
     if needs.nodes > 1:
         state = _state_of_nodes(match)
-        others = [capacity for capacity in unavailable if capacity.could_offload(needs)]
+        others = [capacity for capacity in unavailable if capacity.has_host_memory(needs)]
         if len(capable) < needs.nodes and (aside := _put_aside(others)):
             state = f"{_nodes(len(capable))} of that size {_are(len(capable))} available; {aside}"
         return f"needs {_size(needs)}; {state}"
@@ -80,11 +80,13 @@ def _needs_another_node(
 ) -> str:
     """The reason of a run that none of the available nodes could run."""
     size = f"needs {_size(needs)}"
-    if others := [capacity for capacity in unavailable if capacity.could_offload(needs)]:
-        if aside := _put_aside(others):
+    if others := [capacity for capacity in unavailable if capacity.could_run(needs)]:
+        with_memory = [capacity for capacity in others if capacity.has_host_memory(needs)]
+        if aside := _put_aside(with_memory or others):
             return f"{size}; {aside}"
-        if needs.host_bytes:
-            return f"{size} and memory for its offload; {others[0].name} has enough but is not online"
+        if with_memory and any(capacity.could_run(needs) for capacity in available):
+            host = format_memory(needs.memory.host_bytes)
+            return f"{size} and {host} of the node's own memory; {with_memory[0].name} has enough but is not online"
     large_enough = [capacity for capacity in available if capacity.kind.is_large_enough(needs)]
     if not large_enough:
         slots = _count(needs.slots, "slot")
@@ -114,7 +116,7 @@ def _needs_memory(needs: Needs, nodes: Sequence[NodeCapacity]) -> str:
     """The reason of a run that needs more memory than any of these online nodes has."""
     most, largest = max((capacity.memory_for(needs) or 0, capacity.name) for capacity in nodes)
     return (
-        f"needs a node with {format_memory(needs.rank_bytes)} for a rank; the largest online node, {largest}, has "
+        f"needs a node with {format_memory(needs.memory.rank_bytes)} for a rank; the largest online node, {largest}, has "
         f"{format_memory(most)}"
     )
 

@@ -5891,7 +5891,7 @@ export interface components {
             gradients: number;
             /**
              * Host
-             * @description What offload keeps in host memory instead of device memory.
+             * @description Host memory of a GPU's rank: what offload keeps there, and the copy of the state that checkpoints are written from.
              */
             host: number;
             /** Loss */
@@ -5903,6 +5903,12 @@ export interface components {
              * @description Pipeline rank.
              */
             rank: number;
+            /**
+             * Snapshot
+             * @description On CPUs, the copy of the state that checkpoints are written from, allocated by the first one.
+             * @default 0
+             */
+            snapshot: number;
             /**
              * Total
              * @description Bytes on the device.
@@ -6776,7 +6782,7 @@ export interface components {
             flops: number;
             /**
              * Host Bytes
-             * @description Host memory that all ranks of a node use for offload.
+             * @description Host memory of all ranks of a node: for the copies of their state that checkpoints are written from, and for offload.
              * @default 0
              */
             host_bytes: number;
@@ -6948,7 +6954,7 @@ export interface components {
             export_loaded_by: string;
             /**
              * Host Bytes
-             * @description Host memory that all ranks of a node use for offload.
+             * @description Host memory of all ranks of a node: for the copies of their state that checkpoints are written from, and for offload.
              * @default 0
              */
             host_bytes: number;
@@ -7021,8 +7027,8 @@ export interface components {
             too_large?: string | null;
             /**
              * Warnings
-             * @description Why the run may fail although it is valid: a rank needs more memory than its slot has, or offload needs more than the
-             *     node has.
+             * @description Why the run may fail although it is valid: a rank needs more memory than its slot has, or the ranks of a node
+             *     need more host memory than it has.
              * @default []
              */
             warnings: string[];

@@ -37,7 +37,17 @@ from trainwright.contracts.api.usage import RunEstimate
 from trainwright.contracts.base import problems
 from trainwright.contracts.run_spec import RunSpec
 
-_PARTS = ("weights", "copies", "gradients", "optimizer", "activations", "gathered", "loss", "transfers")
+_PARTS = (
+    "weights",
+    "copies",
+    "gradients",
+    "optimizer",
+    "activations",
+    "gathered",
+    "loss",
+    "transfers",
+    "snapshot",
+)
 
 
 def plan(
@@ -178,7 +188,7 @@ def show_estimate(found: RunEstimate) -> None:
     typer.echo(f"compute      {format_flops(found.flops)}")
     typer.echo(f"memory       {format_bytes(found.memory_bytes)} on the rank that needs most")
     if found.host_bytes:
-        typer.echo(f"host memory  {format_bytes(found.host_bytes)} on each node, by offload")
+        typer.echo(f"host memory  {format_bytes(found.host_bytes)} on each node, for checkpoints and offload")
     typer.echo(
         f"checkpoints  {format_bytes(found.checkpoint_bytes)} each, {format_bytes(found.stored_bytes)} in total"
     )
@@ -214,7 +224,9 @@ def show(plan: RunPlan) -> None:
             if plan.host_node_bytes is None
             else f"; {plan.host_node} has {format_bytes(plan.host_node_bytes)}"
         )
-        typer.echo(f"Offload uses {format_bytes(plan.host_bytes)} of host memory on each node{has}.")
+        typer.echo(
+            f"Checkpoints and offload use {format_bytes(plan.host_bytes)} of host memory on each node{has}."
+        )
     for warning in plan.warnings:
         typer.secho(warning, fg=typer.colors.YELLOW)
     for sentence in (plan.export_loaded_by, plan.what_decays, plan.learning_rates):

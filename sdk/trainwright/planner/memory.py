@@ -9,6 +9,8 @@
     gathered       inputs of matmuls, gathered from all ranks of a tensor group
     loss           logits of a chunk, and the gradients of features and head that the loss computes at once
     transfers      buffers between stages
+    snapshot       on CPUs, the copy of the state that checkpoints are written from, allocated by the first one. For a GPU it is
+                   in host memory, and counts there
 
 Bytes per parameter (weights + gradients + optimizer):
 
@@ -95,8 +97,9 @@ class RankMemory:
     gathered: int = 0
     loss: int = 0
     transfers: int = 0
+    snapshot: int = 0
     host: int = 0
-    """What offload keeps in host memory instead of device memory."""
+    """Host memory, for a device that has its own: what offload keeps there, and the snapshot."""
 
     @property
     def total(self) -> int:
@@ -146,7 +149,15 @@ def rank_memory(spec: RunSpec, layers: Sequence[int], rank: int, compiled: bool 
 
 
 def static_memory(spec: RunSpec, weights: Sequence[WeightSize]) -> RankMemory:
-    """Memory of ``weights``, their gradients and their optimizer state."""
+    """Memory of ``weights``, their gradients, their optimizer state and its snapshot."""
+    snapshot = snapshot_bytes(spec, weights)
+    memory = _on_device(spec, weights)
+    if spec.resources.device is Device.CPU:
+        return replace(memory, snapshot=snapshot)
+    return replace(memory, host=memory.host + snapshot)
+
+
+def _on_device(spec: RunSpec, weights: Sequence[WeightSize]) -> RankMemory:
     tensors = [weight.elements for weight in weights]
     if _on_deepspeed(spec):
         return _deepspeed(spec, tensors)
@@ -155,12 +166,48 @@ def static_memory(spec: RunSpec, weights: Sequence[WeightSize]) -> RankMemory:
     return _native(spec, weights)
 
 
-def host_bytes_per_node(spec: RunSpec) -> int:
-    """Host memory of all ranks of a node. Only DeepSpeed uses it, equally on all ranks."""
-    if spec.parallelism.offload is OffloadKind.NONE:
-        return 0
-    whole = stages_of([spec.model.layers])
-    return spec.resources.slots_per_node * static_memory(spec, weights_of(spec, whole)).host
+def snapshot_bytes(spec: RunSpec, weights: Sequence[WeightSize]) -> int:
+    """The largest copy of ``weights`` and their optimizer state that a rank makes for a checkpoint.
+
+    Each tensor is copied once in the cluster. The ranks of a node that have the same tensors divide them.
+    """
+    fp8, zero, degrees = spec.precision.fp8, spec.parallelism.zero_stage, spec.degrees
+    if _on_deepspeed(
+        spec
+    ):  # the ranks take turns with entire tensors, which they gather before they copy them
+        elements = sum(weight.elements for weight in weights)
+        return 2 * 4 * (1 + len(spec.optimizer.states)) * elements // degrees.ranks
+    by_data = fp8 is not None and fp8.level is FP8Level.O3
+    ranks = degrees.data if by_data else degrees.shard if zero else 1
+    if zero == 3:
+        owned = [[weight._replace(elements=-(-weight.elements // ranks)) for weight in weights]]
+    else:
+        owned = _shares(weights, ranks)
+    copies = _copies_on_node(spec, sharded=ranks > 1, by_data=by_data)
+    written = [share for one in owned for share in _shares(one, copies)]
+    if fp8 is None:
+        return max(sum(4 * weight.elements for weight in share) + _state_bytes(share) for share in written)
+    formats = (fp8.master_format, *spec.optimizer.formats_in_fp8(fp8))
+    value_bytes = sum(format.bytes_per_value for format in formats)
+    return int(value_bytes * max(sum(weight.elements for weight in share) for share in written))
+
+
+def _copies_on_node(spec: RunSpec, sharded: bool, by_data: bool) -> int:
+    """How many ranks of the first node have the same state.
+
+    Args:
+        sharded: whether the ranks of a shard group have different parts.
+        by_data: whether all data ranks have.
+    """
+    if by_data:
+        return 1
+    places = [spec.degrees.coordinates(rank) for rank in range(spec.resources.slots_per_node)]
+    first = places[0]
+    return sum(
+        (place.pipeline, place.tensor) == (first.pipeline, first.tensor)
+        and not (sharded and place.shard != first.shard)
+        for place in places
+    )
 
 
 def weights_of(spec: RunSpec, stages: Iterable[StageLayers]) -> list[WeightSize]:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import RecomputeKind
-from trainwright.planner.plan import fullest_rank_bytes
+from trainwright.planner.plan import memory_needs
 
 _CHANGES: tuple[tuple[str, str, Any], ...] = (
     ("batch", "micro_sequences", 1),
@@ -36,7 +36,7 @@ def find_saving(spec: RunSpec, cuda: bool, available_bytes: int) -> MemorySaving
             changed = RunSpec.model_validate({**given, section: {**given[section], field: value}})
         except ValidationError:  # the rest of the spec does not allow it
             continue
-        needed = fullest_rank_bytes(changed, cuda)
+        needed = memory_needs(changed, cuda).rank_bytes
         if needed <= available_bytes:
             return MemorySaving(f"{section}.{field}", value, given[section][field], needed)
     return None

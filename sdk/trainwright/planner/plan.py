@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainwright.contracts.api.plans import PlannedAction, PlannedMemory, PlannedRank, PlannedStage, RunPlan
 from trainwright.contracts.block_parts import mixing_flops
@@ -24,7 +25,6 @@ from trainwright.planner.memory import (
     block_mode,
     block_weight_sizes,
     end_weights,
-    host_bytes_per_node,
     linear_elements,
     loss_bytes,
     pipeline_of,
@@ -94,6 +94,7 @@ def plan(
     places = [degrees.coordinates(rank) for rank in range(degrees.ranks)]
     shown, bubble = _timeline(spec, layers)
     memory = [rank_memory(spec, layers, rank, compiled) for rank in range(degrees.pipeline)]
+    host_bytes = _host_bytes(spec, memory)
     too_large = _impossible(memory, largest, cuda) if largest else None
     return RunPlan(
         pipeline=degrees.pipeline,
@@ -128,12 +129,12 @@ def plan(
         slot_bytes=slot.bytes if slot else None,
         slot_node=slot.node if slot else None,
         slot_device=("cuda" if cuda else "cpu") if slot else None,
-        host_bytes=host_bytes_per_node(spec),
+        host_bytes=host_bytes,
         host_node_bytes=host.bytes if host else None,
         host_node=host.node if host else None,
         warnings=[
             *(_too_large(memory, slot, cuda) if slot and too_large is None else []),
-            *(_too_large_for_host(spec, host) if host and cuda else []),
+            *(_too_large_for_host(host_bytes, host) if host and cuda else []),
         ],
         too_large=too_large,
         export_loaded_by=loaded_by(spec.model),
@@ -144,12 +145,24 @@ def plan(
     )
 
 
-def fullest_rank_bytes(spec: RunSpec, cuda: bool) -> int:
-    """The memory of its slot that the fullest rank needs, as in the plan."""
+class MemoryNeeds(NamedTuple):
+    rank_bytes: int
+    """What the rank that needs most takes of its slot, as in the plan."""
+
+    host_bytes: int
+    """Host memory of all ranks of a node, beside that of their slots."""
+
+
+def memory_needs(spec: RunSpec, cuda: bool) -> MemoryNeeds:
+    """The memory that a node must have for ``spec``."""
     compiled = compiles(spec, cuda)
     layers = configured_stages(spec.model, spec.parallelism) or auto_stages(spec, compiled=compiled)
-    ranks = range(spec.parallelism.pipeline)
-    return max(_needs([rank_memory(spec, layers, rank, compiled) for rank in ranks], cuda))
+    memory = [rank_memory(spec, layers, rank, compiled) for rank in range(spec.parallelism.pipeline)]
+    return MemoryNeeds(max(_needs(memory, cuda)), _host_bytes(spec, memory))
+
+
+def _host_bytes(spec: RunSpec, memory: Sequence[RankMemory]) -> int:
+    return spec.resources.slots_per_node * max(rank.host for rank in memory)
 
 
 def auto_stages(
@@ -330,14 +343,14 @@ def _too_large(memory: Sequence[RankMemory], slot: Slot, cuda: bool) -> list[str
     ]
 
 
-def _too_large_for_host(spec: RunSpec, host: Host) -> list[str]:
-    """A warning if GPU ranks offload more than the host memory of any node that could run them."""
-    bytes_needed = host_bytes_per_node(spec)
+def _too_large_for_host(bytes_needed: int, host: Host) -> list[str]:
+    """A warning if the GPU ranks of a node need more host memory than any node that could run them has."""
     if bytes_needed <= host.bytes:
         return []
     return [
-        f"Offload takes {_gib(bytes_needed)} of the node's own memory, and the largest node for this run, {host.node}, has "
-        f"{_gib(host.bytes)}: the run may run out of it. Use less parallelism.offload, or a node with more memory."
+        f"Checkpoints and offload take {_gib(bytes_needed)} of the node's own memory, and the largest node for this run, {host.node}, has "
+        f"{_gib(host.bytes)}: the run may run out of it. Use fewer GPUs on more nodes, less parallelism.offload, or a node with more "
+        "memory."
     ]
 
 

@@ -83,7 +83,7 @@ def test_a_rank_larger_than_its_slot_is_a_warning_and_not_an_error(
     scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = piped(scene) | {
-        "model": {"layers": 8, "width": 2_560, "heads": 32},
+        "model": {"layers": 8, "width": 2_304, "heads": 32},
         "resources": {"device": "cpu", "slots_per_node": 1},
         "parallelism": {},
     }
@@ -115,7 +115,7 @@ def test_a_plan_reports_if_no_node_has_the_memory(scene: Scene, capsys: pytest.C
         return dict(response.json())
 
     one, two = ({"device": "cpu", "slots_per_node": slots} for slots in (1, 2))
-    between = {"layers": 8, "width": 2_560, "heads": 32}
+    between = {"layers": 8, "width": 2_304, "heads": 32}
     assert 8 << 30 < planned(model=between, resources=one)["memory"][0]["total"] < 16 << 30
     assert planned(model=between, resources=one)["too_large"] is None
     assert len(planned(model=between, resources=one)["warnings"]) == 1

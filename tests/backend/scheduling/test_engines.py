@@ -76,11 +76,17 @@ def test_a_run_is_placed_on_the_node_that_has_its_engine(scene: Scene) -> None:
     assert able.claim(run_id).finish(10) == "succeeded"
 
 
+def plan_of(scene: Scene, spec: dict[str, Any]) -> RunPlan:
+    return RunPlan.model_validate(scene.site.admin.post(f"{scene.runs}/plan", json=spec).json())
+
+
 def test_offload_prefers_a_node_with_memory_for_it_and_waits_for_that(scene: Scene) -> None:
     small, large = (Agent.join(scene.site, name, gpus=2) for name in ("node-b", "node-c"))
     gpus = {"resources": {"device": "cuda", "slots_per_node": 2}}
-    report_engines(small, True, **inventory(gpus=2) | {"memory_bytes": 1 << 20})
     report_engines(large, True, **inventory(gpus=2))
+    needs, offloaded = (plan_of(scene, scene.spec(**spec) | gpus).host_bytes for spec in ({}, OFFLOAD))
+    assert needs < offloaded
+    report_engines(small, True, **inventory(gpus=2) | {"memory_bytes": needs})
     first, second = (scene.submit(**OFFLOAD | gpus) for _ in range(2))
     plain = scene.submit(**gpus)
     scene.control.sweep()
@@ -94,7 +100,7 @@ def test_offload_prefers_a_node_with_memory_for_it_and_waits_for_that(scene: Sce
     assert small.heartbeat() == [], "a node with the memory will be available again"
     assert scene.show(second)["sentence"] == "needs 2 slots; node-c is drained"
     drain(scene, "node-c", False)
-    report_engines(large, True, **inventory(gpus=2) | {"memory_bytes": 1 << 20})
+    report_engines(large, True, **inventory(gpus=2) | {"memory_bytes": needs})
     scene.control.sweep()
     assert [placed["run_id"] for placed in small.heartbeat()] == [second], (
         "no node has the memory: memory is ignored"
@@ -108,20 +114,23 @@ def test_plans_and_estimates_include_the_host_memory_of_offload(
     small = Agent.join(scene.site, "node-g", gpus=2)
     small.heartbeat(inventory=inventory(gpus=2) | {"deepspeed": True, "memory_bytes": 1 << 20})
     spec = scene.spec(**OFFLOAD) | {"resources": {"device": "cuda", "slots_per_node": 2}}
-    planned = RunPlan.model_validate(scene.site.admin.post(f"{scene.runs}/plan", json=spec).json())
+    planned = plan_of(scene, spec)
     assert planned.host_bytes == 2 * planned.memory[0].host > 1 << 20
     assert (planned.host_node, planned.host_node_bytes) == ("node-g", 1 << 20)
     [warning] = planned.warnings
     assert "the largest node for this run, node-g, has 0.0 GiB" in warning
     larger = Agent.join(scene.site, "node-h", gpus=2)
-    planned = RunPlan.model_validate(scene.site.admin.post(f"{scene.runs}/plan", json=spec).json())
+    planned = plan_of(scene, spec)
     assert planned.warnings == [] and planned.host_node == larger.name
     found = RunEstimate.model_validate(scene.site.admin.post(f"{scene.runs}/estimate", json=spec).json())
     assert found.host_bytes == planned.host_bytes
     show(planned)
     show_estimate(found)
     printed = " ".join(capsys.readouterr().out.split())
-    assert "of host memory on each node; node-h has 16 GiB." in printed and "by offload" in printed
+    assert (
+        "of host memory on each node; node-h has 16 GiB." in printed
+        and "for checkpoints and offload" in printed
+    )
 
 
 def test_nodes_report_whether_they_have_deepspeed(scene: Scene) -> None:

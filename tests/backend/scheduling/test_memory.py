@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.backend.scripted_agent import Agent, Scene, inventory
 
-LARGE: dict[str, Any] = {"model": {"layers": 8, "width": 2_560, "heads": 32}, "batch": {"micro_sequences": 1}}
+LARGE: dict[str, Any] = {"model": {"layers": 8, "width": 2_304, "heads": 32}, "batch": {"micro_sequences": 1}}
 """Needs more than 8 GiB and less than 16 GiB for a rank, unless its layout divides that."""
 
 

@@ -19,6 +19,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.training_spec import MemorySpec, RecomputeKind
 from trainwright.planner.activations import BlockMode, activation_bytes, cast_bytes_per_weight
 from trainwright.planner.memory import RankMemory, rank_memory, score_bytes
+from trainwright_trainer.checkpoint.snapshot import take_snapshot
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.compute.conversion import convert
 from trainwright_trainer.model.recompute import recompute
@@ -182,11 +183,14 @@ def job_of(folder: Path, shards: Path, layout: str) -> Path:
     )
 
 
-def held_bytes(mesh: Mesh, job_file: Path) -> int:
-    """Bytes that persist on this rank after a step: weights, gradients and optimizer state."""
+def held_bytes(mesh: Mesh, job_file: Path) -> tuple[int, int]:
+    """Bytes that persist on this rank after a step: weights, gradients and optimizer state. And those of a snapshot."""
     training = build(read_job(job_file), job_file, mesh)
     training.engine.step(training.loader.micro_batches(1), 1e-3, StepTimer(mesh.device))
-    return _live_bytes()
+    held = _live_bytes()
+    training.saver.save(lambda: take_snapshot(training.engine.updater, {"step": 1}, training.saver.memory))
+    training.saver.wait()
+    return held, _live_bytes() - held
 
 
 def _live_bytes() -> int:
@@ -212,9 +216,15 @@ def test_a_rank_holds_the_planned_bytes(tmp_path: Path, data: Path, layout: str)
     spec = read_job(job_file).spec
     layers = configured_stages(spec.model, spec.parallelism)
     assert layers is not None
-    for rank, measured in enumerate(on_mesh(spec.degrees, held_bytes, job_file)):
-        planned = rank_memory(spec, layers, spec.degrees.coordinates(rank).pipeline)
+    snapshots: dict[int, int] = {}
+    for rank, (measured, snapshot) in enumerate(on_mesh(spec.degrees, held_bytes, job_file)):
+        stage = spec.degrees.coordinates(rank).pipeline
+        planned = rank_memory(spec, layers, stage)
         assert measured == pytest.approx(_lasting(spec, planned), rel=_SMALL), f"rank {rank}"
+        snapshots[stage] = max(snapshot, snapshots.get(stage, 0))
+    for stage, snapshot in snapshots.items():
+        planned = rank_memory(spec, layers, stage)
+        assert snapshot == pytest.approx(planned.snapshot, rel=_SMALL), f"pipeline rank {stage}"
 
 
 def _lasting(spec: RunSpec, planned: RankMemory) -> float:
@@ -279,4 +289,5 @@ def test_deepspeed_takes_the_planned_bytes(tmp_path: Path, data: Path, layout: s
     planned = rank_memory(spec, [5], 0)
     bucket = _BUCKET if spec.parallelism.zero_stage else 0
     for measured in on_mesh(spec.degrees, peak_bytes, job_file):
-        assert measured - bucket == pytest.approx(planned.total + planned.host - bucket, rel=_SMALL)
+        in_step = planned.total + planned.host - planned.snapshot
+        assert measured - bucket == pytest.approx(in_step - bucket, rel=_SMALL)

@@ -58,8 +58,11 @@ class PlannedMemory(Envelope):
     transfers: int
     """Buffers that stages send to each other."""
 
+    snapshot: int = 0
+    """On CPUs, the copy of the state that checkpoints are written from, allocated by the first one."""
+
     host: int
-    """What offload keeps in host memory instead of device memory."""
+    """Host memory of a GPU's rank: what offload keeps there, and the copy of the state that checkpoints are written from."""
 
 
 class PlannedAction(Envelope):
@@ -102,7 +105,7 @@ class RunPlan(Envelope):
     """`cuda` or `cpu`: what kind of slot it is. Null if its memory is unknown."""
 
     host_bytes: int = 0
-    """Host memory that all ranks of a node use for offload."""
+    """Host memory of all ranks of a node: for the copies of their state that checkpoints are written from, and for offload."""
 
     host_node_bytes: int | None = None
     """Host memory of the largest node that the run may get. Null if unknown."""
@@ -111,8 +114,8 @@ class RunPlan(Envelope):
     """The node with this memory."""
 
     warnings: list[str] = []
-    """Why the run may fail although it is valid: a rank needs more memory than its slot has, or offload needs more than the
-    node has."""
+    """Why the run may fail although it is valid: a rank needs more memory than its slot has, or the ranks of a node
+    need more host memory than it has."""
 
     too_large: str | None = None
     """Why no joined node can run it: a rank needs more memory than any node could give it. Null if one can, or if no node

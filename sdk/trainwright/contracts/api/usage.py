@@ -99,7 +99,7 @@ class RunEstimate(Envelope):
     """Memory of the rank that needs most, by formula (`planner/memory.py`)."""
 
     host_bytes: int = 0
-    """Host memory that all ranks of a node use for offload."""
+    """Host memory of all ranks of a node: for the copies of their state that checkpoints are written from, and for offload."""
 
     checkpoint_bytes: int
     """Size of one checkpoint, from its dtypes."""

@@ -70,7 +70,7 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
         <EstimateRow name="compute">{estimate === undefined ? "–" : <Quantity value={flops[0]} unit={flops[1]} />}</EstimateRow>
         <EstimateRow name="slots">{slots === undefined ? "–" : count(nodes * slots)}</EstimateRow>
         {estimate !== undefined && estimate.host_bytes > 0 && (
-          <EstimateRow name="node memory" note="per node, for offloaded tensors">
+          <EstimateRow name="node memory" note="per node, for checkpoints and offloaded tensors">
             <Bytes value={estimate.host_bytes} />
           </EstimateRow>
         )}

@@ -2,7 +2,8 @@ import type { PlannedMemory, RunPlan } from "@/api/types";
 import { Bytes } from "@/components/Bytes";
 import { bytes } from "@/lib/format";
 
-const MEMORY_PARTS = ["weights", "copies", "gradients", "optimizer", "activations", "gathered", "loss", "transfers"] as const;
+const MEMORY_PARTS = ["weights", "copies", "gradients", "optimizer", "activations", "gathered", "loss", "transfers", "snapshot"] as const;
+type MemoryPart = (typeof MEMORY_PARTS)[number];
 
 /** Memory per pipeline rank by part, as bars on one scale and in numbers, compared with the smallest slot. */
 export function MemoryDiagram({ plan }: { plan: RunPlan }) {
@@ -45,7 +46,7 @@ export function MemoryDiagram({ plan }: { plan: RunPlan }) {
 }
 
 /** Each part with its size on the rank that needs most. */
-function Legend({ memory, parts }: { memory: readonly PlannedMemory[]; parts: readonly (typeof MEMORY_PARTS)[number][] }) {
+function Legend({ memory, parts }: { memory: readonly PlannedMemory[]; parts: readonly MemoryPart[] }) {
   const largest = memory.reduce((max, one) => (one.total > max.total ? one : max));
   return (
     <dl className="flex flex-wrap gap-x-4 gap-y-1 text-small">
@@ -60,6 +61,7 @@ function Legend({ memory, parts }: { memory: readonly PlannedMemory[]; parts: re
   );
 }
 
-function colour(part: (typeof MEMORY_PARTS)[number]): string {
-  return `var(--color-series-${MEMORY_PARTS.indexOf(part) + 1})`;
+/** The snapshot is grey, because the charts have eight colors. */
+function colour(part: MemoryPart): string {
+  return part === "snapshot" ? "var(--color-soft)" : `var(--color-series-${MEMORY_PARTS.indexOf(part) + 1})`;
 }

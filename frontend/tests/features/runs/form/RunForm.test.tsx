@@ -391,13 +391,13 @@ it("shows no estimate for a fork without steps left", async () => {
   expect(await within(estimate).findByText("No estimate: the fork starts at step 5,000, so it needs more steps than that.")).toBeDefined();
 });
 
-it("shows the node memory used by offloading", async () => {
+it("shows the node memory used by checkpoints and offloading", async () => {
   server.use(http.post("*/runs/estimate", () => HttpResponse.json({ ...ESTIMATE, host_bytes: 51 * GIB })));
   show();
   await openModel();
   await userEvent.type(screen.getByLabelText("Width"), "64");
   const memory = await screen.findByText("node memory");
-  expect(memory.parentElement?.textContent).toBe("node memory51 GiBper node, for offloaded tensors");
+  expect(memory.parentElement?.textContent).toBe("node memory51 GiBper node, for checkpoints and offloaded tensors");
 });
 
 it("restores a draft except for another dataset's data fields, and starts over", async () => {

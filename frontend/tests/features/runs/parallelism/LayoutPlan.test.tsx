@@ -7,7 +7,7 @@ import { LayoutPlan } from "@/features/runs/parallelism/LayoutPlan";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
-const MEMORY = { copies: 0, gradients: 2 ** 20, optimizer: 2 ** 21, gathered: 0, loss: 0, transfers: 2 ** 10, host: 0 };
+const MEMORY = { copies: 0, gradients: 2 ** 20, optimizer: 2 ** 21, gathered: 0, loss: 0, transfers: 2 ** 10, snapshot: 0, host: 0 };
 const PLAN: RunPlan = {
   pipeline: 2,
   data: 1,
