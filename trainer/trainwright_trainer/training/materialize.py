@@ -13,6 +13,7 @@ from torch import nn
 from trainwright.contracts.parallelism_spec import EngineKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.memory import keeps_weight_casts
+from trainwright_trainer.distributed.equal_weights import make_replicas_equal
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.compute.conversion import ConvertedModel
 from trainwright_trainer.fp8.state.updater import FP8Updater
@@ -47,6 +48,7 @@ def materialize(parts: ModelParts, spec: RunSpec, mesh: Mesh, fresh: bool) -> Up
     _allocate(model, mesh.device if native else torch.device("cpu"))
     if fresh:
         initialize(model, spec.model, spec.seed, shard_specs)
+        make_replicas_equal(dict(model.named_parameters()), shard_specs, mesh)
     if not native:
         from trainwright_trainer.training.deepspeed_engine import DeepSpeedUpdater
 
@@ -78,6 +80,8 @@ def _materialize_fp8(
     """The updater has the memory of the weights. Initial values are made in host memory."""
     slices = {name: parts.shard_specs.local[name].slice for name in (converted.weights if fresh else ())}
     initial = initial_weights(slices, spec.model, spec.seed)
+    if fresh:
+        make_replicas_equal(initial, parts.shard_specs, mesh)
     parts.model.fill_tables()
     parts.model.to(mesh.device)
     return FP8Updater(converted, initial if fresh else None, parts.shard_specs, spec, mesh)

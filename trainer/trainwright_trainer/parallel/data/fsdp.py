@@ -36,6 +36,7 @@ from torch.distributed.tensor import DTensor
 
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright_trainer.distributed.axis import Axis
+from trainwright_trainer.distributed.equal_weights import make_replicas_equal
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.distributed.shard_spec import ShardSpecs, Slice
 from trainwright_trainer.model.loss import HeadLoss
@@ -68,6 +69,7 @@ def allocate_shards(
         assert weights[name].shape == specs[name].slice.shape, f"the shard of {name} does not match its spec"
     if fill is not None:
         fill(weights, {name: specs[name].slice for name in weights})
+        make_replicas_equal(weights, shard_specs, mesh, frozenset(sharded))
     here = {name: weight for name, weight in weights.items() if weight.numel()}
     unsharded = [weight for name, weight in here.items() if name not in sharded]
     return ModelShard(
