@@ -184,6 +184,13 @@ SERIES: tuple[SeriesInfo, ...] = (
         description="Part of a step spent on the optimizer.",
     ),
     SeriesInfo(
+        name="other_seconds",
+        title="other, time per step",
+        unit="s",
+        group=SeriesGroup.TIME,
+        description="Part of a step spent on metrics and their report, since the end of the last step. Validation and checkpoints do not count.",
+    ),
+    SeriesInfo(
         name="skipped_steps",
         title="skipped steps",
         unit="steps",

@@ -16,6 +16,7 @@ from trainwright.contracts.events import Step
 from trainwright.contracts.series import FP8_SERIES, HARDWARE_SERIES, STORED_SERIES
 from trainwright_trainer.model.init import initialize
 from trainwright_trainer.model.transformer import Transformer
+from trainwright_trainer.observe.step_timer import Timing
 from trainwright_trainer.optim.learning_rate import learning_rate_at
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.runtime.errors import BadJobError, DivergedError
@@ -285,8 +286,7 @@ def test_step_events_contain_every_series_and_phases_sum_to_the_step(tmp_path: P
     assert [line["step"] for line in lines] == list(range(1, 21))
     assert {*lines[0]["values"], "validation_loss"} == set(STORED_SERIES) - FP8_SERIES - HARDWARE_SERIES
     for values in (line["values"] for line in lines):
-        timings = ("data", "forward", "backward", "collectives", "optimizer")
-        assert sum(values[f"{phase}_seconds"] for phase in timings) == pytest.approx(values["seconds"])
+        assert sum(values[f"{timing}_seconds"] for timing in Timing) == pytest.approx(values["seconds"])
         assert values["tokens_per_second"] == pytest.approx(8 * 32 / values["seconds"])
     assert lines[-1]["values"]["tokens"] == 20 * 8 * 32
     assert lines[-1]["values"]["eta_seconds"] == 0

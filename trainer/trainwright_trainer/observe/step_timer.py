@@ -1,8 +1,10 @@
 """Where the time of a step goes.
 
 The timer marks the end of each section of work; the time since the previous mark belongs to it. So the
-timings add up to the step by construction. On a GPU the marks are events in its stream, read after the step. Each
-mark also counts in the rank's progress, so the agent sees that the rank is not stuck.
+timings add up to the step by construction. A step begins where the last one ended, so that the steps add up to the time of
+the training: what is done between two steps, while a GPU has nothing to do, counts for the second. Validation and checkpoints
+belong to no step. On a GPU the marks are events in its stream, read after the step. Each mark also counts in the
+rank's progress, so the agent sees that the rank is not stuck.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ class Timing(StrEnum):
     BACKWARD = "backward"
     COLLECTIVES = "collectives"
     OPTIMIZER = "optimizer"
+    OTHER = "other"
+    """Between two steps: metrics, their report, and garbage collection."""
 
 
 class StepTimer:
@@ -33,9 +37,18 @@ class StepTimer:
         self._on_gpu = device.type == "cuda"
         self._progress = progress or ProgressCounters()
         self._marks: list[tuple[Timing | None, float | torch.cuda.Event]] = []
+        self._follows_step = False
 
     def start(self) -> None:
-        self._marks = [(None, self._now())]
+        """Begin a step, which follows the last one unless ``interrupt`` was called."""
+        now = self._now()
+        last = self._marks[-1][1] if self._follows_step else now
+        self._marks = [(None, last), (Timing.OTHER, now)]
+        self._follows_step = True
+
+    def interrupt(self) -> None:
+        """The time from the end of the last step to now belongs to no step."""
+        self._follows_step = False
 
     def mark(self, timing: Timing) -> None:
         """The time since the last mark was spent on ``timing``."""

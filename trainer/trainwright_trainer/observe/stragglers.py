@@ -1,6 +1,7 @@
 """Stragglers: ranks that compute longer than others with the same layers.
 
-Steps take equally long on all ranks, because ranks wait for each other. Only the time outside of collectives differs. A
+Steps take equally long on all ranks, because ranks wait for each other. What differs is the time of their own work, outside of
+collectives and of reports between two steps. A
 measurement says how much longer a rank computes than the median of the others with the same layers. A rank's score is the
 median of its last ten measurements, so single slow steps do not count. A rank is slow if its score is high and none of these
 measurements is low: where all ranks vary much, the median alone would often be high by chance.
@@ -64,5 +65,7 @@ class Stragglers:
 
 def _work_seconds(seconds: Mapping[str, float], rank: int) -> float:
     return sum(
-        seconds[f"{RANK_SERIES}/{rank}:{timing}"] for timing in Timing if timing is not Timing.COLLECTIVES
+        seconds[f"{RANK_SERIES}/{rank}:{timing}"]
+        for timing in Timing
+        if timing not in (Timing.COLLECTIVES, Timing.OTHER)
     )

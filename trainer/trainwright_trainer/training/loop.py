@@ -72,8 +72,10 @@ def train(training: Training, should_stop: ShouldStop = never_stop) -> Outcome:
                 if step == last or step % spec.validation.every_steps == 0:
                     validate(training, step)
                     _write_samples(training, step)
+                    timer.interrupt()
                 if stopping or step == last or step % spec.checkpoint.every_steps == 0:
                     _save(training, step)
+                    timer.interrupt()
                 training.saver.check()
                 collect_after_step(step)
     except DivergedError as error:

@@ -22,6 +22,7 @@ const RUN_SERIES = [
   "backward_seconds",
   "collectives_seconds",
   "optimizer_seconds",
+  "other_seconds",
   "skipped_steps",
   "fp8_saturated",
   "fp8_underflow",

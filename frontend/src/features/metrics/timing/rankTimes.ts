@@ -3,7 +3,7 @@ import { api, body } from "@/api/client";
 import type { Column } from "@/lib/charts/series";
 import { boundsOf, type StepWindow } from "@/lib/charts/stepWindow";
 
-export const STEP_PARTS = ["data", "forward", "backward", "collectives", "optimizer"] as const;
+export const STEP_PARTS = ["data", "forward", "backward", "collectives", "optimizer", "other"] as const;
 
 export type StepPart = (typeof STEP_PARTS)[number];
 
