@@ -137,6 +137,11 @@ class NodeCapacity:
         return self.hardware.inventory.location
 
     @property
+    def host_bytes(self) -> int:
+        """Host memory: that of the node, without its GPUs'."""
+        return self.hardware.inventory.memory_bytes
+
+    @property
     def takes_runs(self) -> bool:
         """Whether runs may be placed on the node: it is neither drained nor in quarantine."""
         return not self.draining and not self.in_quarantine
@@ -147,7 +152,7 @@ class NodeCapacity:
 
     def has_host_memory(self, needs: Needs) -> bool:
         """Whether it could run the run, and has enough host memory beside that of its slots."""
-        return self.could_run(needs) and self.hardware.inventory.memory_bytes >= needs.memory.host_bytes
+        return self.host_bytes >= needs.memory.host_bytes and self.could_run(needs)
 
     def has_memory(self, needs: Needs) -> bool:
         """Whether it has enough memory for each rank, as far as that is known."""

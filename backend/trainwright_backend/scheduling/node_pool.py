@@ -108,6 +108,8 @@ class NodePool:
     def _with_host_memory(self, capable: Sequence[NodeCapacity], needs: Needs) -> Sequence[NodeCapacity]:
         """The capable nodes with enough host memory for the run's checkpoints and offload; all of them if too few have enough, since
         the plan warned of it."""
-        enough = [capacity for capacity in capable if capacity.has_host_memory(needs)]
-        others = [capacity for capacity in self.unavailable if capacity.has_host_memory(needs)]
-        return enough if len(enough) + len(others) >= needs.nodes else capable
+        enough = [capacity for capacity in capable if capacity.host_bytes >= needs.memory.host_bytes]
+        if len(enough) >= needs.nodes:
+            return enough
+        others = sum(capacity.has_host_memory(needs) for capacity in self.unavailable)
+        return enough if len(enough) + others >= needs.nodes else capable
