@@ -98,6 +98,11 @@ class Mesh:
         return self._axis(AxisName.STAGE)
 
     @cached_property
+    def alone(self) -> Axis:
+        """This rank."""
+        return replace(self.world, lines=((self.rank,),))
+
+    @cached_property
     def stage_beside_passes(self) -> Axis:
         """``stage`` for a thread that communicates while the passes of a model-parallel run use the other axes."""
         name = AxisName.STAGE_BESIDE_PASSES

@@ -36,6 +36,14 @@ def full_slice(shape: Sequence[int]) -> Slice:
     return Slice(tuple(shape), (0,) * len(shape), tuple(shape))
 
 
+def row_shard(box: Slice, rank: int, ranks: int) -> Slice:
+    """Rank ``rank``'s rows of ``box``: equal ranges, the last ones shorter or empty."""
+    length = -(-box.shape[0] // ranks)
+    first = min(rank * length, box.shape[0])
+    rows = min(length, box.shape[0] - first)
+    return Slice(box.full_shape, (box.offset[0] + first, *box.offset[1:]), (rows, *box.shape[1:]))
+
+
 @dataclass(frozen=True)
 class ShardSpec:
     """This rank's part of one weight."""

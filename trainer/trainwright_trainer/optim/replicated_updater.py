@@ -41,7 +41,15 @@ class ReplicatedUpdater:
         self._weights = dict(model.named_parameters())
         primary = [name for name in self._weights if shard_specs.local[name].is_primary]
         slices = {name: shard_specs.local[name].slice for name in self._weights}
-        whole = WholeWeights(shard_specs.forward_order, primary, [mesh.model], slices, mesh.tensor)
+        whole = WholeWeights(
+            shard_specs.forward_order,
+            primary,
+            [mesh.model],
+            slices,
+            copies=mesh.data,
+            rows=mesh.alone,
+            tensor=mesh.tensor,
+        )
         self.optimizer = build_optimizer(self._weights, spec, whole)
         self._parameters = list(self._weights.values())
         self._clip_norm = spec.clip_norm

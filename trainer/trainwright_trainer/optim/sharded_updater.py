@@ -44,8 +44,9 @@ class ShardedUpdater:
             self._written,
             [mesh.model, mesh.shard],
             shard.tensor_slices,
-            mesh.tensor,
-            mesh.shard if shard.rows_sharded else None,
+            copies=mesh.replicas,
+            rows=mesh.shard if shard.rows_sharded else mesh.alone,
+            tensor=mesh.tensor,
         )
         self.optimizer = build_optimizer(shard.updated, spec, whole)
         self._spec = spec

@@ -6,8 +6,7 @@ them. Every element counts once. Some parts exist on several ranks, such as norm
 embedding that two stages tie. Then only the part of the primary rank counts (``distributed.shard_spec``), and only that
 of the rank that writes it to checkpoints. The gradient norm and checkpoints follow the same rule.
 
-A matrix is gathered first from each rank's rows of ZeRO stage 3 and then from the slices of tensor ranks, so all of
-them have it.
+Matrices are computed by one rank each (``divided_matrices``).
 
     N weights of the model, in the order of its forward pass     K values of each
 """
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.shard_spec import Slice, full_slice
+from trainwright_trainer.optim.divided_matrices import DividedMatrices
 
 
 class WholeWeights:
@@ -32,8 +32,9 @@ class WholeWeights:
         counted: Collection[str],
         axes: Sequence[Axis],
         slices: Mapping[str, Slice],
+        copies: Axis,
+        rows: Axis,
         tensor: Axis,
-        rows: Axis | None = None,
     ) -> None:
         """Create it; all ranks must do so in the same way.
 
@@ -42,14 +43,19 @@ class WholeWeights:
             counted: weights whose parts on this rank count.
             axes: ranks that together have one copy of what the optimizer updates.
             slices: what tensor parallelism leaves of each weight that the ranks of ``tensor`` and ``rows`` update together.
+            copies: the ranks that update the same parts.
+            rows: the ranks with other rows of the slices; this rank alone if those are not divided.
             tensor: the ranks with the other slices.
-            rows: the ranks with other rows of the slices, if those are divided.
         """
         self.slices = slices
-        self._tensor, self._rows = tensor, rows
+        self._copies, self._rows, self._tensor = copies, rows, tensor
         self.order = order
         self._counted = frozenset(counted)
         self._axes = axes
+
+    @property
+    def device(self) -> torch.device:
+        return self._tensor.device
 
     def sum(self, own: Mapping[str, Tensor], values: int) -> Tensor:
         """(N, K) float64: the sums of all ranks' values, equal on all of them; every rank must call this.
@@ -67,34 +73,10 @@ class WholeWeights:
             axis.all_reduce(sums)
         return sums
 
-    def gather(self, name: str, part: Tensor | None) -> Tensor:
-        """The entire matrix ``name``, on every rank that updates a part of it; all of them must call this in one order.
-
-        Args:
-            part: this rank's part; None if it has no rows.
-        """
-        box = self.slices[name]
-        if self._rows is not None:
-            length = -(-box.shape[0] // self._rows.ranks)
-            padded = torch.zeros(length, *box.shape[1:], device=self._rows.device)
-            if part is not None:
-                padded[: len(part)] = part
-            part = self._rows.all_gather(padded)[: box.shape[0]]
-        assert part is not None
-        lengths = zip(box.shape, box.full_shape, strict=True)
-        split = next((dim for dim, (own, full) in enumerate(lengths) if own != full), None)
-        if split is None:
-            return part
-        return torch.cat(self._tensor.all_gather(part.contiguous()[None]).unbind(), split)
-
-    def own_part(self, name: str, matrix: Tensor) -> Tensor:
-        """This rank's part of the entire matrix ``name``."""
-        box = self.slices[name]
-        part = matrix[box.slices]
-        if self._rows is None:
-            return part
-        length = -(-box.shape[0] // self._rows.ranks)
-        return part[self._rows.rank * length : (self._rows.rank + 1) * length]
+    def divided(self, names: Collection[str]) -> DividedMatrices:
+        """The matrices ``names``, divided among the ranks that update parts of them."""
+        slices = {name: self.slices[name] for name in names}
+        return DividedMatrices(slices, self._copies, self._rows, self._tensor)
 
 
 def only_here(weights: Mapping[str, nn.Parameter], device: torch.device) -> WholeWeights:
@@ -102,4 +84,4 @@ def only_here(weights: Mapping[str, nn.Parameter], device: torch.device) -> Whol
     order = {name: index for index, name in enumerate(weights)}
     alone = Axis(((0,),), 0, device)
     slices = {name: full_slice(weight.shape) for name, weight in weights.items()}
-    return WholeWeights(order, list(weights), [alone], slices, alone)
+    return WholeWeights(order, list(weights), [alone], slices, alone, alone, alone)

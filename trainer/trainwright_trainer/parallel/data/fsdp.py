@@ -35,10 +35,9 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor
 
 from trainwright.contracts.precision_spec import PrecisionKind
-from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.equal_weights import make_replicas_equal
 from trainwright_trainer.distributed.mesh import Mesh
-from trainwright_trainer.distributed.shard_spec import ShardSpecs, Slice
+from trainwright_trainer.distributed.shard_spec import ShardSpecs, Slice, row_shard
 from trainwright_trainer.model.loss import HeadLoss
 from trainwright_trainer.model.transformer import Transformer
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
@@ -64,7 +63,9 @@ def allocate_shards(
         weights[name] = weight
         if isinstance(weight, DTensor):
             sharded[name] = weight
-            specs[name] = replace(specs[name], slice=local_rows(specs[name].slice, mesh.shard))
+            specs[name] = replace(
+                specs[name], slice=row_shard(specs[name].slice, mesh.shard.rank, mesh.shard.ranks)
+            )
             weights[name] = nn.Parameter(weight.to_local().detach())
         assert weights[name].shape == specs[name].slice.shape, f"the shard of {name} does not match its spec"
     if fill is not None:
@@ -88,14 +89,6 @@ def allocate_shards(
         gradients_sharded=True,
         broadcast_params=_nothing_to_broadcast,
     )
-
-
-def local_rows(box: Slice, axis: Axis) -> Slice:
-    """This rank's rows of ``box``: equal ranges, the last ones shorter or empty."""
-    length = -(-box.shape[0] // axis.ranks)
-    first = min(axis.rank * length, box.shape[0])
-    rows = min(length, box.shape[0] - first)
-    return Slice(box.full_shape, (box.offset[0] + first, *box.offset[1:]), (rows, *box.shape[1:]))
 
 
 def uses_fsdp(model: nn.Module) -> bool:
