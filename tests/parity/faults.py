@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 
+from tests.trainer.fault_injection import inject_fault, own
 from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.optim import replicated_updater, sharded_updater
 from trainwright_trainer.optim.replicated_updater import ReplicatedUpdater
@@ -37,10 +38,6 @@ def _own_part(part: Tensor, axis: Axis) -> Tensor:
 def _own_summand(whole: Tensor, axis: Axis) -> Tensor:
     own = whole.flatten(0, 1).chunk(axis.ranks)[axis.rank]
     return own.reshape(whole.shape[0], -1, *whole.shape[2:])
-
-
-def _own_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-    return gradient, None
 
 
 _of_all = vocab_parallel.log_sum_and_target
@@ -192,9 +189,7 @@ FAULTS: dict[str, Plant] = {
     "ZeRO owner's broadcast": lambda: patch.object(OwnedParameters, "broadcast_params", _nothing),
     "tensor gather": lambda: patch.object(sequence_parallel, "_all_gather", _own_part),
     "tensor scatter_sum": lambda: patch.object(sequence_parallel, "reduce_scatter_tensor", _own_summand),
-    "norm-gradient sum": lambda: patch.object(
-        sequence_parallel.AllReduceGradient, "backward", staticmethod(_own_gradient)
-    ),
+    "norm-gradient sum": lambda: inject_fault(Axis, "all_reduce", own, "sum_over_ranks"),
     "vocabulary's log of sums": lambda: patch.object(vocab_parallel, "log_sum_and_target", _own_log_sum),
     "vocabulary's targets": lambda: patch.object(vocab_parallel, "log_sum_and_target", _own_target),
     "vocabulary's targets, of the second rank": lambda: patch.object(

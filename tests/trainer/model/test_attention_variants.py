@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.trainer.fault_injection import inject_fault, own
 from tests.trainer.jobs import train_here, write_job
 from tests.trainer.ranks import on_mesh
 from tests.trainer.zero_trainings import one_step, start
@@ -31,6 +32,7 @@ from trainwright.planner.flops import count_parameters
 from trainwright.planner.memory import score_bytes
 from trainwright_trainer.checkpoint import plain_model
 from trainwright_trainer.checkpoint.export import load_export, model_config
+from trainwright_trainer.distributed.axis import Axis
 from trainwright_trainer.distributed.mesh import Mesh
 from trainwright_trainer.fp8.compute.conversion import convert
 from trainwright_trainer.fp8.compute.linear import FP8Linear
@@ -38,7 +40,6 @@ from trainwright_trainer.main import main
 from trainwright_trainer.model.attention import Attention, AttentionTables
 from trainwright_trainer.model.attention_registry import ATTENTION_MODULES
 from trainwright_trainer.model.transformer import Transformer
-from trainwright_trainer.parallel.tensor import parallelize
 from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast
 
 SPEC = ModelSpec(layers=2, width=32, heads=4, kv_heads=2)
@@ -118,7 +119,7 @@ def plant(variant: type[Attention], patch: Callable[[dict[str, Any], str, Any], 
 def learn(mesh: Mesh, variant: type[Attention], job_file: Path, fault: bool = False) -> list[float]:
     plant(variant, dict.__setitem__)
     if fault:
-        parallelize.all_reduce_gradient = lambda weight, axis: weight
+        inject_fault(Axis, "all_reduce", own, "sum_over_ranks").__enter__()  # the process ends with the test
     training = start(mesh, job_file)
     steps = [one_step(training, number) for number in (1, 2, 3)]
     return [figure for step in steps for figure in (step.loss, step.grad_norm)]

@@ -53,6 +53,9 @@ class ShardSpec:
     """Whether this rank counts among the ranks of the model axis that have this slice: it adds the slice's
     gradient to the norm and, with its data ranks, writes its state to checkpoints."""
 
+    has_partial_gradient: bool = False
+    """Whether all tensor ranks have it in full and each has a part of its gradient, which they sum."""
+
     is_tied_replica: bool = False
     """Whether another stage has a copy, which must stay identical bit for bit, independently of the other weights of
     both stages."""
@@ -71,6 +74,11 @@ class ShardSpecs:
     @property
     def tied_replicas(self) -> frozenset[str]:
         return frozenset(name for name, part in self.local.items() if part.is_tied_replica)
+
+    @property
+    def partial_gradients(self) -> list[str]:
+        """Weights of whose gradients tensor ranks have parts."""
+        return [name for name, part in self.local.items() if part.has_partial_gradient]
 
 
 def unsharded_specs(model: nn.Module) -> ShardSpecs:

@@ -1,7 +1,7 @@
 """The updater of float32 and bfloat16 runs whose data ranks replicate the float32 weights and their optimizer.
 
-Gradients are summed over the data ranks (``parallel.data.gradient_buckets``), clipped by the norm over all
-ranks of the model, and passed to the optimizer. Data ranks have the same bits, so those of a node divide the
+Gradients are summed over the data ranks (``parallel.data.gradient_buckets``) and, where tensor ranks have parts of them,
+over these, clipped by the norm over all ranks of the model, and passed to the optimizer. Data ranks have the same bits, so those of a node divide the
 writing of the state.
 """
 
@@ -24,6 +24,7 @@ from trainwright_trainer.optim.registry import build_optimizer
 from trainwright_trainer.optim.updater import ReadTensor, StateTensor, observes
 from trainwright_trainer.optim.whole_weights import WholeWeights
 from trainwright_trainer.parallel.data.gradient_buckets import GradientBuckets
+from trainwright_trainer.parallel.tensor.replicated_weights import sum_gradients
 
 
 class ReplicatedUpdater:
@@ -55,7 +56,8 @@ class ReplicatedUpdater:
         self._clip_norm = spec.clip_norm
         self._shard_specs = shard_specs.local
         self._order = shard_specs.forward_order
-        self._model_axis, self._world = mesh.model, mesh.world
+        self._model_axis, self._world, self._tensor = mesh.model, mesh.world, mesh.tensor
+        self._partial = [self._weights[name] for name in shard_specs.partial_gradients]
         self._written = mesh.share_of_writing(
             {name: self._weights[name].numel() for name in primary}, mesh.data
         )
@@ -98,6 +100,7 @@ class ReplicatedUpdater:
     def wait_for_gradients(self) -> None:
         if self._buckets:
             self._buckets.wait()
+        sum_gradients(self._partial, self._tensor)
 
     def grad_norm(self) -> Tensor:
         counted = [weight for name, weight in self._weights.items() if self._shard_specs[name].is_primary]

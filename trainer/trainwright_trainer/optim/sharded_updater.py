@@ -23,6 +23,7 @@ from trainwright_trainer.optim.registry import build_optimizer
 from trainwright_trainer.optim.updater import ReadTensor, StateTensor, observes
 from trainwright_trainer.optim.whole_weights import WholeWeights
 from trainwright_trainer.parallel.data.zero import ModelShard
+from trainwright_trainer.parallel.tensor.replicated_weights import sum_gradients
 
 
 class ShardedUpdater:
@@ -52,6 +53,9 @@ class ShardedUpdater:
         self._spec = spec
         self._clip_norm = spec.clip_norm
         self._mesh = mesh
+        self._partial = [
+            weight for name, weight in shard.weights.items() if shard.shard_specs[name].has_partial_gradient
+        ]
         self._updates = 0
         self._is_up_to_date = True
 
@@ -73,6 +77,7 @@ class ShardedUpdater:
 
     def wait_for_gradients(self) -> None:
         self._shard.gradients.wait()
+        sum_gradients(self._partial, self._mesh.tensor)
 
     def grad_norm(self) -> Tensor:
         shard, mesh = self._shard, self._mesh

@@ -290,9 +290,9 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
         _backward(_own_repeated),
     ),
     "gradients of norms are not summed": (
-        sequence_parallel.AllReduceGradient,
-        "backward",
-        _backward(lambda gradient, axis: gradient),
+        replicated_updater,
+        "sum_gradients",
+        lambda weights, axis: None,
     ),
     "the vocabulary's exponentials are not summed": (vocab_parallel, "log_sum_and_target", _own_logits),
     "the target's logit stays with its owner": (vocab_parallel, "log_sum_and_target", _own_targets),

@@ -29,6 +29,7 @@ from trainwright_trainer.fp8.state.gradient_headroom import Headroom
 from trainwright_trainer.fp8.state.row_layout import ROW, Bucket, RowLayout
 from trainwright_trainer.fp8.state.segments import Segments
 from trainwright_trainer.fp8.state.side_stream import SideStream
+from trainwright_trainer.parallel.tensor.replicated_weights import sum_over_ranks
 from trainwright_trainer.runtime.compilation import fuse_on_gpu
 
 BucketUpdate = Callable[[Bucket, Segments, Tensor], None]
@@ -45,10 +46,16 @@ class FP8Gradients:
         mesh: Mesh,
         update_bucket: BucketUpdate | None = None,
         not_primary: Collection[str] = (),
+        partial_gradients: Collection[str] = (),
     ) -> None:
-        """``not_primary`` are weights that another rank of the model axis counts in the norm."""
+        """Register the hooks.
+
+        Args:
+            not_primary: weights that another rank of the model axis counts in the norm.
+            partial_gradients: weights of whose gradients tensor ranks have parts.
+        """
         device, slots = mesh.device, len(layout.slots)
-        self._data, self._model = mesh.data, mesh.model
+        self._data, self._model, self._tensor = mesh.data, mesh.model, mesh.tensor
         # With model parallelism, the passes use their axes while the side stream reduces.
         self._scale_axis = mesh.stage_beside_passes
         """Ranks that share each tensor's scale: those with other sequences, and those with other slices of it."""
@@ -80,6 +87,11 @@ class FP8Gradients:
         self._quantize = fuse_on_gpu(quantize_rows, device)
         self._dequantized_sum = fuse_on_gpu(_dequantized_sum, device)
         self._handles = [[weights[slot.name].handle for slot in bucket.slots] for bucket in layout.buckets]
+        self._partial = [
+            [index for index, slot in enumerate(bucket.slots) if slot.name in partial_gradients]
+            for bucket in layout.buckets
+        ]
+        """Of each bucket."""
         self._bucket_of = {
             slot.name: number for number, bucket in enumerate(layout.buckets) for slot in bucket.slots
         }
@@ -161,12 +173,15 @@ class FP8Gradients:
             self.mark_ready([name])
 
     def _send(self, number: int) -> None:
-        """Take the bucket's gradients off their handles and submit their reduction."""
+        """Take the bucket's gradients off their handles, complete those of which this rank has a part, and submit their
+        reduction.
+        """
         taken = []
         for handle in self._handles[number]:
             assert handle.grad is not None
             taken.append(handle.grad)
             handle.grad = None
+        sum_over_ranks([taken[index] for index in self._partial[number]], self._tensor)
         self._side_stream.submit(partial(self._reduce, number, taken), taken)
 
     @torch.no_grad()

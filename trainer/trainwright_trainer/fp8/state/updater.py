@@ -94,7 +94,9 @@ class FP8Updater:
         )
         update_bucket = self._update_bucket if fp8.optimizer_in_backward else None
         not_primary = [name for name in converted.weights if not shard_specs.local[name].is_primary]
-        self.gradients = FP8Gradients(converted.weights, self.layout, mesh, update_bucket, not_primary)
+        self.gradients = FP8Gradients(
+            converted.weights, self.layout, mesh, update_bucket, not_primary, shard_specs.partial_gradients
+        )
         order = sorted(shard_specs.forward_order, key=shard_specs.forward_order.__getitem__)
         local = [slot.name for slot in self.layout.slots]
         self._weight_index = ParameterIndex(order, local, shard_specs, mesh.model)

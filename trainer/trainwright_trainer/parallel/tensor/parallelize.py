@@ -7,7 +7,8 @@ of the tokens.
             tokens            a part of the residual stream (``sequence_parallel``); norms work on it, and are replicated
     moves   forward     twice per block: the normed part is all-gathered before the first matmuls, and the output of the
                         last, partial sums on each rank, is reduce-scattered
-            backward    gathers and reduce-scatters swapped; the gradient of each norm's weight is all-reduced
+            backward    gathers and reduce-scatters swapped
+            step        the gradients of all norms' weights are all-reduced together (``replicated_weights``)
             In a parallel block once instead of twice: both parts read one input, and their outputs are summed before.
 
 So all arithmetic and all saved activations are divided by the number of ranks (Shoeybi et al. 2019;
@@ -27,7 +28,6 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from trainwright.contracts.block_parts import weight_in_block
 from trainwright_trainer.distributed.axis import Axis
@@ -35,7 +35,6 @@ from trainwright_trainer.distributed.shard_spec import ShardSpec, ShardSpecs, Sl
 from trainwright_trainer.fp8.compute.bf16_layers import (
     BF16Embedding,
     BF16PositionEmbedding,
-    WeightModule,
 )
 from trainwright_trainer.fp8.compute.linear import FP8Linear, InputCast
 from trainwright_trainer.linear.position_embedding import PositionEmbedding
@@ -54,7 +53,6 @@ from trainwright_trainer.parallel.tensor.fp8_gather import GatheringInputCast
 from trainwright_trainer.parallel.tensor.sequence_parallel import (
     all_gather,
     all_reduce,
-    all_reduce_gradient,
     own_part,
     reduce_scatter,
 )
@@ -90,9 +88,8 @@ def shard_matrices(model: nn.Module, shard_specs: ShardSpecs, axis: Axis) -> Sha
         part = shard_specs.local[name]
         dim = _shard_dim(name)
         if dim is None:
-            if not name.endswith(".weight"):
-                raise TypeError(f"{name} is replicated, and ranks sum gradients of weights named weight only")
-            specs[name] = replace(part, is_primary=part.is_primary and axis.rank == 0)
+            is_primary = part.is_primary and axis.rank == 0
+            specs[name] = replace(part, is_primary=is_primary, has_partial_gradient=True)
             continue
         specs[name] = replace(part, slice=_shard(part.slice, dim, axis))
         shards[weight] = nn.Parameter(torch.empty(specs[name].slice.shape, dtype=weight.dtype, device="meta"))
@@ -134,8 +131,6 @@ def parallelize_modules(model: nn.Module, vocabulary: int, axis: Axis, chunks: i
             BF16PositionEmbedding: partial(_own_positions, into=_OwnBF16PositionEmbedding, axis=axis),
         },
     )
-    replicated = _with_replicated_weight(model)
-    replace_modules(model, _summing_gradients(replicated.values(), axis), replicated.__contains__)
 
 
 def _gather_input(layers: Iterable[nn.Module], axis: Axis) -> None:
@@ -309,47 +304,6 @@ def _with_all_tokens(
         return compute(cast.all_gather(part_BTD))
     finally:  # recomputation stops by an exception once it has all that it needs
         cast.release()
-
-
-def _with_replicated_weight(model: nn.Module) -> dict[str, nn.Module]:
-    """Modules whose weight all ranks have, by path."""
-    return {
-        path: module
-        for path, module in model.named_modules()
-        if (isinstance(module, WeightModule) or "weight" in dict(module.named_parameters(recurse=False)))
-        and _shard_dim(f"{path}.weight") is None
-    }
-
-
-def _summing_gradients(modules: Iterable[nn.Module], axis: Axis) -> Replacements:
-    """What replaces ``modules`` by the same computation with a weight whose gradients the ranks sum."""
-    return {
-        kind: partial(
-            _sum_gradients, into=type(f"Replicated{kind.__name__}", (_ReplicatedWeight, kind), {}), axis=axis
-        )
-        for kind in dict.fromkeys(map(type, modules))
-    }
-
-
-def _sum_gradients(module: nn.Module, into: type[_ReplicatedWeight], axis: Axis) -> _ReplicatedWeight:
-    made = recreate(module, into)
-    made.axis = axis
-    return made
-
-
-class _ReplicatedWeight(nn.Module):
-    """The base, besides its own class, of a module whose weight all ranks have: each applies it to its tokens or heads, and
-    they sum its gradients.
-    """
-
-    axis: Axis
-
-    @property
-    def weight(self) -> Tensor:
-        own = self.stored_weight.dense() if isinstance(self, WeightModule) else self._parameters["weight"]
-        assert isinstance(own, Tensor)
-        # FSDP reads by name the parameter that it shards; only what it gathers is computed with.
-        return own if isinstance(own, DTensor) else all_reduce_gradient(own, self.axis)
 
 
 def _shard(box: Slice, dim: int, axis: Axis) -> Slice:

@@ -50,14 +50,6 @@ def all_reduce(terms_BTD: Tensor, axis: Axis) -> Tensor:
     return total
 
 
-def all_reduce_gradient(weight: Tensor, axis: Axis) -> Tensor:
-    """``weight``, which every rank has in full and applies to its part of the tokens; its gradient is
-    all-reduced.
-    """
-    same: Tensor = AllReduceGradient.apply(weight, axis)
-    return same
-
-
 class AllGather(Function):
     """``all_gather`` as a node of the autograd graph."""
 
@@ -99,21 +91,6 @@ class AllReduce(Function):
     def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None]:
         axis: Axis = ctx.axis
         return axis.all_reduce(gradient_BTD.clone()), None
-
-
-class AllReduceGradient(Function):
-    """``all_reduce_gradient`` as a node of the autograd graph."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, axis: Axis) -> Tensor:
-        ctx.axis = axis
-        return weight.view_as(weight)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        axis: Axis = ctx.axis
-        return axis.all_reduce(gradient.clone()), None
 
 
 def _all_gather(part_BTD: Tensor, axis: Axis) -> Tensor:
