@@ -1,6 +1,6 @@
 """The audit logs of a team and of the installation."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from trainwright.contracts.api.audit import AuditEntry
 from trainwright.contracts.api.envelopes import Page
 from trainwright_backend.api.dependencies import CurrentDatabase, ReadSession
+from trainwright_backend.api.object_names import names_in_team, names_of_site
 from trainwright_backend.auth import audit
 from trainwright_backend.auth.policies import Owner, SiteManager
 from trainwright_backend.core.db import storable
@@ -68,7 +69,8 @@ def list_audit(
     access: Owner, session: ReadSession, search: Searched, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[AuditEntry]:
     """Who changed what in the team, newest first. For owners."""
-    return audit.list_entries(session, access.team_id, search, limit, cursor)
+    page = audit.list_entries(session, access.team_id, search, limit, cursor)
+    return _with_names(page, lambda texts: names_in_team(session, access.team_id, texts))
 
 
 @router.get("/teams/{team}/audit/export", response_class=StreamingResponse)
@@ -82,13 +84,26 @@ def list_site_audit(
     admin: SiteManager, session: ReadSession, search: Searched, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[AuditEntry]:
     """Changes outside of teams: accounts, keys, sign-ins and failed ones, nodes, new and deleted teams, newest first. For site admins."""
-    return audit.list_entries(session, audit.NO_TEAM, search, limit, cursor)
+    page = audit.list_entries(session, audit.NO_TEAM, search, limit, cursor)
+    return _with_names(page, lambda texts: names_of_site(session, texts))
 
 
 @router.get("/audit/export", response_class=StreamingResponse)
 def export_site_audit(admin: SiteManager, database: CurrentDatabase) -> StreamingResponse:
     """All entries outside of teams, oldest first, as JSON lines. For site admins."""
     return _as_file(audit.export_lines(database, audit.NO_TEAM), "audit.jsonl")
+
+
+def _with_names(
+    page: Page[AuditEntry], find_names: Callable[[Iterable[str]], dict[str, str]]
+) -> Page[AuditEntry]:
+    texts = {entry.sequence: f"{entry.path} {entry.details}" for entry in page.items}
+    names = find_names(texts.values())
+    items = [
+        entry.model_copy(update={"names": {id: names[id] for id in names if id in texts[entry.sequence]}})
+        for entry in page.items
+    ]
+    return page.model_copy(update={"items": items})
 
 
 def _as_file(lines: Iterator[str], name: str) -> StreamingResponse:

@@ -103,7 +103,7 @@ def retain_checkpoints(
 ) -> RetentionResult:
     """Delete the checkpoints that no rule keeps. By default it only lists them."""
     if body.dry_run:
-        audit.mark_as_preview(request)
+        audit.mark_as_unchanged(request)
     result = deletion.retain(database, access.team_id, body)
     gone = (entry.checkpoint for entry in result.checkpoints if entry.kept is None)
     deleted.extend(f"checkpoints of {checkpoint.run_name}" for checkpoint in gone)

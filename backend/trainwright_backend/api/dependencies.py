@@ -143,7 +143,7 @@ async def get_dry_run(
 ) -> bool:
     """Whether the request is a dry run, which the audit log then leaves out."""
     if dry_run:
-        audit.mark_as_preview(request)
+        audit.mark_as_unchanged(request)
     return dry_run
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from fastapi import Body, Depends, Query, Response
+from fastapi import Body, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from trainwright.contracts.api.actions import (
@@ -43,6 +43,7 @@ from trainwright_backend.api.dependencies import (
     ReadSession,
     WriteSession,
 )
+from trainwright_backend.auth import audit
 from trainwright_backend.auth.policies import Access, Editor, Viewer
 from trainwright_backend.checkpoints import bulk_run_actions, deletion, fork, layout_change
 from trainwright_backend.checkpoints.resume import resume_run_if_space
@@ -226,11 +227,13 @@ def plan_elsewhere(
 
 @router.post("/bulk")
 def act_on_runs(
-    access: Editor, database: CurrentDatabase, body: BulkAction, deleted: DeletedNames
+    access: Editor, database: CurrentDatabase, body: BulkAction, deleted: DeletedNames, request: Request
 ) -> list[BulkResult]:
     """Apply one action to many runs. Each succeeds or is refused separately."""
     done = bulk_run_actions.act(database, access.team_id, body, access.user_name)
     deleted.extend(done.deleted_names)
+    if not any(result.done for result in done.results):
+        audit.mark_as_unchanged(request)
     return done.results
 
 

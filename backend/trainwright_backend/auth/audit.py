@@ -33,8 +33,8 @@ NO_TEAM = UUID(int=0)
 CALLER_KEY = "trainwright.caller"
 TEAM_KEY = "trainwright.team"
 """The team that a policy found."""
-PREVIEW_KEY = "trainwright.preview"
-"""The request only reports what it would change."""
+UNCHANGED_KEY = "trainwright.unchanged"
+"""The request changed nothing: it only reported what it would change, or all of it was refused."""
 MAX_DETAILS = 2_000
 EXPORTED_AT_ONCE = 500
 HIDDEN = "..."
@@ -85,16 +85,16 @@ def remember_caller(request: Request, account: Account, via: str) -> None:
     request.scope[CALLER_KEY] = Actor(account.id, name, via)
 
 
-def mark_as_preview(request: Request) -> None:
+def mark_as_unchanged(request: Request) -> None:
     """Note that the request changes nothing, so that `record` skips it."""
-    request.scope[PREVIEW_KEY] = True
+    request.scope[UNCHANGED_KEY] = True
 
 
 def record(session: Write, request: Request) -> None:
-    """Append what the request changes, as the last statements of its transaction. A preview, and a request of a node or of nobody, is
+    """Append what the request changes, as the last statements of its transaction. One that changed nothing, and a request of a node or of nobody, is
     skipped."""
     caller: Actor | None = request.scope.get(CALLER_KEY)
-    if caller is not None and not request.scope.get(PREVIEW_KEY, False):
+    if caller is not None and not request.scope.get(UNCHANGED_KEY, False):
         _append_request(session, request, caller, getattr(request.scope.get("route"), "name", ""))
 
 
@@ -172,7 +172,7 @@ def export_lines(database: Database, chain: UUID) -> Iterator[str]:
             page = session.scalars(entries.where(AuditEntry.sequence > last).limit(EXPORTED_AT_ONCE)).all()
         if not page:
             return
-        yield from (f"{show_entry(row).model_dump_json()}\n" for row in page)
+        yield from (f"{show_entry(row).model_dump_json(exclude={'names'})}\n" for row in page)
         last = page[-1].sequence
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from trainwright.contracts.api.logs import LogFile, LogText
 from trainwright.contracts.job_spec import EVENTS_NAME
 from trainwright.contracts.listing import listed
-from trainwright_backend.core.db import Read, Write
+from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import AppError, Conflict, NotFound
 from trainwright_backend.runs.attempts import node_of_log, nodes_by_fence
 from trainwright_backend.runs.tables import Attempt, AttemptFile, LogChunk, Run
@@ -70,6 +70,7 @@ def store_log(session: Write, run: Run, file: str, offset: int, content: bytes) 
                 file=file,
                 offset=offset,
                 lines_before=row.line_ends,
+                received=now(),
                 content=content,
             )
         )

@@ -8,6 +8,7 @@ two ends are read.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import ColumnElement, select
 
@@ -48,6 +49,8 @@ class _Block:
 
     lines_before: int
     content: bytes
+    received: datetime | None
+    """When the ends of its lines arrived."""
     read_bytes: int
     """Since the start of the request."""
 
@@ -73,7 +76,9 @@ def read_lines(session: Read, run: Run, attempt: int, file: str, first: int, lim
         skipped = max(first - 1 - block.lines_before, 0)
         chosen = content[skipped : skipped + limit - len(lines)]
         begin = block.lines_before + skipped + 1
-        lines += [LogLine(number=begin + n, text=_shown(line)) for n, line in enumerate(chosen)]
+        lines += [
+            LogLine(number=begin + n, text=_shown(line), time=block.received) for n, line in enumerate(chosen)
+        ]
         if len(lines) == limit or (lines and block.read_bytes > READ_BYTES):
             break
     return LogLines(lines=lines, total=_total(log))
@@ -119,7 +124,8 @@ def _matches(block: _Block, wanted: str, after_line: int) -> Iterator[LogLine]:
         counted = at
         text = _whole(lines[line])
         if block.lines_before + line >= after_line and wanted in text.casefold():
-            yield LogLine(number=block.lines_before + line + 1, text=text[:MAX_LINE_LENGTH])
+            number = block.lines_before + line + 1
+            yield LogLine(number=number, text=text[:MAX_LINE_LENGTH], time=block.received)
         end = folded.find("\n", at)
         at = folded.find(wanted, end) if end >= 0 else -1
 
@@ -139,17 +145,17 @@ def _blocks(session: Read, log: AttemptFile, lines_before: int) -> Iterator[_Blo
         return
     offset: int | None = begin.offset
     line = begin.lines_before
-    carry, read_bytes, skips = b"", 0, lines_before > 0
+    carry, received, read_bytes, skips = b"", None, 0, lines_before > 0
     while offset is not None:
         following = None
-        for chunk_offset, chunk in _chunks(session, log, offset):
+        for chunk_offset, chunk, received in _chunks(session, log, offset):
             read_bytes += len(chunk)
             if skips:  # the rest of a line that started in an earlier chunk
                 chunk, line, skips = chunk[chunk.index(b"\n") + 1 :], line + 1, False
             whole, end, rest = chunk.rpartition(b"\n")
             if end:
                 content = carry + whole + end
-                yield _Block(line, content, read_bytes)
+                yield _Block(line, content, received, read_bytes)
                 line += content.count(b"\n")
                 carry = b""
             carry += rest
@@ -160,7 +166,7 @@ def _blocks(session: Read, log: AttemptFile, lines_before: int) -> Iterator[_Blo
                     break
         offset = following
     if carry:
-        yield _Block(line, carry, read_bytes)
+        yield _Block(line, carry, received, read_bytes)
 
 
 def _chunk_with_end_of(session: Read, log: AttemptFile, number: int) -> _ChunkStart | None:
@@ -179,13 +185,14 @@ def _near_end_of_line(session: Read, log: AttemptFile, lines_before: int, offset
     return last_two[-1] if len(last_two) == 2 and last_two[-1] > offset else None
 
 
-def _chunks(session: Read, log: AttemptFile, offset: int) -> Iterator[tuple[int, bytes]]:
+def _chunks(session: Read, log: AttemptFile, offset: int) -> Iterator[tuple[int, bytes, datetime | None]]:
     """The stored chunks from ``offset`` on, read a few mebibytes at a time."""
     rows = FEWEST_ROWS
     while True:
-        some = select(LogChunk.offset, LogChunk.content).where(*_of(log), LogChunk.offset >= offset)
-        found = session.execute(some.order_by(LogChunk.offset).limit(rows)).all()
-        yield from found
+        some = select(LogChunk.offset, LogChunk.content, LogChunk.received)
+        later = some.where(*_of(log), LogChunk.offset >= offset)
+        found = session.execute(later.order_by(LogChunk.offset).limit(rows)).all()
+        yield from ((row.offset, row.content, row.received) for row in found)
         if len(found) < rows:
             return
         offset = found[-1].offset + len(found[-1].content)

@@ -279,6 +279,8 @@ class LogChunk(Base):
     offset: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     lines_before: Mapped[int] = mapped_column(BigInteger)
     """Line feeds in the log before this chunk."""
+    received: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    """Empty if an earlier version stored it."""
     content: Mapped[bytes] = mapped_column(LargeBinary)
 
 

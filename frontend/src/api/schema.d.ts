@@ -2680,6 +2680,14 @@ export interface components {
              */
             name: string;
             /**
+             * Names
+             * @description Current names of objects whose ids are in `path` and `details`, by id; without those that are deleted. Not in the export.
+             * @default {}
+             */
+            names: {
+                [key: string]: string;
+            };
+            /**
              * Path
              * @description Path of the request, with the ids of what was changed.
              */
@@ -4446,6 +4454,12 @@ export interface components {
              * @description Truncated after 10,000 characters.
              */
             text: string;
+            /**
+             * Time
+             * @description When its end arrived at the server, usually within a second or two; later if the node had no connection.
+             *     Empty if it is not known.
+             */
+            time?: string | null;
         };
         /**
          * LogLines

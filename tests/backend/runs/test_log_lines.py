@@ -1,5 +1,6 @@
 """Logs by line: numbers, progress bars, very long lines, invalid UTF-8; and searches."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -42,6 +43,24 @@ def test_lines_that_span_chunks_are_complete(scene: Scene) -> None:
     assert lines_of(scene, work, first=5, limit=1) == {5: "five"}
 
 
+def test_a_line_has_the_time_at_which_its_end_arrived(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = scene.running()
+    begin = datetime(2026, 1, 31, 9, tzinfo=UTC)
+    for second, stretch in enumerate((b"one\ntw", b"o\nthree\nfo", b"ur")):
+        monkeypatch.setattr(attempt_files, "now", lambda: begin + timedelta(seconds=second))  # noqa: B023
+        append_log(work, stretch)
+    times = {line["number"]: line["time"][17:19] for line in get(scene, work, "lines")["lines"]}
+    assert times == {1: "00", 2: "01", 3: "01", 4: "02"}
+    [match] = get(scene, work, "search", q="two")["lines"]
+    assert match["time"] == "2026-01-31T09:00:01Z"
+
+
+def test_lines_that_an_earlier_version_stored_have_no_time(scene: Scene) -> None:
+    work = scene.running()
+    write_log(scene, work, [b"one\n"])
+    assert get(scene, work, "lines")["lines"] == [{"number": 1, "text": "one", "time": None}]
+
+
 def test_only_the_last_state_of_a_progress_bar_is_shown(scene: Scene) -> None:
     work = scene.running()
     append_log(work, b"windows\r\n 1 %\r 50 %", b"\r100 %\nplain\n 3 %\r 4 %\r")
@@ -66,11 +85,9 @@ def test_a_very_long_line_is_truncated_and_does_not_hide_later_lines(
     assert {number: len(text) for number, text in lines_of(scene, work).items()} == {1: 5, 2: 10_000, 3: 4}
     assert lines_of(scene, work, first=3) == {3: "last"}
     assert [line["number"] for line in get(scene, work, "search", q="xneedle")["lines"]] == [2]
-    assert get(scene, work, "search", q="LAST") == {
-        "lines": [{"number": 3, "text": "last"}],
-        "searched_to": 3,
-        "end": True,
-    }
+    found = get(scene, work, "search", q="LAST")
+    assert [(line["number"], line["text"]) for line in found["lines"]] == [(3, "last")]
+    assert (found["searched_to"], found["end"]) == (3, True)
 
 
 def test_a_search_is_bounded_and_can_be_continued(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

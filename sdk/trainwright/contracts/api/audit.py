@@ -33,6 +33,9 @@ class AuditEntry(Envelope):
     details: str
     """The request's JSON, shortened, without passwords and tokens, and addresses without their paths."""
 
+    names: dict[str, str] = {}
+    """Current names of objects whose ids are in `path` and `details`, by id; without those that are deleted. Not in the export."""
+
     request_id: str
     hash: str
     """HMAC-SHA-256 of the entry and the hash before it, keyed by the server's secret. `trainwright-server audit verify` checks it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from trainwright.contracts.base import Envelope
 
 
@@ -19,6 +21,10 @@ class LogLine(Envelope):
 
     text: str
     """Truncated after 10,000 characters."""
+
+    time: datetime | None = None
+    """When its end arrived at the server, usually within a second or two; later if the node had no connection.
+    Empty if it is not known."""
 
 
 class LogLines(Envelope):

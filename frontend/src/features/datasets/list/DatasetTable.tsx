@@ -4,6 +4,7 @@ import type { Dataset, DatasetVersion } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Bytes } from "@/components/Bytes";
 import { EmptyState } from "@/components/EmptyState";
+import { ShortId } from "@/components/ShortId";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
@@ -13,12 +14,12 @@ import { datasetsQuery } from "@/features/datasets/queries";
 import { useUploads } from "@/features/datasets/upload/useUploads";
 import { VersionPill } from "@/features/datasets/VersionPill";
 import { short } from "@/lib/format";
-import { uniqueNames } from "@/lib/uniqueNames";
+import { idsOfSharedNames } from "@/lib/sharedNames";
 
 export function DatasetTable({ team }: { team: string }) {
   const { data, hasNextPage, fetchNextPage, isFetchingNextPage } = useSuspenseInfiniteQuery(datasetsQuery(team));
   const datasets = data.pages.flatMap((page) => page.items);
-  const names = uniqueNames(datasets);
+  const sharedNames = idsOfSharedNames(datasets);
   if (datasets.length === 0) {
     return <NoDatasets team={team} />;
   }
@@ -40,7 +41,7 @@ export function DatasetTable({ team }: { team: string }) {
           }
         >
           {datasets.map((dataset) => (
-            <Row key={dataset.id} team={team} dataset={dataset} name={names.get(dataset.id) ?? dataset.name} />
+            <Row key={dataset.id} team={team} dataset={dataset} hasUniqueName={!sharedNames.has(dataset.id)} />
           ))}
         </Table>
       </div>
@@ -53,7 +54,7 @@ export function DatasetTable({ team }: { team: string }) {
   );
 }
 
-function Row({ team, dataset, name }: { team: string; dataset: Dataset; name: string }) {
+function Row({ team, dataset, hasUniqueName }: { team: string; dataset: Dataset; hasUniqueName: boolean }) {
   const version = dataset.versions[0];
   const preparation = version?.preparations[0];
   const tokens = preparation?.train_tokens;
@@ -64,10 +65,11 @@ function Row({ team, dataset, name }: { team: string; dataset: Dataset; name: st
         <Link
           to="/$team/datasets/$datasetId"
           params={{ team, datasetId: dataset.id }}
-          className="block truncate font-medium after:absolute after:inset-0"
-          title={name}
+          className="flex items-baseline gap-1 font-medium after:absolute after:inset-0"
+          title={dataset.name}
         >
-          {name}
+          <span className="truncate">{dataset.name}</span>
+          {!hasUniqueName && <ShortId id={dataset.id} />}
         </Link>
       </Td>
       <Td className="text-right max-tablet:hidden">{version?.number ?? "–"}</Td>

@@ -1,11 +1,13 @@
 import { memo } from "react";
 import { stripAnsi } from "@/features/runs/log/stripAnsi";
-import { count } from "@/lib/format";
+import { clockTime, count, fullTime } from "@/lib/format";
 
 interface Props {
   number: number;
   /** Undefined while loading. */
   text: string | undefined;
+  /** When the line arrived; undefined if that is not known. */
+  time: string | undefined;
   /** The search text; empty: none. */
   find: string;
   /** The address names this line. */
@@ -17,7 +19,7 @@ interface Props {
 }
 
 /** One line of a log; a click on its number puts it into the address. */
-export const LogRow = memo(function LogRow({ number, text, find, isTarget, digits, onSelect }: Props) {
+export const LogRow = memo(function LogRow({ number, text, time, find, isTarget, digits, onSelect }: Props) {
   return (
     <div
       aria-current={isTarget ? "true" : undefined}
@@ -35,6 +37,9 @@ export const LogRow = memo(function LogRow({ number, text, find, isTarget, digit
       >
         {number}
       </button>
+      <time dateTime={time} title={time === undefined ? undefined : fullTime(time)} className="w-[calc(8ch+1rem)] shrink-0 text-soft tabular-nums select-none">
+        {time === undefined ? "" : clockTime(time)}
+      </time>
       <span className={`whitespace-pre ${text === undefined ? "text-soft" : ""}`}>{text === undefined ? "…" : <Highlighted text={stripAnsi(text)} find={find} />}</span>
     </div>
   );

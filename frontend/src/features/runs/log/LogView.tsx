@@ -23,7 +23,7 @@ interface Props {
 export function LogView({ place, bytes, live, line, find, onView }: Props) {
   const { data: total, error, refetch } = useQuery(logTotalQuery(place, bytes));
   const { box, list, position, start, end, following, stopFollowing, onScroll } = useLogScroll(total ?? 0, line);
-  const textOf = useLogLines(place, total ?? 0, bytes, start, end);
+  const lineAt = useLogLines(place, total ?? 0, bytes, start, end);
   const latest = useRef({ showLine, find });
   useEffect(() => {
     latest.current = { showLine, find };
@@ -36,7 +36,7 @@ export function LogView({ place, bytes, live, line, find, onView }: Props) {
   const rows = visibleRows(start, end, total ?? 0);
   // As wide as the widest line shown so far, so that the text does not jump when a shorter one follows.
   const [maxLength, setMaxLength] = useState(0);
-  const longest = Math.max(0, ...rows.map((row) => stripAnsi(textOf(row + 1) ?? "").length));
+  const longest = Math.max(0, ...rows.map((row) => stripAnsi(lineAt(row + 1)?.text ?? "").length));
   if (longest > maxLength) setMaxLength(longest);
 
   if (total === undefined) {
@@ -61,13 +61,14 @@ export function LogView({ place, bytes, live, line, find, onView }: Props) {
         style={{ maxHeight: list.height + LINE_PX }}
         onScroll={onScroll}
       >
-        <div className="relative w-max overflow-hidden" style={{ height: list.height, minWidth: `max(100%, calc(${Math.max(3, digits) + maxLength}ch + 3rem))` }}>
+        <div className="relative w-max overflow-hidden" style={{ height: list.height, minWidth: `max(100%, calc(${Math.max(3, digits) + maxLength}ch + ${TIME_WIDTH}))` }}>
           <div className="will-change-transform" style={{ transform: `translateY(${Math.round(list.topOf(rows[0] ?? 0, position))}px)` }}>
             {rows.map((row) => (
               <LogRow
                 key={row}
                 number={row + 1}
-                text={textOf(row + 1)}
+                text={lineAt(row + 1)?.text}
+                time={lineAt(row + 1)?.time ?? undefined}
                 find={find}
                 isTarget={row + 1 === line}
                 digits={digits}
@@ -90,6 +91,9 @@ export function LogView({ place, bytes, live, line, find, onView }: Props) {
     onView({ line: view.line, find: view.find === "" ? undefined : view.find });
   }
 }
+
+/** Of times and the space between the columns. */
+const TIME_WIDTH = "8ch + 4rem";
 
 /** Lines rendered above and below the visible ones, for smooth scrolling. */
 const MARGIN_ROWS = 20;

@@ -1,4 +1,5 @@
 import { useQueries, useQueryClient } from "@tanstack/react-query";
+import type { LogLine } from "@/api/types";
 import { logPageQuery, PAGE_LINES, type LogSource } from "@/features/runs/log/logQueries";
 import { useDebounced } from "@/lib/hooks/useDebounced";
 
@@ -6,7 +7,7 @@ import { useDebounced } from "@/lib/hooks/useDebounced";
 const SCROLL_DELAY_MS = 60;
 
 /**
- * The text of visible lines and of the next page, by line number; undefined while loading.
+ * The visible lines and of the next page, by line number; undefined while loading.
  *
  * @param start the first visible row, from 0
  * @param end the first row below the visible ones
@@ -20,8 +21,8 @@ export function useLogLines(place: LogSource, total: number, bytes: number, star
   const found = useQueries({
     queries: pages.map((page) => ({ ...logPageQuery(client, place, page, total, bytes), enabled: isSettled })),
   });
-  return (line: number): string | undefined => {
+  return (line: number): LogLine | undefined => {
     const index = line - 1;
-    return found[Math.floor(index / PAGE_LINES) - first]?.data?.[index % PAGE_LINES]?.text;
+    return found[Math.floor(index / PAGE_LINES) - first]?.data?.[index % PAGE_LINES];
   };
 }

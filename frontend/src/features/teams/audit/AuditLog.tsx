@@ -6,6 +6,7 @@ import { Table } from "@/components/Table";
 import { TextInput } from "@/components/TextInput";
 import { Th } from "@/components/Th";
 import { AuditRow } from "@/features/teams/audit/AuditRow";
+import { namesOf } from "@/features/teams/audit/auditText";
 import { auditQuery } from "@/features/teams/audit/auditQuery";
 import { useDebounced } from "@/lib/hooks/useDebounced";
 
@@ -21,6 +22,7 @@ export function AuditLog({ team }: Props) {
   const [words, setWords] = useState("");
   const { data, error, hasNextPage, isFetching, fetchNextPage } = useInfiniteQuery({ ...auditQuery(team, useDebounced(words, TYPING_MS)), placeholderData: keepPreviousData });
   const entries = data?.pages.flatMap(({ items }) => items) ?? [];
+  const names = namesOf(entries);
   return (
     <div className="flex flex-col gap-3">
       <div className="flex flex-wrap gap-3">
@@ -55,7 +57,7 @@ export function AuditLog({ team }: Props) {
           }
         >
           {entries.map((entry) => (
-            <AuditRow key={entry.sequence} entry={entry} />
+            <AuditRow key={entry.sequence} entry={entry} names={names} />
           ))}
         </Table>
       )}

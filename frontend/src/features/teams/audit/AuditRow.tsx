@@ -3,10 +3,10 @@ import { rowClass } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Time } from "@/components/Time";
 import { AuditSentence } from "@/features/teams/audit/AuditSentence";
-import { detailsText } from "@/features/teams/audit/auditText";
+import { detailsText, type ObjectNames } from "@/features/teams/audit/auditText";
 
 /** Who did what to what, and from where. The details have the operation, which the search finds, and the request. */
-export function AuditRow({ entry: { time, name, via, address, action, path, details } }: { entry: AuditEntry }) {
+export function AuditRow({ entry: { time, name, via, address, action, path, details }, names }: { entry: AuditEntry; names: ObjectNames }) {
   const origin = via === "browser" ? "browser" : `key ${via}`;
   return (
     <tr className={`${rowClass} align-top`}>
@@ -20,7 +20,7 @@ export function AuditRow({ entry: { time, name, via, address, action, path, deta
       </Td>
       <Td>
         <div className="flex flex-wrap items-baseline gap-x-3">
-          <AuditSentence action={action} path={path} details={details} />
+          <AuditSentence action={action} path={path} details={details} names={names} />
           <details className="text-small text-soft open:basis-full">
             <summary className="w-fit cursor-pointer">details</summary>
             <p className="wrap-anywhere">

@@ -1,5 +1,6 @@
 /** An entry of the audit log in plain words. */
 
+import type { AuditEntry } from "@/api/types";
 import { capitalize, plural } from "@/lib/format";
 import { shortId } from "@/lib/shortId";
 
@@ -91,24 +92,32 @@ export interface SentencePart {
   object?: AuditObject;
 }
 
-/** `Deleted checkpoint 4kq2p of run vm77m`, in parts: what an entry did, with a name where the request gave one. */
-export function sentenceOf(action: string, path: string, details: string): SentencePart[] {
-  if (action === "act_on_runs") return bulkSentence(details);
+/** Names of objects by id. */
+export type ObjectNames = ReadonlyMap<string, string>;
+
+const NO_NAMES: ObjectNames = new Map();
+
+/**
+ * `Deleted checkpoint step 40 of run pilot`, in parts: what an entry did, with names where the request gave one or they
+ * are known, otherwise with the ends of ids.
+ */
+export function sentenceOf(action: string, path: string, details: string, names: ObjectNames = NO_NAMES): SentencePart[] {
+  if (action === "act_on_runs") return bulkSentence(details, names);
   const label = actionLabel(action, details);
   const objects = objectsOf(path).reverse();
   const name = givenName(details);
-  if (name === undefined) return [{ text: label }, ...objectParts(label, objects)];
+  if (name === undefined) return [{ text: label }, ...objectParts(label, objects, names)];
   const preposition = NAME_PREPOSITIONS[action];
-  if (preposition !== undefined) return [{ text: label }, ...objectParts(label, objects), { text: preposition }, { text: name }];
+  if (preposition !== undefined) return [{ text: label }, ...objectParts(label, objects, names), { text: preposition }, { text: name }];
   const [named, ...others] = objects;
-  if (named !== undefined && label.endsWith(named.kind)) return [{ text: label }, { text: name, object: named }, ...objectParts("", others)];
-  return [{ text: label }, { text: name }, ...objectParts("", objects)];
+  if (named !== undefined && label.endsWith(named.kind)) return [{ text: label }, { text: name, object: named }, ...objectParts("", others, names)];
+  return [{ text: label }, { text: name }, ...objectParts("", objects, names)];
 }
 
 /** The label names the kind of the first object already, or not. */
-function objectParts(label: string, objects: readonly AuditObject[]): SentencePart[] {
+function objectParts(label: string, objects: readonly AuditObject[], names: ObjectNames): SentencePart[] {
   return objects.flatMap((object, index) => {
-    const id = { text: object.kind === "team" ? object.id : shortId(object.id), object };
+    const id = { text: names.get(object.id) ?? (object.kind === "team" ? object.id : shortId(object.id)), object };
     return index === 0 && label.endsWith(object.kind) ? [id] : [{ text: `of ${object.kind}` }, id];
   });
 }
@@ -116,14 +125,44 @@ function objectParts(label: string, objects: readonly AuditObject[]): SentencePa
 const BULK_ACTION = /"(?:action|verb)": "([a-z]+)"/;
 
 /** What was asked for: some of the runs may have refused it. Details of very many runs are cut off, so that their number is unknown. */
-function bulkSentence(details: string): SentencePart[] {
+function bulkSentence(details: string, names: ObjectNames): SentencePart[] {
   const action = BULK_ACTION.exec(details)?.[1] ?? "change";
   const label = `Asked to ${action}`;
   const runs: unknown = bodyOf(details)?.["runs"];
   if (!Array.isArray(runs)) return [{ text: `${label} several runs` }];
-  const [id] = runs as unknown[];
-  if (runs.length > 1 || typeof id !== "string") return [{ text: `${label} ${plural(runs.length, "run")}` }];
-  return [{ text: `${label} run` }, { text: shortId(id), object: { kind: "run", id } }];
+  const ids = runs.filter((id) => typeof id === "string");
+  const parts = ids.map((id, index) => ({ text: (names.get(id) ?? shortId(id)) + (index < ids.length - 1 ? "," : ""), object: { kind: "run", id } }));
+  if (ids.length === 1) return [{ text: `${label} run` }, ...parts];
+  const counted = `${label} ${plural(runs.length, "run")}`;
+  return ids.some((id) => names.has(id)) && ids.length <= MAX_NAMED_RUNS ? [{ text: `${counted}:` }, ...parts] : [{ text: counted }];
+}
+
+const MAX_NAMED_RUNS = 5;
+
+/**
+ * Names of what the entries are about: the current ones, and those that deletions recorded. A deletion is newer than the
+ * other entries about its object, so that it is among them, unless a search left it out.
+ */
+export function namesOf(entries: readonly Pick<AuditEntry, "action" | "path" | "details" | "names">[]): ObjectNames {
+  const names = new Map<string, string>();
+  for (const { action, path, details, names: current } of entries) {
+    for (const [id, name] of Object.entries(current ?? {})) names.set(id, name);
+    for (const [id, name] of deletedNames(action, path, details)) names.set(id, name);
+  }
+  return names;
+}
+
+function deletedNames(action: string, path: string, details: string): [string, string][] {
+  const body = bodyOf(details);
+  if (action === "act_on_runs") {
+    const { names, runs } = body ?? {};
+    // Fewer names than runs: some were refused, and it is not recorded which.
+    if (!Array.isArray(names) || !Array.isArray(runs) || names.length !== runs.length) return [];
+    return runs.map((id, index) => [String(id), String(names[index])]);
+  }
+  const name = body?.["name"];
+  const object = objectsOf(path).at(-1);
+  return action === `delete_${object?.kind}` && object !== undefined && typeof name === "string" ? [[object.id, name]] : [];
 }
 
 /** The name of a long spec, whose end was cut off, so that it is not JSON. */

@@ -30,6 +30,21 @@ afterEach(async () => {
   for (const { key } of uploadStore.all()) await remove(key);
 });
 
+it("tells datasets of one name apart by the ends of their ids, which no long name hides", async () => {
+  const name = "a name that is longer than its column and therefore cut off";
+  const named = (id: string, name: string) => ({ id, name, created: "2026-11-20T10:00:00Z", created_by: "Ana", versions: [] });
+  const items = [named("ds_first", name), named("ds_other", name), named("ds_third", "corpus")];
+  server.use(http.get("*/teams/lab/datasets", () => HttpResponse.json({ items, next_cursor: null })));
+  renderRoute(
+    <Boundary>
+      <DatasetTable team="lab" />
+    </Boundary>,
+  );
+  const links = await screen.findAllByRole("link");
+  expect(links.map(({ textContent }) => textContent)).toEqual([`${name} first`, `${name} other`, "corpus"]);
+  expect(screen.getByText("first").closest(".truncate")).toBeNull();
+});
+
 it("says how to begin only until there are files, also while they are previewed", async () => {
   renderRoute(
     <Boundary>

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { actionLabel, givenName, objectsOf, sentenceOf } from "@/features/teams/audit/auditText";
+import { actionLabel, givenName, namesOf, objectsOf, sentenceOf } from "@/features/teams/audit/auditText";
 
 const TEAM = "/api/v1/teams/lab";
 
@@ -37,6 +37,33 @@ it.each([
 ])("%s is a sentence (%#)", (action, path, details, sentence) => {
   const parts = sentenceOf(action, path, details);
   expect(parts.map(({ text }) => text).join(" ")).toBe(sentence);
+});
+
+const NAMES = new Map([
+  ["run_aavm77m", "pilot"],
+  ["ckpt_bb4kq2p", "step 40"],
+  ["run_b", "probe"],
+]);
+
+it.each([
+  ["delete_checkpoint", `${TEAM}/runs/run_aavm77m/checkpoints/ckpt_bb4kq2p`, "", "Deleted checkpoint step 40 of run pilot"],
+  ["clone_run", `${TEAM}/runs/run_aavm77m/clone`, '{"name": "pilot-2"}', "Cloned run pilot as pilot-2"],
+  ["act_on_runs", `${TEAM}/runs/bulk`, '{"action": "pause", "runs": ["run_aavm77m"]}', "Asked to pause run pilot"],
+  ["act_on_runs", `${TEAM}/runs/bulk`, '{"action": "pause", "runs": ["run_aavm77m", "run_b"]}', "Asked to pause 2 runs: pilot, probe"],
+])("%s has the names that are known (%#)", (action, path, details, sentence) => {
+  const parts = sentenceOf(action, path, details, NAMES);
+  expect(parts.map(({ text }) => text).join(" ")).toBe(sentence);
+});
+
+it("knows the current names, and those that deletions recorded", () => {
+  const bulk = { action: "act_on_runs", path: `${TEAM}/runs/bulk`, names: {} };
+  const names = namesOf([
+    { ...bulk, details: '{"names": ["gone", "left"], "action": "delete", "runs": ["run_c", "run_d"]}' },
+    { ...bulk, details: '{"names": ["one"], "action": "delete", "runs": ["run_e", "run_f"]}' },
+    { action: "delete_dataset", path: `${TEAM}/datasets/ds_g`, details: '{"name": "corpus"}', names: {} },
+    { action: "edit_run", path: `${TEAM}/runs/run_a`, details: '{"name": "before"}', names: { run_a: "after" } },
+  ]);
+  expect(Object.fromEntries(names)).toEqual({ run_c: "gone", run_d: "left", ds_g: "corpus", run_a: "after" });
 });
 
 /** Operations of every route that can change something, from the API’s schema. */
