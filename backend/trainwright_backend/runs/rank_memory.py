@@ -42,7 +42,7 @@ def check_memory(session: Read, spec: RunSpec) -> None:
         else f"{available.node}, which the run would need too,"
     )
     message = (
-        f"The fullest rank needs {format_memory(needed)}, and {which} has {format_memory(available.bytes)} for it"
+        f"The rank that needs the most memory takes {format_memory(needed)}, and {which} has {format_memory(available.bytes)} for it"
         f"{'' if cuda else ' when no other run is on it'}."
     )
     saving = find_saving(spec, cuda, available.bytes)

@@ -22,7 +22,7 @@ from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.checkpoints import state_bytes, stored_bytes
 from trainwright.planner.flops import count_parameters, training_flops
-from trainwright.planner.plan import plan
+from trainwright.planner.plan import memory_needs, plan
 from trainwright_backend.checkpoints.usage import checkpoint_bytes
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
@@ -69,7 +69,8 @@ def estimate_run(session: Read, team_id: UUID, requested: RunSpec, begin_step: i
     if begin_step >= steps:
         rule = f"A run that continues from step {begin_step:,} needs more steps than that. Raise it."
         raise Invalid.at("schedule.steps", rule, steps)
-    planned = plan(spec, cuda=spec.resources.device is Device.CUDA)
+    cuda = spec.resources.device is Device.CUDA
+    planned = plan(spec, cuda=cuda)
     flops = training_flops(spec, begin_step)
     measured = find_measured(session, team_id, spec)
     tokens = (steps - begin_step) * spec.tokens_per_step
@@ -78,7 +79,7 @@ def estimate_run(session: Read, team_id: UUID, requested: RunSpec, begin_step: i
         parameters=count_parameters(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens).total,
         flops=flops,
         petaflop_days=flops / (1e15 * SECONDS_A_DAY),
-        memory_bytes=max(rank.total for rank in planned.memory),
+        memory_bytes=memory_needs(spec, cuda).rank_bytes,
         host_bytes=planned.host_bytes,
         checkpoint_bytes=state_bytes(spec),
         stored_bytes=stored_bytes(spec, begin_step),

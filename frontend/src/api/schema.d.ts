@@ -6804,7 +6804,7 @@ export interface components {
             measured: components["schemas"]["MeasuredThroughput"] | null;
             /**
              * Memory Bytes
-             * @description Memory of the rank that needs most, by formula (`planner/memory.py`).
+             * @description Memory of the rank that needs most, by formula (`planner/memory.py`), on CPUs with what it offloads.
              */
             memory_bytes: number;
             /** Parameters */
@@ -6982,6 +6982,12 @@ export interface components {
              * @description Host memory of the largest node that the run may get. Null if unknown.
              */
             host_node_bytes?: number | null;
+            /**
+             * Largest Bytes
+             * @description The most memory that any joined node could give each rank: of a GPU, or of a CPU node on which no other run is. Null if
+             *     unknown.
+             */
+            largest_bytes?: number | null;
             /**
              * Learning Rates
              * @description The learning rates at the peak and how many weights have them. A sentence, empty if all weights have one learning rate.

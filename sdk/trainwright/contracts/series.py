@@ -129,7 +129,7 @@ SERIES: tuple[SeriesInfo, ...] = (
     ),
     SeriesInfo(
         name="memory_bytes",
-        title="memory of the fullest rank",
+        title="memory of the rank with the most",
         unit="bytes",
         group=SeriesGroup.MEMORY,
         description="Peak memory of the rank that uses most.",

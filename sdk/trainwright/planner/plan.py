@@ -128,6 +128,7 @@ def plan(
         memory=[_planned_memory(rank, one) for rank, one in enumerate(memory)],
         slot_bytes=slot.bytes if slot else None,
         slot_node=slot.node if slot else None,
+        largest_bytes=largest.bytes if largest else None,
         slot_device=("cuda" if cuda else "cpu") if slot else None,
         host_bytes=host_bytes,
         host_node_bytes=host.bytes if host else None,

@@ -8,6 +8,7 @@ import pytest
 
 from tests.backend.runs.conftest import Served
 from tests.backend.scripted_agent import Agent, Scene, inventory
+from trainwright.planner.plan import format_memory
 
 MIB = 2**20
 CARDS = {
@@ -104,6 +105,31 @@ def test_the_change_that_a_refusal_names_is_accepted(scene: Scene, cards: None) 
         response = scene.site.admin.post(scene.runs, json=scene.spec(**given))
         assert response.status_code == 201, response.text
         assert scene.cancel(response.json()["id"]).status_code == 202
+
+
+def test_plan_estimate_and_refusal_have_the_same_figures(scene: Scene) -> None:
+    """node-a has 16 GiB for 2 slots. On CPUs, offload takes the memory of the slot."""
+    given: dict[str, Any] = {
+        "model": THREE_BILLION,
+        "resources": {"device": "cpu", "slots_per_node": 1},
+        "precision": {"kind": "fp32"},
+        "batch": SHORT,
+        "parallelism": {"engine": "deepspeed", "zero_stage": 1, "offload": "optimizer"},
+    }
+    scene.agent.heartbeat(inventory=inventory() | {"deepspeed": True})
+    error = refusal(scene, **given)
+    plan = scene.site.admin.post(f"{scene.runs}/plan", json=scene.spec(**given)).json()
+    [rank] = plan["memory"]
+    assert rank["host"] > 0
+    needed, available = (
+        format_memory(size) for size in (rank["total"] + rank["host"], plan["largest_bytes"])
+    )
+    assert f"takes {needed}, and the largest node, node-a, has {available} for it" in error["message"]
+    assert (plan["slot_bytes"], plan["largest_bytes"]) == (8 << 30, 16 << 30)
+    small = scene.spec(**given | {"model": {"layers": 2, "width": 256, "heads": 4}})
+    [rank] = scene.site.admin.post(f"{scene.runs}/plan", json=small).json()["memory"]
+    estimate = scene.site.admin.post(f"{scene.runs}/estimate", json=small).json()
+    assert estimate["memory_bytes"] == rank["total"] + rank["host"]
 
 
 def test_a_run_is_accepted_if_a_drained_node_could_hold_it(scene: Scene, cards: None) -> None:

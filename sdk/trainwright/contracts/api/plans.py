@@ -101,6 +101,10 @@ class RunPlan(Envelope):
     slot_node: str | None = None
     """The node with this slot."""
 
+    largest_bytes: int | None = None
+    """The most memory that any joined node could give each rank: of a GPU, or of a CPU node on which no other run is. Null if
+    unknown."""
+
     slot_device: str | None = None
     """`cuda` or `cpu`: what kind of slot it is. Null if its memory is unknown."""
 

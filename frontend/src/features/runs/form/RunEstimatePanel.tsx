@@ -8,7 +8,7 @@ import { Meter } from "@/components/Meter";
 import { Quantity } from "@/components/Quantity";
 import { Time } from "@/components/Time";
 import type { SpecJson } from "@/features/runs/queries";
-import { slotText } from "@/features/runs/form/startReadiness";
+import { largestNeed, slotText } from "@/features/runs/form/startReadiness";
 import { automaticValue } from "@/features/runs/spec/automaticValues";
 import { estimateQuery } from "@/features/runs/recipes/recipeQueries";
 import { count, duration, flopParts, hoursText, rate, short } from "@/lib/format";
@@ -48,7 +48,7 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
   const steps = check?.spec?.schedule.steps;
   const { nodes = 1, slots_per_node: slots } = check?.spec?.resources ?? {};
   const flops = flopParts(estimate?.flops ?? 0);
-  const memory = estimate?.memory_bytes ?? (plan === undefined ? undefined : Math.max(...plan.memory.map(({ total }) => total)));
+  const memory = estimate?.memory_bytes ?? (plan === undefined ? undefined : largestNeed(plan));
   const vocabulary = check?.spec == null ? undefined : (check.spec.data.tokenizer.vocabulary ?? automaticValue(check.spec, "data.tokenizer.vocabulary"));
   const parameters = estimate?.parameters ?? check?.parameters;
   return (
@@ -98,15 +98,15 @@ function EstimateRow({ name, note, children }: { name: string; note?: ReactNode;
   );
 }
 
-/** The fullest rank's share of its slot. */
+/** How much of its slot the rank that needs the most memory takes. */
 function MemoryNote({ bytes: needed, plan }: { bytes: number; plan: RunPlan | undefined }) {
   const slot = plan?.slot_bytes ?? null;
-  if (plan === undefined || slot === null) return "estimated for the tensors of the fullest rank, without the process itself";
+  if (plan === undefined || slot === null) return "estimated for the tensors of the rank that needs the most, without the process itself";
   return (
     <span className="flex flex-col gap-1">
-      <Meter fraction={needed / slot} label="Memory of the fullest rank" className={`w-full ${needed > slot ? "[&>div]:bg-bad" : ""}`} />
+      <Meter fraction={needed / slot} label="Memory of the rank that needs the most" className={`w-full ${needed > slot ? "[&>div]:bg-bad" : ""}`} />
       <span>
-        estimated for the tensors of the fullest rank, without the process itself, of {slotText(plan, slot)}
+        estimated for the tensors of the rank that needs the most, without the process itself, of {slotText(plan, slot)}
       </span>
     </span>
   );

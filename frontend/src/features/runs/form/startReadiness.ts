@@ -27,9 +27,15 @@ export function startReadiness({ problemCount, check, plan }: Given): StartReadi
   const warnings = [...(plan?.warnings ?? []), ...check.warnings];
   if (warnings.length > 0) return verdict("warn", (plan?.warnings ?? []).length > 0 ? "May not fit" : "Can start with a warning", withLabels(warnings.join(" ")));
   if (plan === undefined) return verdict("idle", "Checking the memory…", "");
-  const need = bytes(Math.max(...plan.memory.map(({ total }) => total)));
+  const need = bytes(largestNeed(plan));
   if (plan.slot_bytes == null) return verdict("good", "Can start", `${need} per rank. No node has reported its memory yet.`);
-  return verdict("good", "Fits", `Each rank needs ${need} of ${slotText(plan, plan.slot_bytes)}.`);
+  const who = plan.memory.length > 1 ? "The rank that needs the most memory takes" : "Each rank needs";
+  return verdict("good", "Fits", `${who} ${need} of ${slotText(plan, plan.slot_bytes)}.`);
+}
+
+/** Bytes that the rank with the most needs of its slot; a CPU rank offloads to the same memory. */
+export function largestNeed({ memory, slot_device: device }: RunPlan): number {
+  return Math.max(...memory.map(({ total, host }) => (device === "cpu" ? total + host : total)));
 }
 
 /** Names fields as the form does: `data.validation_fraction` → “Validation fraction”. */
@@ -37,7 +43,8 @@ function withLabels(text: string): string {
   return text.replace(/\b(?:batch|checkpoint|data|memory|model|optimizer|parallelism|precision|resources|schedule|validation)\.(?:\w+\.)*(\w+)/g, (_path, key: string) => `“${fieldLabel(key)}”`);
 }
 
-/** What a rank has: a GPU's memory, or a CPU slot's share of its node's, which a run alone on the node can exceed. */
-export function slotText({ slot_device: device, slot_node: node }: RunPlan, slot: number): string {
-  return `${bytes(slot)}${device === "cpu" ? ", a slot’s share of the memory" : ""}${node == null ? "" : ` on ${node}`}`;
+/** What a rank has: a GPU's memory, or a CPU slot's share of its node's, and what it has if no other run is on the node. */
+export function slotText({ slot_device: device, slot_node: node, largest_bytes: alone }: RunPlan, slot: number): string {
+  const share = `${bytes(slot)}${device === "cpu" ? ", a slot’s share of the memory" : ""}${node == null ? "" : ` on ${node}`}`;
+  return device === "cpu" && alone != null && alone > slot ? `${share} (up to ${bytes(alone)} when no other run is on the node)` : share;
 }

@@ -12,7 +12,7 @@ export function MemoryDiagram({ plan }: { plan: RunPlan }) {
   const parts = MEMORY_PARTS.filter((part) => memory.some((one) => one[part] > 0));
   return (
     <figure className="flex min-w-0 flex-col gap-2">
-      <figcaption className="text-small text-soft">Memory per rank: tensors only; a GPU needs a few GiB more. The parts are those of the fullest rank</figcaption>
+      <figcaption className="text-small text-soft">Memory per rank: tensors only; a GPU needs a few GiB more. The parts are those of the rank that needs the most</figcaption>
       <ul className="flex flex-col gap-2">
         {memory.map((one) => (
           <li key={one.rank} className="flex flex-col gap-1">

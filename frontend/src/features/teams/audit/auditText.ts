@@ -146,7 +146,7 @@ const MAX_NAMED_RUNS = 5;
 export function namesOf(entries: readonly Pick<AuditEntry, "action" | "path" | "details" | "names">[]): ObjectNames {
   const names = new Map<string, string>();
   for (const { action, path, details, names: current } of entries) {
-    for (const [id, name] of Object.entries(current ?? {})) names.set(id, name);
+    for (const [id, name] of Object.entries(current)) names.set(id, name);
     for (const [id, name] of deletedNames(action, path, details)) names.set(id, name);
   }
   return names;

@@ -7,8 +7,20 @@ const GIB = 2 ** 30;
 it("says that a CPU slot has a share of its node's memory, which is less than the node has", () => {
   const plan = { slot_device: "cpu", slot_node: "local" } as RunPlan;
   expect(slotText(plan, 12 * GIB)).toBe("12 GiB, a slot’s share of the memory on local");
+  const alone = "12 GiB, a slot’s share of the memory on local (up to 24 GiB when no other run is on the node)";
+  expect(slotText({ ...plan, largest_bytes: 24 * GIB }, 12 * GIB)).toBe(alone);
+  expect(slotText({ ...plan, largest_bytes: 12 * GIB }, 12 * GIB)).toBe("12 GiB, a slot’s share of the memory on local");
   expect(slotText({ ...plan, slot_device: "cuda" }, 80 * GIB)).toBe("80 GiB on local");
   expect(slotText({ ...plan, slot_device: null, slot_node: null }, 80 * GIB)).toBe("80 GiB");
+});
+
+it("counts what a CPU rank offloads, which takes the same memory, as the refusal does", () => {
+  const memory = [{ total: 4 * GIB, host: 3 * GIB }, { total: 5 * GIB, host: 0 }];
+  const plan = { slot_device: "cpu", slot_node: "local", slot_bytes: 12 * GIB, memory, warnings: [] } as unknown as RunPlan;
+  const check = { valid: true, warnings: [] } as unknown as SpecCheck;
+  const detail = (plan: RunPlan) => startReadiness({ problemCount: 0, check, plan }).detail;
+  expect(detail(plan)).toContain("The rank that needs the most memory takes 7 GiB of 12 GiB");
+  expect(detail({ ...plan, slot_device: "cuda" })).toContain("takes 5 GiB of 12 GiB");
 });
 
 it("names the fields of a warning as the form does", () => {

@@ -8,7 +8,7 @@ import { server } from "@tests/support/server";
 
 function entry(sequence: number, name: string) {
   const path = "/api/v1/teams/lab/members/user_bob";
-  return { sequence, time: "2026-11-20T10:00:00Z", user: "user_x", name, via: "tw_12345678", address: "10.0.0.7", action: "change_role", path, details: '{"role": "viewer"}', request_id: "r", hash: "h" };
+  return { sequence, time: "2026-11-20T10:00:00Z", user: "user_x", name, via: "tw_12345678", address: "10.0.0.7", action: "change_role", path, details: '{"role": "viewer"}', names: {}, request_id: "r", hash: "h" };
 }
 
 it("shows who did what to what from where, continues with older entries, and searches", async () => {
