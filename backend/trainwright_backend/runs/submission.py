@@ -5,7 +5,7 @@ dataset is refused immediately. One that has to wait for data, for a free node, 
 the first node joins, sizes are unknown, so every size is accepted and waits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -17,9 +17,9 @@ from trainwright.contracts.api.datasets import PreparationState
 from trainwright.contracts.api.plans import RunPlan
 from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.api.runs import SpecCheck
-from trainwright.contracts.base import problems
+from trainwright.contracts.base import Problem, problems
 from trainwright.contracts.data_spec import DataSpec
-from trainwright.contracts.parallelism_spec import Device
+from trainwright.contracts.parallelism_spec import Device, ResourcesSpec
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.run_state import RunState
 from trainwright.planner.flops import count_parameters
@@ -153,13 +153,22 @@ def resolve_spec(session: Read, spec: RunSpec) -> RunSpec:
         Invalid: no node has the device or the engine, or more slots than the largest node that ever joined has.
     """
     resolved = with_device(session, spec)
-    resources, device = resolved.resources, resolved.resources.device
+    _check_slots_of_nodes(session, resolved.resources)
+    _check_nodes(session, resolved)
+    check_engine(session, resolved)
+    check_precision(session, resolved)
+    check_gpus(session, resolved)
+    return with_warmup(resolved)
+
+
+def _check_slots_of_nodes(session: Read, resources: ResourcesSpec) -> None:
+    """Refuse more slots on a node than any node has, for resources with their device chosen."""
+    device = resources.device
     largest = session.scalars(
         select(NodeSize).where(NodeSize.device == device).order_by(NodeSize.slots.desc()).limit(1)
     ).first()
     if largest is not None and largest.slots == 0:
-        message = _NO_SLOTS[device]
-        raise Invalid.at("resources.device", message, device.value)
+        raise Invalid.at("resources.device", _NO_SLOTS[device], device.value)
     if largest is not None and resources.slots_per_node > largest.slots:
         raise Invalid.at(
             "resources.slots_per_node",
@@ -167,11 +176,19 @@ def resolve_spec(session: Read, spec: RunSpec) -> RunSpec:
             f"{largest.node_name}, has {largest.slots}. Request fewer, or add a larger node.",
             resources.slots_per_node,
         )
-    _check_nodes(session, resolved)
-    check_engine(session, resolved)
-    check_precision(session, resolved)
-    check_gpus(session, resolved)
-    return with_warmup(resolved)
+
+
+def _slot_problems(session: Read, spec: object) -> list[Problem]:
+    """What the nodes lack for the resources of a spec that other sections make invalid, such as a batch that does not fit as many
+    ranks."""
+    given = spec.get("resources", {}) if isinstance(spec, Mapping) else None
+    try:
+        _check_slots_of_nodes(session, _with_device(session, ResourcesSpec.model_validate(given)))
+    except ValidationError:
+        return []
+    except Invalid as error:
+        return error.errors
+    return []
 
 
 def _check_nodes(session: Read, spec: RunSpec) -> None:
@@ -228,11 +245,15 @@ def _why_not_others(
 
 def with_device(session: Read, spec: RunSpec) -> RunSpec:
     """``spec`` with ``auto`` replaced by a device."""
-    device = spec.resources.device
+    return spec.model_copy(update={"resources": _with_device(session, spec.resources)})
+
+
+def _with_device(session: Read, resources: ResourcesSpec) -> ResourcesSpec:
+    device = resources.device
     if device is Device.AUTO:
         has_cuda = select(NodeSize).where(NodeSize.device == Device.CUDA, NodeSize.slots > 0, NodeSize.joined)
         device = Device.CUDA if session.scalars(has_cuda.limit(1)).first() else Device.CPU
-    return spec.model_copy(update={"resources": spec.resources.model_copy(update={"device": device})})
+    return resources.model_copy(update={"device": device})
 
 
 def with_warmup(spec: RunSpec) -> RunSpec:
@@ -271,7 +292,10 @@ def validate_run(session: Read, team_id: UUID, spec: object) -> SpecCheck:
     try:
         parsed = RunSpec.model_validate(spec)
     except ValidationError as error:
-        return SpecCheck(valid=False, problems=problems(error, RunSpec))
+        found = problems(error, RunSpec)
+        fields = {problem.field for problem in found}
+        more = [problem for problem in _slot_problems(session, spec) if problem.field not in fields]
+        return SpecCheck(valid=False, problems=[*found, *more])
     try:
         return check_spec(session, team_id, parsed)
     except Invalid as error:

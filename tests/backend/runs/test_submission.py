@@ -111,6 +111,23 @@ def test_a_wrong_spec_is_refused_at_its_field(scene: Scene) -> None:
         assert [found["field"] for found in spec_check["problems"]] == [field]
 
 
+def test_a_check_says_that_no_node_has_as_many_slots_also_if_the_batch_does_not_fit_them(
+    scene: Scene,
+) -> None:
+    def problems(**sections: Any) -> dict[str, str]:
+        check = scene.site.admin.post(f"{scene.runs}/validate", json=scene.spec(**sections)).json()
+        return {problem["field"]: problem["message"] for problem in check["problems"]}
+
+    batch = {"micro_sequences": 4, "global_sequences": 64}
+    found = problems(resources={"device": "cpu", "slots_per_node": 9}, batch=batch)
+    assert "node-a, has 2" in found.pop("resources.slots_per_node")
+    assert [field.split(".")[0] for field in found] == ["batch"]
+    assert "resources.slots_per_node" not in problems(
+        resources={"slots_per_node": 2}, batch={"global_sequences": 9}
+    )
+    assert "resources.slots_per_node" in problems(resources={"slots_per_node": 0})
+
+
 def test_a_check_returns_the_tokens_and_warns_of_a_validation_split_that_is_too_short(scene: Scene) -> None:
     def check(tokens: int) -> dict[str, Any]:
         spec = scene.spec(batch={"sequence_tokens": tokens, "micro_sequences": 1, "global_sequences": 2})
