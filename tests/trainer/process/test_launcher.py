@@ -114,11 +114,13 @@ def test_divergence_ends_all_ranks_with_its_own_outcome(tmp_path: Path, data: Pa
     assert run_trainer("train", job_file) == 0
     outcome = read_out(job_file, "outcome.json")
     assert (outcome["code"], outcome["step"]) == ("diverged", 5)
-    assert outcome["message"].startswith("Loss or gradients were not finite at step 6: the loss was nan")
+    first = "norm.weight:weight"
+    assert outcome["message"] == f"Training diverged at step 6: the loss was nan, first in {first}."
     batch = trained.loader.describe_batch(6)
     assert batch.startswith("sequences ") and batch.endswith(" and 4 more of the training split")
-    first = "the first tensor that was not finite: norm.weight:weight"
-    assert outcome["message"].endswith(f"{first}. It trained on {batch}.")
+    [note] = [line["message"] for line in events(job_file, "note")]
+    assert note.startswith("Step 6 made the run diverge: the loss was nan and the gradient norm ")
+    assert note.endswith(f"the first tensor that was not finite: {first}. It trained on {batch}.")
     assert outcome["sequences_read"] == 6 * 8
     assert not losses(job_file)
     assert not (tmp_path / "run/out/ranks.json").exists()

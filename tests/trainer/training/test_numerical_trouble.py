@@ -18,8 +18,11 @@ from trainwright.contracts.job_spec import output_folder
 from trainwright.contracts.parallelism_spec import Degrees
 from trainwright_trainer.distributed.mesh import Mesh, make_mesh
 from trainwright_trainer.process.job_file import read_job
+from trainwright_trainer.runtime.errors import DivergedError
 from trainwright_trainer.training.build import Training, build
+from trainwright_trainer.training.engine import StepMetrics
 from trainwright_trainer.training.loop import train
+from trainwright_trainer.training.skipped_steps import SkippedSteps
 
 BAD_STEP = 18
 """After the 16 steps in which delayed scales are learned."""
@@ -139,3 +142,17 @@ def test_data_before_the_checkpoint_is_not_skipped_again(tmp_path: Path, data: P
     point = resume_from(tmp_path / "straight/out/checkpoints/step-10", tmp_path / "resumed")
     point["resume"]["sequences_read"] = 9 * 8
     assert build_here(write_job(tmp_path / "resumed", data, job=point)).loader.sequences_read(10) == 10 * 8
+
+
+@pytest.mark.parametrize(
+    ("loss", "norm", "tensor", "cause"),
+    [
+        (float("nan"), float("nan"), "norm.weight:weight", "the loss was nan, first in norm.weight:weight"),
+        (2.5, float("inf"), None, "the gradient norm was inf"),
+    ],
+)
+def test_the_cause_of_a_divergence_is_short(loss: float, norm: float, tensor: str | None, cause: str) -> None:
+    metrics = StepMetrics(loss, norm, non_finite_tensor=tensor, repeated=True)
+    with pytest.raises(DivergedError, match="also when computed again") as raised:
+        SkippedSteps(limit=0).record(metrics)
+    assert raised.value.cause == cause

@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 from trainwright.contracts.end_codes import EndCode
+from trainwright.contracts.events import Note
 from trainwright.contracts.hardware import RANK_PROCESS_PREFIX
 from trainwright.contracts.job_spec import LOGS_FOLDER, STOP_NAME, Outcome, log_name, output_folder
 from trainwright.contracts.rank_progress import PROGRESS_FOLDER, RankActivity, progress_file_name
 from trainwright_trainer.distributed.mesh import join_mesh
 from trainwright_trainer.distributed.progress_counters import publish_progress
+from trainwright_trainer.observe.events import now
 from trainwright_trainer.process.job_file import read_job
 from trainwright_trainer.process.outcome import (
     FailureReport,
@@ -73,10 +75,12 @@ def _train_to_outcome(training: Training, should_stop: ShouldStop) -> Outcome:
         return train(training, should_stop)
     except DivergedError as error:
         failed = training.step + 1
+        batch = training.loader.describe_batch(failed)
+        message = f"Step {failed} made the run diverge: {error}. It trained on {batch}."
+        training.report(Note(time=now(), message=message))
         return Outcome(
             code=EndCode.DIVERGED,
-            message=f"Loss or gradients were not finite at step {failed:,}: {error}. "
-            f"It trained on {training.loader.describe_batch(failed)}.",
+            message=f"Training diverged at step {failed:,}: {error.cause}.",
             step=training.step,
             sequences_read=training.loader.sequences_read(failed),
         )

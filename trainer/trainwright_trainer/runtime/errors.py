@@ -16,7 +16,15 @@ class DivergedError(ArithmeticError):
 
     The optimizer has not updated the weights, except in runs with the optimizer in the backward pass: their state is
     unusable.
+
+    Args:
+        message: all that is known of the steps.
+        cause: what happened and where, in a few words; default: the message.
     """
+
+    def __init__(self, message: str, cause: str = "") -> None:
+        super().__init__(message)
+        self.cause = cause or message
 
 
 class ReaderError(Exception):

@@ -58,6 +58,14 @@ class StepMetrics(NamedTuple):
         twice = ", also when computed again" if self.repeated else ""
         return f"the loss was {self.loss:.6g} and the gradient norm {self.grad_norm:.6g}{twice}{first}"
 
+    @property
+    def cause(self) -> str:
+        """`problem` in a few words: the value that was not finite, and where it appeared first."""
+        first = f", first in {self.non_finite_tensor}" if self.non_finite_tensor else ""
+        if math.isfinite(self.loss):
+            return f"the gradient norm was {self.grad_norm}{first}"
+        return f"the loss was {self.loss}{first}"
+
 
 ShouldStop = Callable[[], bool]
 """Whether a stop was requested; called once per step, after its passes."""

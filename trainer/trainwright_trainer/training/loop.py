@@ -83,7 +83,7 @@ def train(training: Training, should_stop: ShouldStop = never_stop) -> Outcome:
         training.mesh.progress.set_activity(RankActivity.SAVING)
         training.saver.wait()
         if _updates_in_backward(spec.precision):
-            raise DivergedError(f"{error}{_SPOILED_STATE}") from error
+            raise DivergedError(f"{error}{_SPOILED_STATE}", error.cause) from error
         raise
     training.mesh.progress.set_activity(RankActivity.SAVING)
     training.saver.wait()

@@ -35,7 +35,7 @@ class SkippedSteps:
         if metrics.finite:
             self.consecutive = 0
         elif self.consecutive == self.limit:
-            raise DivergedError(self._message(metrics))
+            raise DivergedError(self._message(metrics), metrics.cause)
         else:
             self.consecutive += 1
             self.total += 1
