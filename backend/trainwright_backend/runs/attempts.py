@@ -1,4 +1,4 @@
-"""Layouts and nodes of attempts, from their placements and the JobSpecs that their claims were granted.
+"""Layouts, nodes and times of attempts, from their placements and the JobSpecs that their claims were granted.
 
 A run's spec has the layout of its next attempt, which may differ.
 """
@@ -14,7 +14,7 @@ from sqlalchemy import bindparam, select
 from trainwright.contracts.api.actions import RunLayout
 from trainwright.contracts.job_spec import JobKind
 from trainwright_backend.core.db import Read
-from trainwright_backend.runs.tables import Placement, Run
+from trainwright_backend.runs.tables import Attempt, Placement, Run
 
 _NEWEST_LAYOUTS = (
     select(
@@ -31,7 +31,10 @@ _CLAIMED_NODES = (
     .where(Placement.run_id.in_(bindparam("run_ids", expanding=True)), Placement.fence.is_not(None))
     .order_by(Placement.fence, Placement.node_rank)
 )
-"""This and `_NEWEST_LAYOUTS` are built once (see `core.db`)."""
+_ENDED_ATTEMPTS = select(Attempt.run_id, Attempt.started, Attempt.ended).where(
+    Attempt.run_id.in_(bindparam("run_ids", expanding=True)), Attempt.ended.is_not(None)
+)
+"""This, `_CLAIMED_NODES` and `_NEWEST_LAYOUTS` are built once (see `core.db`)."""
 
 
 def layout_of(spec: dict[str, Any]) -> RunLayout:
@@ -54,6 +57,15 @@ def nodes_by_fence(session: Read, run_ids: Sequence[UUID]) -> dict[tuple[UUID, i
     for run_id, fence, name in session.execute(_CLAIMED_NODES, {"run_ids": run_ids}):
         assert fence is not None, "a claimed placement has a fence"
         found.setdefault((run_id, fence), []).append(name)
+    return found
+
+
+def seconds_of_attempts(session: Read, run_ids: Sequence[UUID]) -> dict[UUID, float]:
+    """How long the ended attempts of each run took together."""
+    found: dict[UUID, float] = {}
+    for run_id, started, ended in session.execute(_ENDED_ATTEMPTS, {"run_ids": run_ids}):
+        assert ended is not None
+        found[run_id] = found.get(run_id, 0.0) + (ended - started).total_seconds()
     return found
 
 

@@ -20,7 +20,7 @@ from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Conflict
 from trainwright_backend.core.ids import parse_id, public_id, unknown
 from trainwright_backend.datasets.preparations import PREPARATION_USERS
-from trainwright_backend.runs.attempts import newest_layouts, nodes_by_fence
+from trainwright_backend.runs.attempts import newest_layouts, nodes_by_fence, seconds_of_attempts
 from trainwright_backend.runs.state_text import state_text
 from trainwright_backend.runs.state_words import run_is_final, state_in_words
 from trainwright_backend.runs.stored_spec import stored_spec
@@ -159,6 +159,7 @@ def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scal
     claimed = [run.id for run, _ in runs if run.fence]
     layouts = newest_layouts(session, claimed) if claimed else {}
     nodes = nodes_by_fence(session, claimed) if claimed else {}
+    seconds = seconds_of_attempts(session, claimed) if claimed else {}
     shown = [_shown(run, summary, placements.get(run.id, []), scale) for run, summary in runs]
     return [
         one.model_copy(
@@ -167,6 +168,7 @@ def show_runs(session: Read, runs: Sequence[tuple[Run, RunSummary | None]], scal
                 "forked_from": _forked_from(run, parents),
                 "attempt_layout": layouts.get(run.id),
                 "attempt_nodes": nodes.get((run.id, run.fence), []),
+                "run_seconds": seconds.get(run.id, 0.0),
             }
         )
         for one, (run, _) in zip(shown, runs, strict=True)
@@ -245,6 +247,7 @@ def _shown(run: Run, summary_row: RunSummary | None, placements: list[Placement]
         priority=list(Priority)[run.priority],
         attempt_layout=None,
         attempt_nodes=[],
+        run_seconds=0.0,
     )
 
 

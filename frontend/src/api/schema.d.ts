@@ -6736,6 +6736,12 @@ export interface components {
             /** Retry At */
             retry_at?: string | null;
             /**
+             * Run Seconds
+             * @description How long its ended attempts took together, without the time in the queue and in pauses.
+             * @default 0
+             */
+            run_seconds: number;
+            /**
              * Sentence
              * @description The state in words: why the run waits, what it does, how it ended.
              */

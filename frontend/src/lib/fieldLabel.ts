@@ -25,3 +25,10 @@ export function inSentence(label: string): string {
   const startsWithName = /^\S+[A-Z]/.test(label);
   return startsWithName ? label : label.charAt(0).toLowerCase() + label.slice(1);
 }
+
+const PATH = /`?\b(?:batch|checkpoint|data|memory|model|optimizer|parallelism|precision|resources|schedule|validation)\.(?:\w+\.)*(\w+)`?/g;
+
+/** Names fields as the form does: `data.validation_fraction` → “Validation fraction”. */
+export function withFieldLabels(text: string): string {
+  return text.replace(PATH, (_path, key: string) => `“${fieldLabel(key)}”`);
+}

@@ -87,6 +87,7 @@ export function aRun(change: Partial<Run> = {}): Run {
     created: "2026-11-21T13:00:00Z",
     created_by: "ana",
     started: "2026-11-21T13:01:00Z",
+    run_seconds: 0,
     ended: null,
     retry_at: null,
     nodes: ["node-a"],

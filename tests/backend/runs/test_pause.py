@@ -2,6 +2,7 @@
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from trainwright.contracts.run_state import Verdict
 from trainwright_backend.core.db import now
 from trainwright_backend.core.ids import new_id, parse_id
 from trainwright_backend.nodes.tables import Node
-from trainwright_backend.runs.tables import Placement, PlacementEnd, PlacementSlot
+from trainwright_backend.runs.tables import Attempt, Placement, PlacementEnd, PlacementSlot
 from trainwright_backend.runs.transitions import lock_run, stop
 
 
@@ -41,6 +42,23 @@ def ends(scene: Scene, run_id: str) -> list[str]:
 def notes(scene: Scene, run_id: str) -> list[dict[str, Any]]:
     events = scene.site.admin.get(f"{scene.runs}/{run_id}/events").json()
     return [event for event in events if event["type"] == "note"]
+
+
+def test_the_time_of_a_run_is_that_of_its_attempts_without_pauses(scene: Scene) -> None:
+    work = scene.running()
+    assert scene.show(work.run_id)["run_seconds"] == 0.0
+    pause(scene, work.run_id)
+    assert work.ended("saved") == "paused"
+    [mark] = scene.site.admin.get(f"{scene.runs}/{work.run_id}/metrics").json()["attempts"]
+    key = parse_id("run", work.run_id)
+    with scene.database.write() as session:
+        attempt = session.get_one(Attempt, (key, mark["attempt"]))
+        attempt.started, attempt.ended = now() - timedelta(hours=3), now() - timedelta(hours=2)
+        earlier = {"run_id": key, "number": 7, "fence": 99, "resume_step": 0, "reason": EndCode.SAVED}
+        session.add(Attempt(**earlier, started=now() - timedelta(minutes=30), ended=now()))
+    assert scene.show(work.run_id)["run_seconds"] == pytest.approx(5_400, abs=1)
+    [listed] = scene.site.admin.get(scene.runs).json()["items"]
+    assert listed["run_seconds"] == pytest.approx(5_400, abs=1)
 
 
 @pytest.mark.slow(target="databases")

@@ -44,11 +44,16 @@ export function progressText(run: Run): string {
   return `${plural(summary.step, "step")}${mfu === undefined ? "" : `, ${percent(mfu)} % MFU`}`;
 }
 
-/** `1 h 15 min left` while it trains, else how long it took, also until it was paused, or how long ago it started. */
+/** `1 h 15 min left` while it trains, else how long it ran until its end or pause, or how long ago it started. */
 export function timeText(run: Run, now: number): string {
   const left = secondsLeft(run);
   if (left !== undefined) return `${duration(left)} left`;
-  return duration(secondsBetween(startOf(run), run.ended ?? run.paused ?? now));
+  return duration(secondsRun(run) ?? secondsBetween(startOf(run), run.ended ?? run.paused ?? now));
+}
+
+/** How long an ended or paused run was on nodes, without pauses and the queue; undefined if it never was. */
+export function secondsRun({ state, run_seconds: seconds }: Run): number | undefined {
+  return seconds > 0 && (isFinal(state) || state === "paused") ? seconds : undefined;
 }
 
 /** A run that waits again, after a pause or another attempt, is not running since its first start. */

@@ -80,6 +80,9 @@ class Run(Envelope):
     paused: AwareDatetime | None = None
     """Since when it is paused."""
 
+    run_seconds: float = 0.0
+    """How long its ended attempts took together, without the time in the queue and in pauses."""
+
     retry_at: AwareDatetime | None = None
     nodes: list[str] = []
     """Nodes that the run occupies now, in the order of their ranks."""

@@ -5,11 +5,11 @@ import { Select } from "@/components/Select";
 import { TextArea } from "@/components/TextArea";
 import { TextInput } from "@/components/TextInput";
 import { isReadable } from "@/features/runs/form/readableDatasets";
+import { helpOf, TOKENIZER_SOURCE } from "@/features/runs/form/fieldHelp";
 import { fieldId } from "@/features/runs/form/fieldId";
 import { inSentence } from "@/lib/fieldLabel";
 import { uniqueNames } from "@/lib/uniqueNames";
 import { NONE, type SpecField } from "@/features/runs/spec/specFields";
-import { defaultValueText } from "@/features/runs/spec/valueText";
 
 interface Props {
   field: SpecField;
@@ -143,27 +143,8 @@ function renderSelect(
   );
 }
 
-/** A tokenizer that is not trained on the run's own data has a source, chosen by name. */
-const TOKENIZER_SOURCE = "data.tokenizer.source";
-
 function labelOf({ path, label }: SpecField, tokenizerKind: string): string {
   if (path === "data.dataset") return "Dataset";
   if (path === TOKENIZER_SOURCE) return tokenizerKind === "dataset" ? "Tokenizer dataset" : "Uploaded tokenizer";
   return label;
-}
-
-/** The schema describes specs, where empty is null; in this form an empty field means the default. */
-const WHEN_EMPTY = /when (left )?empty/;
-
-function helpOf(field: SpecField, tokenizerKind: string): string {
-  const { help, defaultText, kind, path, isNullable } = field;
-  if (path === TOKENIZER_SOURCE) return tokenizerKind === "dataset" ? "Its BPE tokenizer is reused." : "One of the team’s tokenizers, uploaded on the datasets page.";
-  const sentence = isNullable ? help.replace(WHEN_EMPTY, "when off") : help;
-  const text = sentence.replaceAll("`", "");
-  return defaultText === "" || kind === "switch" || kind === "choice" ? text : `${text} Default\u00a0${unbroken(defaultValueText(field))}.`;
-}
-
-/** 1e-8 on one line. */
-function unbroken(number: string): string {
-  return number.replaceAll("-", "\u2011");
 }

@@ -1,5 +1,5 @@
 import type { RunPlan, SpecCheck } from "@/api/types";
-import { fieldLabel } from "@/lib/fieldLabel";
+import { withFieldLabels } from "@/lib/fieldLabel";
 import { bytes, plural } from "@/lib/format";
 
 /** Whether the edited run can start and would fit, in a few words and a sentence. */
@@ -25,7 +25,7 @@ export function startReadiness({ problemCount, check, plan }: Given): StartReadi
   if (problemCount > 0) return verdict("bad", "Cannot start yet", `${plural(problemCount, "problem")} to solve first.`);
   if (check?.valid !== true) return verdict("idle", "Not checked yet", "Fill in the form; it is checked while you type.");
   const warnings = [...(plan?.warnings ?? []), ...check.warnings];
-  if (warnings.length > 0) return verdict("warn", (plan?.warnings ?? []).length > 0 ? "May not fit" : "Can start with a warning", withLabels(warnings.join(" ")));
+  if (warnings.length > 0) return verdict("warn", (plan?.warnings ?? []).length > 0 ? "May not fit" : "Can start with a warning", withFieldLabels(warnings.join(" ")));
   if (plan === undefined) return verdict("idle", "Checking the memory…", "");
   const need = bytes(largestNeed(plan));
   if (plan.slot_bytes == null) return verdict("good", "Can start", `${need} per rank. No node has reported its memory yet.`);
@@ -36,11 +36,6 @@ export function startReadiness({ problemCount, check, plan }: Given): StartReadi
 /** Bytes that the rank with the most needs of its slot; a CPU rank offloads to the same memory. */
 export function largestNeed({ memory, slot_device: device }: RunPlan): number {
   return Math.max(...memory.map(({ total, host }) => (device === "cpu" ? total + host : total)));
-}
-
-/** Names fields as the form does: `data.validation_fraction` → “Validation fraction”. */
-function withLabels(text: string): string {
-  return text.replace(/\b(?:batch|checkpoint|data|memory|model|optimizer|parallelism|precision|resources|schedule|validation)\.(?:\w+\.)*(\w+)/g, (_path, key: string) => `“${fieldLabel(key)}”`);
 }
 
 /** What a rank has: a GPU's memory, or a CPU slot's share of its node's, and what it has if no other run is on the node. */

@@ -5,7 +5,7 @@ import { ShortId } from "@/components/ShortId";
 import { StatePill } from "@/components/StatePill";
 import { Time } from "@/components/Time";
 import { duration, secondsBetween } from "@/lib/format";
-import { isFinal } from "@/lib/runs/runProgress";
+import { isFinal, secondsRun } from "@/lib/runs/runProgress";
 
 interface Props {
   team: string;
@@ -49,7 +49,7 @@ function timeOf(run: Run, now: number): ReactNode {
   if (isFinal(run.state) && run.ended != null) {
     return (
       <>
-        {run.started != null && `${duration(secondsBetween(run.started, run.ended))}, `}ended <Time at={run.ended} />
+        {run.started != null && `${duration(secondsRun(run) ?? secondsBetween(run.started, run.ended))}, `}ended <Time at={run.ended} />
       </>
     );
   }

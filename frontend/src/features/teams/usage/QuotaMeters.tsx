@@ -1,7 +1,7 @@
 import { useSuspenseQuery } from "@tanstack/react-query";
 import { MeterRow } from "@/components/MeterRow";
 import { teamQuery } from "@/features/teams/queries";
-import { DEVICE_LABELS, quotaNote, shownQuota } from "@/features/teams/usage/usageView";
+import { DEVICE_LABELS, quotaFraction, quotaNote, shownQuota } from "@/features/teams/usage/usageView";
 import { bytes, count } from "@/lib/format";
 
 /** A team’s slots in use and uploaded files, with their limits. */
@@ -28,7 +28,7 @@ export function QuotaMeters({ team }: { team: string }) {
         const slots = DEVICE_LABELS[device]?.slots ?? device;
         const note = quotaNote(quota);
         return (
-          <MeterRow key={device} label={slots} meterLabel={`${slots} in use`} fraction={limit === 0 ? 0 : used / limit} note={note}>
+          <MeterRow key={device} label={slots} meterLabel={`${slots} in use`} fraction={quotaFraction(quota)} note={note}>
             {count(used)} <span className="text-soft">of {count(limit)} in use</span>
           </MeterRow>
         );

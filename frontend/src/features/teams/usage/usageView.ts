@@ -37,6 +37,12 @@ export function quotaNote({ used, limit, joined, guaranteed_slots: share }: Quot
   return parts.length === 0 ? undefined : parts.join(", ");
 }
 
+/** How full a quota is, of the slots that the team can get: its limit, or fewer if the nodes have fewer. */
+export function quotaFraction({ used, limit, joined }: Quota): number {
+  const most = Math.min(limit, joined ?? limit);
+  return most === 0 ? 0 : used / most;
+}
+
 export interface DayHours {
   day: string;
   hours: number;

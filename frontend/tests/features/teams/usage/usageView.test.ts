@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { axisTop, devicesOf, fillDays, hoursByPerson, memberUsageCsv, parseUsageSearch, PERSON_COLORS, quotaNote } from "@/features/teams/usage/usageView";
+import { axisTop, devicesOf, fillDays, hoursByPerson, memberUsageCsv, parseUsageSearch, PERSON_COLORS, quotaFraction, quotaNote } from "@/features/teams/usage/usageView";
 import { hoursText } from "@/lib/format";
 
 const NOW = Date.parse("2026-11-22T01:00:00Z");
@@ -75,4 +75,14 @@ it("says how many slots the nodes have if that is less than the limit, and how m
   const quota = { device: "cpu" as const, used: 3, limit: 8, joined: 4, guaranteed_slots: 2 };
   expect(quotaNote(quota)).toBe("the nodes have 4, 2 guaranteed, 1 borrowed");
   expect(quotaNote({ ...quota, joined: 8, guaranteed_slots: 0 })).toBeUndefined();
+});
+
+it.each([
+  [8, 4, 0.75],
+  [8, 16, 0.375],
+  [8, null, 0.375],
+  [0, 4, 0],
+  [8, 0, 0],
+])("measures slots in use by what the team can get (limit %d, nodes %s)", (limit, joined, fraction) => {
+  expect(quotaFraction({ device: "cpu", used: 3, limit, joined, guaranteed_slots: 0 })).toBe(fraction);
 });
