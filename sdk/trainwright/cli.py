@@ -36,9 +36,10 @@ from trainwright.commands import (
     webhooks,
 )
 from trainwright.commands.program import EXIT_CODES, Program
-from trainwright.commands.terminal import AsJson, TextTable, out
+from trainwright.commands.terminal import AsJson, TextTable, format_short, out
 from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
+from trainwright.planner.preset_sizes import preset_parameters
 from trainwright.reference import run_spec
 from trainwright.version import Version
 
@@ -93,11 +94,11 @@ def presets(as_json: AsJson = False) -> None:
             json.dumps({name: model.model_dump(mode="json") for name, model in PRESETS.items()}, indent=2)
         )
         return
-    table = TextTable("name", "layers", "width", "heads", "kv heads")
+    table = TextTable("name", "parameters", "layers", "width", "heads", "kv heads")
+    parameters = preset_parameters()
     for name, model in PRESETS.items():
-        table.add_row(
-            name, *(str(n) for n in (model.layers, model.width, model.heads, model.key_value_heads))
-        )
+        shape = (model.layers, model.width, model.heads, model.key_value_heads)
+        table.add_row(name, format_short(parameters[name]), *map(str, shape))
     out.print(table)
 
 

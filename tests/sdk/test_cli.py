@@ -6,15 +6,20 @@ from typing import Any
 import pytest
 from rich.console import Console
 from rich.text import Text
+from typer.testing import CliRunner
 
+from trainwright.cli import app
 from trainwright.commands.terminal import (
     TextTable,
     apply_set,
     format_bytes,
+    format_decimal,
     format_duration,
     format_flops,
     format_or_dash,
     format_percent,
+    format_rate,
+    format_short,
     out,
     print_error,
     printable,
@@ -48,7 +53,10 @@ def test_an_empty_value_is_null_if_the_field_is_nullable(change: str, expected: 
     [
         (0, "0 B"),
         (999, "999 B"),
-        (4_939_211, "4.7 MiB"),
+        (4_939_211, "4.71 MiB"),
+        (855_000, "835 KiB"),
+        (2_040_109_465, "1.9 GiB"),
+        (1_023 * 2**20, "1 GiB"),
         (200 * 2**20, "200 MiB"),
         (2**40, "1 TiB"),
         (5000 * 2**40, "5,000 TiB"),
@@ -56,6 +64,37 @@ def test_an_empty_value_is_null_if_the_field_is_nullable(change: str, expected: 
 )
 def test_a_size_is_shown_in_the_unit_with_the_fewest_digits(size_bytes: int, text: str) -> None:
     assert format_bytes(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (format_decimal(3.1239), "3.124"),
+        (format_decimal(437.1234), "437.1"),
+        (format_decimal(0.0123), "0.0123"),
+        (format_decimal(0.00001234), "1.23e-5"),
+        (format_decimal(0.0), "0"),
+        (format_decimal(12_345.6), "12,346"),
+        (format_decimal(136_558_821_376), "1.37e11"),
+        (format_decimal(None), "–"),
+        (format_rate(441_037), "441,000"),
+        (format_rate(999_999), "1,000,000"),
+        (format_rate(87.4), "87"),
+        (format_rate(3.14), "3.1"),
+        (format_rate(None), "–"),
+        (format_short(124_439_808), "124 M"),
+        (format_short(1_300_000_000), "1.3 B"),
+        (format_short(257), "257"),
+    ],
+)
+def test_numbers_are_written_as_on_the_pages(written: str, text: str) -> None:
+    assert written == text
+
+
+def test_presets_are_listed_with_their_parameters() -> None:
+    shown = CliRunner().invoke(app, ["presets"]).stdout.splitlines()
+    assert shown[0].split()[:2] == ["name", "parameters"]
+    assert ["nano", "361", "k", "2"] in [line.split()[:4] for line in shown]
 
 
 @pytest.mark.parametrize(

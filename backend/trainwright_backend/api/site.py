@@ -10,13 +10,11 @@ from starlette.convertors import Convertor, register_url_convertor
 
 from trainwright.contracts.api.envelopes import Health, PartProblem, SpecInfo
 from trainwright.contracts.base import Problem
-from trainwright.contracts.data_spec import TokenizerSpec
-from trainwright.contracts.presets import PRESET_FAMILIES, PRESETS, PUBLISHED
+from trainwright.contracts.presets import PRESET_FAMILIES, PRESETS
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.series import FAMILIES, SERIES, SeriesRegistry
-from trainwright.contracts.training_spec import BatchSpec
-from trainwright.planner.flops import count_parameters
 from trainwright.planner.gpus import gpu_models
+from trainwright.planner.preset_sizes import preset_parameters
 from trainwright_backend.api.dependencies import ReadSession
 from trainwright_backend.core.component_status import read_part_problems
 from trainwright_backend.core.errors import AppError, NotFound
@@ -77,15 +75,10 @@ def get_health(session: ReadSession, request: Request) -> Health:
 @router.get("/spec")
 def get_spec() -> SpecInfo:
     """The JSON Schema of a run's spec, with a description of every field, and the named model sizes."""
-    usual = TokenizerSpec().size, BatchSpec().sequence_tokens
-    published = {name: (each.vocabulary, each.sequence_tokens) for name, each in PUBLISHED.items()}
-    sizes = {
-        name: count_parameters(model, *published.get(name, usual)).total for name, model in PRESETS.items()
-    }
     return SpecInfo(
         run_spec=RunSpec.model_json_schema(),
         presets=PRESETS,
-        preset_parameters=sizes,
+        preset_parameters=preset_parameters(),
         preset_families=PRESET_FAMILIES,
         gpus=gpu_models(),
     )

@@ -28,6 +28,9 @@ _OTHER_WORDS = {
 """Words that people know from elsewhere, and the commands that do this, within a group and outside of it."""
 
 
+_MOST_ALTERNATIVES = 4
+
+
 class Program(TyperGroup):
     """A group of commands whose output may be closed early: that is not an error, and nothing is printed about it."""
 
@@ -48,9 +51,20 @@ class Program(TyperGroup):
             for command in _OTHER_WORDS.get(args[0], ())
             if args[0] not in self.commands and command.partition(" ")[0] in self.commands
         ]
+        if not meant and args[0] not in self.commands:
+            groups = [(name, group) for name, group in self.commands.items() if isinstance(group, TyperGroup)]
+            meant = [f"{name} {args[0]}" for name, group in groups if args[0] in group.commands]
         if meant:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {meant[0]!r}?")
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {_alternatives(meant)}?")
         return super().resolve_command(ctx, args)
+
+
+def _alternatives(commands: list[str]) -> str:
+    """`'runs list'`, `'runs list' or 'nodes list'`; of many the first few."""
+    quoted = [repr(command) for command in commands[:_MOST_ALTERNATIVES]]
+    if len(commands) > _MOST_ALTERNATIVES:
+        return f"{', '.join(quoted)} or another"
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]] if quoted[1:] else quoted)
 
 
 @contextmanager

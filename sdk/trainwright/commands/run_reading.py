@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -20,9 +22,12 @@ from trainwright.commands.terminal import (
     TeamSlug,
     TextTable,
     err,
-    format_or_dash,
+    format_decimal,
+    format_percent,
+    format_rate,
     open_team,
     out,
+    print_error,
     print_json,
     printable,
 )
@@ -31,21 +36,55 @@ from trainwright.contracts.api.metrics import RunSeries
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.run_state import FINAL
+from trainwright.contracts.series import SERIES
 from trainwright.transport.errors import ApiError
 
 FOLLOW_SECONDS = 2.0
 """Between two looks at a log that grows."""
 
 NOT_FOUND = 404
-COMPARED = {"loss": ".4f", "validation_loss": ".4f", "tokens_per_second": ",.0f", "mfu": ".1%"}
+COMPARED: dict[str, Callable[[float], str]] = {
+    "loss": format_decimal,
+    "validation_loss": format_decimal,
+    "tokens_per_second": format_rate,
+    "mfu": partial(format_percent, digits=1),
+}
 """The last values that a comparison shows, with their formats."""
+
+TITLES = {series.name: series.title for series in SERIES}
+RUN_ID = re.compile(r"run_[a-z2-7]{26}")
 
 CURVE_POINTS = 10
 
 
-def show(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
+def find_run(api: TeamClient, run: str) -> str:
+    """The id of a run that is given by its id, or by its name if no other run of the team has it."""
+    if RUN_ID.fullmatch(run):
+        return run
+    found = [one for one in api.runs(q=run) if one.name == run]
+    if len(found) == 1:
+        return found[0].id
+    if not found:
+        print_error(
+            f"No run of this team has the id or the name {run!r}. `trainwright runs list` lists them."
+        )
+    else:
+        ids = ", ".join(one.id for one in found[:5])
+        print_error(f"{len(found)} runs are named {run!r}. Give the id of one: {ids}.")
+    raise typer.Exit(1)
+
+
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="Id of a run, or its name if no other run has it.")
+]
+
+
+def show(
+    run: RunName, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
+) -> None:
     """Show a run: its state, data, model, hardware, latest values and checkpoints."""
     with open_team(server, key, team) as api:
+        run = find_run(api, run)
         found = api.run(run)
         if print_json(found, as_json):
             return
@@ -69,9 +108,7 @@ def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> TextTable:
     facts = {
         "step": f"{run.summary.step:,} of {spec.schedule.steps:,}",
         "values": ", ".join(
-            f"{name} {format_or_dash(values[name], form)}"
-            for name, form in COMPARED.items()
-            if name in values
+            f"{TITLES[name]} {form(values[name])}" for name, form in COMPARED.items() if name in values
         ),
         "data": f"{spec.data.dataset}{version}",
         "model": f"{spec.model.layers:,} layers × {spec.model.width:,}",
@@ -101,7 +138,7 @@ def _counted(steps: Sequence[int]) -> str:
 
 
 def logs(
-    run: str,
+    run: RunName,
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
@@ -116,6 +153,7 @@ def logs(
 ) -> None:
     """Print the log of one rank."""
     with open_team(server, key, team) as api:
+        run = find_run(api, run)
         number, offset = attempt or api.run(run).attempt, 0
         if attempt is None and number > 1:
             hint = f"This is the log of attempt {number}, the newest. See an earlier one with --attempt {number - 1}."
@@ -150,7 +188,7 @@ def _print_log(api: TeamClient, run: str, attempt: int, rank: int, offset: int, 
 
 
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="Ids of runs.")],
+    runs: Annotated[list[str], typer.Argument(help="Ids of runs, or names that no other run has.")],
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
@@ -161,6 +199,7 @@ def compare(
 ) -> None:
     """Compare runs: their last values, the fields in which their specs differ, and points of curves."""
     with open_team(server, key, team) as api:
+        runs = [find_run(api, run) for run in runs]
         found = [api.run(run) for run in runs]
         if not metric:
             if not print_json(found, as_json):
@@ -181,12 +220,13 @@ def _comparison(runs: Sequence[Run]) -> TextTable:
     table.add_row("state", *(shown_state(run.state) for run in runs))
     table.add_row("step", *(f"{run.summary.step:,}" for run in runs))
     for name, form in COMPARED.items():
-        table.add_row(name, *(format_or_dash(run.summary.values.get(name), form) for run in runs))
+        values = [run.summary.values.get(name) for run in runs]
+        table.add_row(TITLES[name], *("–" if value is None else form(value) for value in values))
     fields = [dict(_fields(run.spec.model_dump(mode="json"))) for run in runs]
     for name in dict.fromkeys(name for own in fields for name in own):
-        values = [own.get(name) for own in fields]
-        if name != "name" and any(value != values[0] for value in values):
-            table.add_row(name, *("–" if value is None else str(value) for value in values))
+        texts = [own.get(name) for own in fields]
+        if name != "name" and any(text != texts[0] for text in texts):
+            table.add_row(name, *("–" if text is None else str(text) for text in texts))
     return table
 
 
@@ -207,8 +247,8 @@ def _curves(runs: Sequence[Run], series: Sequence[RunSeries], name: str) -> Text
         for curve in own.series
         if curve.name == name
     }
-    table = TextTable(f"{name} at step", *(run.name for run in runs))
+    table = TextTable(f"{TITLES.get(name, name)} at step", *(run.name for run in runs))
     for step in sorted({step for curve in curves.values() for step in curve}):
         points = (curves.get(run.id, {}).get(step) for run in runs)
-        table.add_row(f"{step:,}", *(format_or_dash(point, ".4g") for point in points))
+        table.add_row(f"{step:,}", *(format_decimal(point) for point in points))
     return table

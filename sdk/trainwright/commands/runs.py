@@ -15,6 +15,7 @@ import typer
 from trainwright.client import TeamClient
 from trainwright.commands import plan, run_actions, run_reading
 from trainwright.commands.program import Program, continues_without_reader
+from trainwright.commands.run_reading import RunName, find_run
 from trainwright.commands.run_states import States, shown_state
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
@@ -26,7 +27,8 @@ from trainwright.commands.terminal import (
     err,
     exit_with_problems,
     format_bytes,
-    format_or_dash,
+    format_decimal,
+    format_rate,
     format_validation,
     open_team,
     out,
@@ -140,7 +142,7 @@ def list_runs(
                 return
             groups = table_of("name", "runs", "unfinished", "best loss")
             for item in found:
-                best = format_or_dash(item.best_loss, ".3f")
+                best = format_decimal(item.best_loss)
                 key, name = item.key or "–", item.name or "without a tag"
                 if grouping is RunGrouping.STATE:
                     key = name = shown_state(RunState(item.key))
@@ -158,8 +160,8 @@ def list_runs(
                 run.id,
                 shown_state(run.state),
                 run.name,
-                format_or_dash(loss, ".3f"),
-                format_or_dash(rate, ",.0f"),
+                format_decimal(loss),
+                format_rate(rate),
                 run.sentence,
             )
         print_table(table, empty="No runs.")
@@ -250,21 +252,21 @@ def _view_named(api: TeamClient, name: str) -> RunView:
 
 
 @app.command("watch")
-def watch(run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def watch(run: RunName, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Wait until a run ends, and show its progress. Stopping this command does not affect the run."""
     with open_team(server, key, team) as api:
-        ended = _wait(api, run)
+        ended = _wait(api, find_run(api, run))
         typer.echo(_result(ended))
         _finish(ended)
 
 
 @app.command("events")
 def events(
-    run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
+    run: RunName, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
 ) -> None:
     """List the events of a run."""
     with open_team(server, key, team) as api:
-        found = api.events(run)
+        found = api.events(find_run(api, run))
         if print_json(found, as_json):
             return
         for event in found:
@@ -275,7 +277,7 @@ def events(
 
 @app.command("samples")
 def samples(
-    run: str,
+    run: RunName,
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
@@ -289,7 +291,7 @@ def samples(
 ) -> None:
     """Print the text that the model generated from `validation.prompts`."""
     with open_team(server, key, team) as api:
-        found = api.samples(run)
+        found = api.samples(find_run(api, run))
     if not found:
         print_error(
             "This run has no samples: its spec has no validation.prompts, or it has not validated yet."
@@ -314,11 +316,11 @@ def samples(
 
 @app.command("checkpoints")
 def checkpoints(
-    run: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
+    run: RunName, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
 ) -> None:
     """List a run's checkpoints."""
     with open_team(server, key, team) as api:
-        found = api.checkpoints(run)
+        found = api.checkpoints(find_run(api, run))
         if print_json(found, as_json):
             return
         table = table_of("kind", "step", "validation loss", "size")
@@ -335,7 +337,7 @@ def checkpoints(
 
 @app.command("download")
 def download(
-    run: str,
+    run: RunName,
     folder: Path,
     key: Key,
     team: TeamSlug,
@@ -352,7 +354,7 @@ def download(
     A folder with files of another model is refused.
     """
     with open_team(server, key, team) as api:
-        api.download(run, folder, checkpoint, show_bytes, overwrite=overwrite)
+        api.download(find_run(api, run), folder, checkpoint, show_bytes, overwrite=overwrite)
         err.print()
         typer.echo(str(folder))
 
@@ -391,7 +393,7 @@ class _RunLine:
 
     def __call__(self, run: Run) -> None:
         loss = run.summary.values.get("loss")
-        line = _result(run) + ("" if loss is None else f", loss {loss:.3f}")
+        line = _result(run) + ("" if loss is None else f", loss {format_decimal(loss)}")
         if sys.stderr.isatty():
             sys.stderr.write("\r\033[K")
             if run.state not in FINAL:  # its last line is the command's result

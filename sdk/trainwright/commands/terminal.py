@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -303,11 +304,52 @@ def print_table(table: Table, *, empty: str) -> None:
 
 
 def format_bytes(size_bytes: int) -> str:
-    """A size in the largest fitting unit: 4.7 MiB, 1,000 TiB."""
+    """A size in the largest fitting unit, as the pages write it: 4.71 MiB, 12 GiB, 1,000 TiB."""
     size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while size >= 1024 and len(units) > 1:
-        size, units = size / 1024, units[1:]
-    return f"{size:,.0f} {units[0]}" if size >= 100 or size.is_integer() else f"{size:,.1f} {units[0]}"
+    while size >= 1_000 and len(units) > 1:
+        size, units = size / 1_024, units[1:]
+    return f"{_trimmed(size)} {units[0]}"
+
+
+def format_short(number: float) -> str:
+    """124 M, 1.3 B: the size of a model, as the pages write it."""
+    for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{_trimmed(number / size)} {unit}"
+    return f"{number:,.0f}"
+
+
+def _trimmed(number: float) -> str:
+    if number >= 100:
+        return f"{number:,.0f}"
+    return f"{number:.{1 if number >= 10 else 2}f}".rstrip("0").rstrip(".")
+
+
+def format_decimal(value: float | None) -> str:
+    """A loss, or another value, as the pages write it: 3.124, 437.1, 1,901, 0.00312, 1.37e11; – without one."""
+    if value is None:
+        return "–"
+    size = abs(value)
+    if not math.isfinite(value):
+        return str(value)
+    if size == 0:
+        return "0"
+    if size >= 1e6 or size < 1e-3:
+        digits, _, power = f"{value:.2e}".partition("e")
+        return f"{digits.rstrip('0').rstrip('.')}e{int(power)}"
+    if size >= 1_000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 100 else f"{value:.3f}" if size >= 0.1 else f"{value:#.3g}"
+
+
+def format_rate(value: float | None) -> str:
+    """441,000 for 441,037: four digits of a rate are enough; – without one."""
+    if value is None:
+        return "–"
+    if value < 1_000:
+        return f"{value:.{1 if value < 10 else 0}f}"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{round(value / unit) * unit:,.0f}"
 
 
 def format_duration(seconds: float) -> str:
@@ -346,10 +388,11 @@ def format_flops(flops: float) -> str:
 
 
 def format_validation(checkpoint: Checkpoint) -> str:
-    """2.8104, `2.8104 at step 90` if the checkpoint is of a later step, or – without a validation."""
+    """2.810, `2.810 at step 90` if the checkpoint is of a later step, or – without a validation."""
+    loss = format_decimal(checkpoint.validation_loss)
     if checkpoint.validation_loss is None or checkpoint.validation_step == checkpoint.step:
-        return format_or_dash(checkpoint.validation_loss, ".4f")
-    return f"{checkpoint.validation_loss:.4f} at step {checkpoint.validation_step:,}"
+        return loss
+    return f"{loss} at step {checkpoint.validation_step:,}"
 
 
 def describe_freed(freed: FreedSpace) -> str:

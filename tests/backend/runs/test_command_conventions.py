@@ -223,11 +223,52 @@ def test_states_are_those_of_the_pages(scene: Scene, served: Served, key: str) -
 
 
 @pytest.mark.parametrize(
-    ("words", "command"), [("whoami", "account show"), ("runs stop run_1", "cancel"), ("stop", "runs cancel")]
+    ("words", "command"),
+    [
+        ("whoami", "account show"),
+        ("runs stop run_1", "cancel"),
+        ("stop", "runs cancel"),
+        ("compare a b", "runs compare"),
+        ("prune", "checkpoints prune"),
+        ("run", "runs"),
+    ],
 )
-def test_words_of_other_tools_lead_to_the_command(served: Served, key: str, words: str, command: str) -> None:
+def test_other_words_lead_to_the_command(served: Served, key: str, words: str, command: str) -> None:
     done = served.command(key, words)
     assert done.exit_code == 2 and f"Did you mean '{command}'?" in done.stderr
+
+
+def test_a_command_that_several_groups_have_is_suggested_with_some_of_them(served: Served, key: str) -> None:
+    shown = " ".join(served.command(key, "list").stderr.replace("│", " ").split())
+    assert "Did you mean 'datasets list', 'tokenizers list', 'runs list', 'queue list' or another?" in shown
+
+
+def test_a_run_can_be_given_by_a_name_that_no_other_run_has(scene: Scene, served: Served, key: str) -> None:
+    run_id, first, second = scene.submit(name="pilot"), scene.submit(name="twin"), scene.submit(name="twin")
+    scene.submit(name="pilot-2")
+    assert json.loads(served.command(key, "runs show pilot --json").stdout)["id"] == run_id
+    assert "pilot" in served.command(key, f"runs compare pilot {first}").stdout
+    ambiguous = served.command(key, "runs events twin")
+    assert ambiguous.exit_code == 1
+    assert (
+        "2 runs are named 'twin'" in ambiguous.stderr
+        and first in ambiguous.stderr
+        and second in ambiguous.stderr
+    )
+    unknown = served.command(key, "runs show nothing")
+    assert unknown.exit_code == 1 and "No run of this team has the id or the name 'nothing'" in unknown.stderr
+
+
+def test_values_have_the_titles_and_formats_of_the_pages(scene: Scene, served: Served, key: str) -> None:
+    work = scene.running()
+    values = {"loss": [2.71828], "validation_loss": [3.0], "tokens_per_second": [441_037.0], "mfu": [0.4523]}
+    work.send(work.batch(metrics=[{"steps": [4], "series": values}]))
+    shown = served.command(key, f"runs show {work.run_id}").stdout
+    assert "loss 2.718, validation loss 3.000, tokens/s 441,000, MFU 45.2 %" in " ".join(shown.split())
+    compared = served.command(
+        key, f"runs compare {work.run_id} {work.run_id} --metric validation_loss"
+    ).stdout
+    assert "validation loss at step" in compared and "validation_loss" not in compared
 
 
 @pytest.mark.parametrize(

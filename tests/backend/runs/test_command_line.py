@@ -87,13 +87,13 @@ def test_lists_of_checkpoints_show_the_last_validation(scene: Scene, served: Ser
         points = {"steps": [4, 5], "series": {"validation_loss": [2.5, 2.25]}}
         work.send(work.batch(metrics=[points]))
     listed = served.command(key, f"runs checkpoints {runs[0].run_id}").stdout
-    losses = [("6", "2.2500 at step 5"), ("4", "2.5000"), ("2", "–")]
+    losses = [("6", "2.250 at step 5"), ("4", "2.500"), ("2", "–")]
     for step, loss in losses:
         assert any(f" {step} " in line and loss in line for line in listed.splitlines()), listed
     ordered = served.command(key, "checkpoints list --order run").stdout
     lines = [line for line in ordered.splitlines() if "ckpt_" in line]
     assert [runs[1].run_id in line for line in lines] == [True] * 3 + [False] * 3
-    assert ["2.2500 at step 5" in line for line in lines] == [True, False, False] * 2
+    assert ["2.250 at step 5" in line for line in lines] == [True, False, False] * 2
 
 
 def test_tags_are_removed_before_others_are_added(scene: Scene, served: Served, key: str) -> None:

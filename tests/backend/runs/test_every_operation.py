@@ -80,6 +80,9 @@ EXCEPTIONS = {
 }
 """Operations without a command, and why."""
 
+RUN = "run_" + "a" * 26
+"""An id: the command line looks for other words among the names of runs."""
+
 WAYS: dict[str, Ways] = {
     "list_site_audit": Ways(lambda _, c: c.audit(), "audit site"),
     "export_site_audit": Ways(lambda _, c: c.export_audit(Path("log")), "audit export-site log"),
@@ -150,7 +153,7 @@ WAYS: dict[str, Ways] = {
     "remove_member": Ways(lambda t, _: t.remove_member("a"), "members remove user_a"),
     "change_role": Ways(lambda t, _: t.change_role("a", Role.EDITOR), "members set-role user_a editor"),
     "show_metrics_of_runs": Ways(
-        lambda t, _: t.compare_metrics(["a", "b"]), "runs compare a b --metric loss"
+        lambda t, _: t.compare_metrics(["a", "b"]), f"runs compare {RUN} {RUN} --metric loss"
     ),
     "list_queue": Ways(lambda t, _: t.queue(), "queue list"),
     "reorder": Ways(lambda t, _: t.reorder(["a", "b"]), "queue reorder a b"),
@@ -168,21 +171,21 @@ WAYS: dict[str, Ways] = {
     "validate_run": Ways(lambda t, _: t.validate(SPEC), "runs check spec.json"),
     "plan_elsewhere": Ways(lambda t, _: t.what_if(SPEC, "a"), "what-if spec.json --gpu a"),
     "delete_run": Ways(lambda t, _: t.delete_run("a"), "runs delete a --dry-run"),
-    "show_run": Ways(lambda t, _: t.run("a"), "runs show a"),
+    "show_run": Ways(lambda t, _: t.run("a"), f"runs show {RUN}"),
     "edit_run": Ways(lambda t, _: t.edit("a", name="b"), "runs edit a --name b"),
-    "list_checkpoints": Ways(lambda t, _: t.checkpoints("a"), "runs checkpoints a"),
+    "list_checkpoints": Ways(lambda t, _: t.checkpoints("a"), f"runs checkpoints {RUN}"),
     "delete_checkpoint": Ways(lambda t, _: t.delete_checkpoint("a", "b"), "checkpoints delete a b"),
     "edit_checkpoint": Ways(lambda t, _: t.pin("a", "b"), "checkpoints pin a b"),
     "list_checkpoint_files": Ways(
-        lambda t, _: t.download("a", Path("there"), "b"), "runs download a there --checkpoint b"
+        lambda t, _: t.download("a", Path("there"), "b"), f"runs download {RUN} there --checkpoint b"
     ),
     "clone_run": Ways(lambda t, _: t.clone("a", "b"), "runs clone a b"),
-    "list_run_events": Ways(lambda t, _: t.events("a"), "runs events a"),
+    "list_run_events": Ways(lambda t, _: t.events("a"), f"runs events {RUN}"),
     "fork_run": Ways(lambda t, _: t.fork("a", "b"), "runs fork a b"),
     "change_layout": Ways(lambda t, _: t.change_layout("a", LAYOUT), "runs layout a"),
-    "read_log": Ways(lambda t, _: t.log_text("a", 1, "b"), "runs logs a"),
+    "read_log": Ways(lambda t, _: t.log_text("a", 1, "b"), f"runs logs {RUN}"),
     "move_run": Ways(lambda t, _: t.move("a", "b"), "runs move a --off b"),
-    "list_run_samples": Ways(lambda t, _: t.samples("a"), "runs samples a"),
+    "list_run_samples": Ways(lambda t, _: t.samples("a"), f"runs samples {RUN}"),
     "list_service_accounts": Ways(lambda t, _: t.service_accounts(), "service-accounts list"),
     "create_service_account": Ways(lambda t, _: t.create_service_account("a"), "service-accounts create a"),
     "delete_service_account": Ways(
