@@ -29,8 +29,16 @@ _MARK = "stands_for"
 _real_device: Callable[[Tensor], torch.device] = torch._C.TensorBase.device.__get__
 _real_to, _real_tensor = Tensor.to, torch.tensor
 
-_READS_VALUES = {"aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::nonzero"}
-"""Operators that make the host wait for the device."""
+_READS_VALUES = {
+    "aten::_local_scalar_dense",
+    "aten::equal",
+    "aten::is_nonzero",
+    "aten::masked_select",
+    "aten::nonzero",
+}
+"""Operators that make the host wait for the device. Indexing by a mask does too: the host allocates what it selects."""
+
+_MASKS = (torch.bool, torch.uint8)
 
 _TAKES_TWO_DEVICES = ("aten::_foreach_copy_", "aten::index.Tensor", "aten::set_", "c10d::")
 
@@ -112,7 +120,8 @@ class OnStandIn(TorchDispatchMode):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        if name in _READS_VALUES:
+        selects = name == "aten::index.Tensor" and any(tensor.dtype in _MASKS for tensor in tensors[1:])
+        if name in _READS_VALUES or selects:
             self._host.wait()
         if name == "aten::copy_":
             target, source = tensors

@@ -49,6 +49,16 @@ def read_the_loss_in_each_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GradientAccumulation, "_loss", reading)
 
 
+def select_by_a_mask_in_each_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = GradientAccumulation._loss
+
+    def selecting(self: GradientAccumulation, batch: Batch) -> Tensor:
+        assert batch.tokens[batch.tokens > 0].ndim == 1
+        return real(self, batch)
+
+    monkeypatch.setattr(GradientAccumulation, "_loss", selecting)
+
+
 def lay_out_an_operand_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     def by_rows(
         a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, out: torch.dtype, fast: bool
@@ -71,6 +81,7 @@ def query_a_function_that_cuda_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
         (leave_the_batch_on_the_host, RuntimeError, "found cpu, cuda:0"),
         (copy_the_batch_from_pageable_memory, RuntimeError, "synchronizing"),
         (read_the_loss_in_each_micro_batch, RuntimeError, "synchronizing"),
+        (select_by_a_mask_in_each_micro_batch, RuntimeError, "synchronizing"),
         (lay_out_an_operand_by_rows, RuntimeError, "col_major"),
         (query_a_function_that_cuda_lacks, AttributeError, "synchronize"),
     ],

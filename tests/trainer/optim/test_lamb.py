@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +80,9 @@ def test_every_layout_moves_each_weight_as_the_formulas_say(layout: str, job: Ca
 def _norms_of_shards() -> None:
     """Inject a fault: each rank uses the norms of its own shard instead of those of the entire weight."""
 
-    def own(self: WholeWeights, values: dict[str, Tensor], count: int) -> Tensor:
-        sums = torch.zeros(len(self.order), count, dtype=torch.float64)
-        for name, row in values.items():
+    def own(self: WholeWeights, names: Sequence[str], values_MK: Tensor) -> Tensor:
+        sums = torch.zeros(len(self.order), values_MK.shape[1], dtype=torch.float64)
+        for name, row in zip(names, values_MK, strict=True):
             sums[self.order[name]] = row
         return sums
 

@@ -8,7 +8,7 @@ of the rank that writes it to checkpoints. The gradient norm and checkpoints fol
 
 Matrices are computed by one rank each (``divided_matrices``).
 
-    N weights of the model, in the order of its forward pass     K values of each
+    N weights of the model, in the order of its forward pass     M weights of a rank     K values of each
 """
 
 from __future__ import annotations
@@ -52,26 +52,39 @@ class WholeWeights:
         self.order = order
         self._counted = frozenset(counted)
         self._axes = axes
+        self._rows_of_names: dict[tuple[str, ...], tuple[Tensor, Tensor]] = {}
 
     @property
     def device(self) -> torch.device:
         return self._tensor.device
 
-    def sum(self, own: Mapping[str, Tensor], values: int) -> Tensor:
+    def sum(self, names: Sequence[str], own_MK: Tensor) -> Tensor:
         """(N, K) float64: the sums of all ranks' values, equal on all of them; every rank must call this.
 
         Args:
-            own: (K,) of this rank's parts, by weight.
-            values: K.
+            names: M weights of which this rank has parts.
+            own_MK: values of these parts.
         """
-        sums = torch.zeros(len(self.order), values, dtype=torch.float64, device=self._axes[0].device)
-        counted = [name for name in own if name in self._counted]
-        if counted:
-            rows = torch.tensor([self.order[name] for name in counted], device=sums.device)
-            sums[rows] = torch.stack([own[name] for name in counted]).double()
+        sums_NK = torch.zeros(len(self.order), own_MK.shape[1], dtype=torch.float64, device=self.device)
+        if names:
+            counted, rows = self._counted_rows(tuple(names))
+            sums_NK[rows] = own_MK[counted].double()
         for axis in self._axes:
-            axis.all_reduce(sums)
-        return sums
+            axis.all_reduce(sums_NK)
+        return sums_NK
+
+    def _counted_rows(self, names: tuple[str, ...]) -> tuple[Tensor, Tensor]:
+        """The indices of the parts that count, among ``names`` and in the model. They are copied to the device once, because
+        the host waits for that.
+        """
+        if names not in self._rows_of_names:
+            counted = [index for index, name in enumerate(names) if name in self._counted]
+            rows = [self.order[names[index]] for index in counted]
+            self._rows_of_names[names] = (
+                torch.tensor(counted, dtype=torch.int64, device=self.device),
+                torch.tensor(rows, dtype=torch.int64, device=self.device),
+            )
+        return self._rows_of_names[names]
 
     def divided(self, names: Collection[str]) -> DividedMatrices:
         """The matrices ``names``, divided among the ranks that update parts of them."""
