@@ -9,6 +9,7 @@
 # ROW            the one row of `gpu` to measure; all of them when empty
 # DRY            not empty: `gpu` runs at toy size, on any machine, and records nothing
 # PAUSES         rounds of `pauses`
+# PART           k/n: `layouts` and `parity` run every n-th of their tests, from the k-th on; all of them when empty
 # ONLY           the one row of `bench`, `load` or `faults` to measure; all of them when empty
 # DATABASE       the database of `load`, sqlite or postgresql; both when empty
 # MINUTES        minutes of `load`'s rows `mix` and `soak`; 10 when empty
@@ -71,10 +72,10 @@ databases: tools ## backend tests on PostgreSQL that make test runs on SQLite on
 	@$(PYTEST) -m "slow(target='$@') and not fault_row" tests/backend $(PYTEST_ARGS)
 
 layouts: tools ## the trainer's long tests: every parallel layout, FP8 setting, injected fault, compiled model and small preset
-	@$(PYTEST) -m "slow(target='$@')" tests/trainer tests/integration $(PYTEST_ARGS)
+	@$(PYTEST) -m "slow(target='$@')" $(if $(PART),--part $(PART)) tests/trainer tests/integration $(PYTEST_ARGS)
 
 parity: tools ## compare the training of every layout with one process, a few steps each
-	@$(PYTEST) -m "slow(target='$@')" tests/parity $(PYTEST_ARGS)
+	@$(PYTEST) -m "slow(target='$@')" $(if $(PART),--part $(PART)) tests/parity $(PYTEST_ARGS)
 
 pauses: tools ## pause and resume a run at random moments (PAUSES=n: at n) and compare its losses bit by bit
 	@TRAINWRIGHT_PAUSES=$(PAUSES) \

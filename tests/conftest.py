@@ -18,6 +18,7 @@ import pytest
 
 from tests.cpu_time import CpuTime
 from tests.network_namespaces import why_no_namespaces
+from tests.part import Part
 
 pytest_plugins = ["tests.services", "tests.faults.rows", "tests.cuda_stand_in.fixtures", "pytester"]
 
@@ -72,11 +73,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help=f"write {DURATIONS.name}, for the order of test files, and print the CPU seconds for CPU_BUDGETS",
     )
+    parser.addoption("--part", metavar="k/n", help="run every n-th of the selected tests, from the k-th on")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[CPU_TIME] = CpuTime(CPU_BUDGETS)
     config.pluginmanager.register(config.stash[CPU_TIME])
+    if part := config.getoption("part"):
+        config.pluginmanager.register(Part(part))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

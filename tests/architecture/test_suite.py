@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import check_slow_marks, slow_targets
 from tests.cpu_time import CpuTime
+from tests.part import Part
 
 BUSY = "def test_busy():\n    for _ in range(3_000_000):\n        pass\n"
 BUSY_CHILD = """
@@ -36,6 +37,25 @@ def test_a_folder_over_its_budget_fails_the_session(
     (folder / "test_it.py").write_text(source)
     result = pytester.inline_run(plugins=[CpuTime({"tests/some": budget})])
     assert result.ret == (pytest.ExitCode.OK if passes else pytest.ExitCode.TESTS_FAILED)
+
+
+def test_the_parts_of_a_suite_together_run_each_test_once(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        "import pytest\n@pytest.mark.parametrize('n', range(8))\ndef test_it(n): assert n != 0"
+    )
+    runs = [
+        pytester.inline_run("-k", "not 7", plugins=[Part(f"{number}/3")]).listoutcomes()
+        for number in (1, 2, 3)
+    ]
+    assert [[*map(len, outcomes)] for outcomes in runs] == [[2, 0, 1], [2, 0, 0], [2, 0, 0]]
+    ran = [report.nodeid for outcomes in runs for reports in outcomes for report in reports]
+    assert len(ran) == len(set(ran)) == 7
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "2", "a/b", "1/0"])
+def test_a_part_that_does_not_exist_is_refused(text: str) -> None:
+    with pytest.raises(pytest.UsageError, match=f"--part {text}: write k/n"):
+        Part(text)
 
 
 def test_everything_runs_every_slow_target(repository: Path) -> None:
