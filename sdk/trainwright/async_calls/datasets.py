@@ -79,12 +79,12 @@ class AsyncDatasetCalls(AsyncTeamCalls):
         """Create a version with the files of the newest one and another curation."""
         new = {"curation": curation.model_dump(mode="json")}
         path = f"{self._path}/datasets/{dataset_id}/versions"
-        return await self._client.post_repeatable(path, Dataset, json=new)
+        return await self._client.post_idempotent(path, Dataset, json=new)
 
     async def mix(self, name: str, curation: CurationSpec) -> Dataset:
         """Create a mixture of other datasets, as described by the curation."""
         new = {"name": name, "curation": curation.model_dump(mode="json")}
-        return await self._client.post_repeatable(f"{self._path}/datasets", Dataset, json=new)
+        return await self._client.post_idempotent(f"{self._path}/datasets", Dataset, json=new)
 
     async def preview(
         self,
@@ -98,7 +98,7 @@ class AsyncDatasetCalls(AsyncTeamCalls):
         asked = {"uploads": ids} | (
             {"curation": curation.model_dump(mode="json")} if curation is not None else {}
         )
-        return await self._client.post_repeatable(f"{self._path}/uploads/preview", Preview, json=asked)
+        return await self._client.post_idempotent(f"{self._path}/uploads/preview", Preview, json=asked)
 
     async def uploads(self) -> list[Upload]:
         """Uploads in progress, and complete uploads that no dataset uses."""
@@ -109,7 +109,7 @@ class AsyncDatasetCalls(AsyncTeamCalls):
     ) -> CurationCounts:
         """Count what a curation would keep of a version's documents, or what a mixture would contain."""
         asked = CountRequest(dataset=dataset_id, version=version, curation=curation).model_dump(mode="json")
-        return await self._client.post_repeatable(f"{self._path}/datasets/count", CurationCounts, json=asked)
+        return await self._client.post_idempotent(f"{self._path}/datasets/count", CurationCounts, json=asked)
 
     async def documents(
         self, dataset_id: str, version: int, limit: int = 50, cursor: str | None = None
@@ -190,7 +190,7 @@ class AsyncDatasetCalls(AsyncTeamCalls):
         found = await call_blocking(find_files, paths)
         await call_blocking(check_documents, found.files)
         sender, ids = await self._send(found.files, on_progress)
-        made = await self._client.post_repeatable(path, Dataset, json={**new, "uploads": ids})
+        made = await self._client.post_idempotent(path, Dataset, json={**new, "uploads": ids})
         sender.forget(found.files)
         return made
 

@@ -27,13 +27,13 @@ class AsyncPlanningCalls(AsyncTeamCalls):
             checkpoint_id: the checkpoint that a fork would continue from.
         """
         asked = {} if checkpoint_id is None else {"checkpoint": checkpoint_id}
-        return await self._client.post_repeatable(
+        return await self._client.post_idempotent(
             f"{self._path}/runs/validate", SpecCheck, json=as_json(spec), params=asked
         )
 
     async def plan_run(self, spec: Mapping[str, Any] | RunSpec) -> RunPlan:
         """The plan of a run's layout: position of each rank, stages, memory, and the pipeline's timeline."""
-        return await self._client.post_repeatable(f"{self._path}/runs/plan", RunPlan, json=as_json(spec))
+        return await self._client.post_idempotent(f"{self._path}/runs/plan", RunPlan, json=as_json(spec))
 
     async def estimate(self, spec: Mapping[str, Any] | RunSpec, begin_step: int = 0) -> RunEstimate:
         """Estimate the compute, memory and storage of a run, and its time if a similar run was measured.
@@ -43,7 +43,7 @@ class AsyncPlanningCalls(AsyncTeamCalls):
             begin_step: step of the checkpoint that a fork would continue from.
         """
         path, asked = f"{self._path}/runs/estimate", {"begin_step": begin_step}
-        return await self._client.post_repeatable(path, RunEstimate, json=as_json(spec), params=asked)
+        return await self._client.post_idempotent(path, RunEstimate, json=as_json(spec), params=asked)
 
     async def gpus(self) -> list[GpuModel]:
         """The GPUs that `what_if` can plan for."""
@@ -59,7 +59,7 @@ class AsyncPlanningCalls(AsyncTeamCalls):
             begin_step: step of the checkpoint that a fork would continue from.
         """
         path, asked = f"{self._path}/runs/what-if", {"gpu": gpu, "begin_step": begin_step}
-        return await self._client.post_repeatable(path, WhatIf, json=as_json(spec), params=asked)
+        return await self._client.post_idempotent(path, WhatIf, json=as_json(spec), params=asked)
 
     async def change_layout(self, run_id: str, layout: RunLayout) -> Run:
         """Change the layout of a run for its next attempt. A current attempt is not affected."""

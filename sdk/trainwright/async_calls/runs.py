@@ -28,15 +28,15 @@ class AsyncRunCalls(AsyncTeamCalls):
     async def submit(self, spec: Mapping[str, Any] | RunSpec, priority: Priority = Priority.NORMAL) -> Run:
         """Queue a run. Of the team's waiting runs, those of a higher priority start first."""
         query = "" if priority is Priority.NORMAL else f"?priority={priority}"
-        return await self._client.post_repeatable(f"{self._path}/runs{query}", Run, json=as_json(spec))
+        return await self._client.post_idempotent(f"{self._path}/runs{query}", Run, json=as_json(spec))
 
     async def cancel(self, run_id: str) -> Run:
         """End a run for good. Repeating is harmless."""
-        return await self._client.post_repeatable(f"{self._path}/runs/{run_id}/cancel", Run)
+        return await self._client.post_idempotent(f"{self._path}/runs/{run_id}/cancel", Run)
 
     async def pause(self, run_id: str) -> Run:
         """Ask a run to save its state and free its slots. It is paused when its node has released it. Repeating is harmless."""
-        return await self._client.post_repeatable(f"{self._path}/runs/{run_id}/pause", Run)
+        return await self._client.post_idempotent(f"{self._path}/runs/{run_id}/pause", Run)
 
     async def resume(self, run_id: str) -> Run:
         """Queue a paused run again. If it needs more slots than the team's limit, the call fails and the run stays paused."""
@@ -45,7 +45,7 @@ class AsyncRunCalls(AsyncTeamCalls):
     async def move(self, run_id: str, node: str) -> Run:
         """Ask a run to save its state and leave its nodes. It is placed again without ``node``."""
         asked = RunMove(node=node).model_dump(mode="json")
-        return await self._client.post_repeatable(f"{self._path}/runs/{run_id}/move", Run, json=asked)
+        return await self._client.post_idempotent(f"{self._path}/runs/{run_id}/move", Run, json=asked)
 
     async def edit(
         self,
@@ -71,7 +71,7 @@ class AsyncRunCalls(AsyncTeamCalls):
             changes: changed fields by dotted name, such as ``optimizer.learning_rate``.
         """
         asked = NewClone(name=name, changes=dict(changes or {})).model_dump(mode="json")
-        return await self._client.post_repeatable(f"{self._path}/runs/{run_id}/clone", Run, json=asked)
+        return await self._client.post_idempotent(f"{self._path}/runs/{run_id}/clone", Run, json=asked)
 
     async def fork(
         self,
@@ -90,7 +90,7 @@ class AsyncRunCalls(AsyncTeamCalls):
         """
         new = NewFork(name=name, changes=dict(changes or {}), checkpoint=checkpoint_id)
         asked = new.model_dump(mode="json")
-        return await self._client.post_repeatable(f"{self._path}/runs/{run_id}/fork", Run, json=asked)
+        return await self._client.post_idempotent(f"{self._path}/runs/{run_id}/fork", Run, json=asked)
 
     async def delete_run(self, run_id: str, *, dry_run: bool = False) -> FreedSpace:
         """Delete an ended run and everything that it made, or only report what that would free."""

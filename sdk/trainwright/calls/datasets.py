@@ -80,12 +80,12 @@ class DatasetCalls(TeamCalls):
         """Create a version with the files of the newest one and another curation."""
         new = {"curation": curation.model_dump(mode="json")}
         path = f"{self._path}/datasets/{dataset_id}/versions"
-        return self._client.post_repeatable(path, Dataset, json=new)
+        return self._client.post_idempotent(path, Dataset, json=new)
 
     def mix(self, name: str, curation: CurationSpec) -> Dataset:
         """Create a mixture of other datasets, as described by the curation."""
         new = {"name": name, "curation": curation.model_dump(mode="json")}
-        return self._client.post_repeatable(f"{self._path}/datasets", Dataset, json=new)
+        return self._client.post_idempotent(f"{self._path}/datasets", Dataset, json=new)
 
     def preview(
         self,
@@ -99,7 +99,7 @@ class DatasetCalls(TeamCalls):
         asked = {"uploads": ids} | (
             {"curation": curation.model_dump(mode="json")} if curation is not None else {}
         )
-        return self._client.post_repeatable(f"{self._path}/uploads/preview", Preview, json=asked)
+        return self._client.post_idempotent(f"{self._path}/uploads/preview", Preview, json=asked)
 
     def uploads(self) -> list[Upload]:
         """Uploads in progress, and complete uploads that no dataset uses."""
@@ -110,7 +110,7 @@ class DatasetCalls(TeamCalls):
     ) -> CurationCounts:
         """Count what a curation would keep of a version's documents, or what a mixture would contain."""
         asked = CountRequest(dataset=dataset_id, version=version, curation=curation).model_dump(mode="json")
-        return self._client.post_repeatable(f"{self._path}/datasets/count", CurationCounts, json=asked)
+        return self._client.post_idempotent(f"{self._path}/datasets/count", CurationCounts, json=asked)
 
     def documents(
         self, dataset_id: str, version: int, limit: int = 50, cursor: str | None = None
@@ -189,7 +189,7 @@ class DatasetCalls(TeamCalls):
         found = call_blocking(find_files, paths)
         call_blocking(check_documents, found.files)
         sender, ids = self._send(found.files, on_progress)
-        made = self._client.post_repeatable(path, Dataset, json={**new, "uploads": ids})
+        made = self._client.post_idempotent(path, Dataset, json={**new, "uploads": ids})
         sender.forget(found.files)
         return made
 

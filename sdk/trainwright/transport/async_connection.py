@@ -112,7 +112,7 @@ class AsyncConnection:
         """POST without a response body."""
         await self._wait_while_busy("POST", path, json=json)
 
-    async def post_repeatable(
+    async def post_idempotent(
         self, path: str, model: type[Model], *, json: Any = None, params: Mapping[str, Any] | None = None
     ) -> Model:
         """POST, retried if the response is lost: repeating is harmless, or its idempotency key shows that it is a repetition."""
@@ -222,7 +222,7 @@ class AsyncConnection:
                 pause = (
                     None
                     if wait_seconds is None
-                    else pause_seconds(response, wait_seconds, is_repeatable=True)
+                    else pause_seconds(response, wait_seconds, is_idempotent=True)
                 )
                 if pause is not None:
                     return pause
@@ -237,24 +237,24 @@ class AsyncConnection:
 
     async def _retry(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Send a request that may be repeated, also if the connection breaks or the server is busy."""
-        return await self._repeated(method, path, request, is_repeatable=True)
+        return await self._repeated(method, path, request, is_idempotent=True)
 
     async def _wait_while_busy(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Repeat a request only if the server refused it because it is busy: then it has changed nothing."""
-        return await self._repeated(method, path, request, is_repeatable=False)
+        return await self._repeated(method, path, request, is_idempotent=False)
 
     async def _repeated(
-        self, method: str, path: str, request: Mapping[str, Any], *, is_repeatable: bool
+        self, method: str, path: str, request: Mapping[str, Any], *, is_idempotent: bool
     ) -> httpx.Response:
         for wait_seconds in RETRY_SECONDS:
             try:
                 response = await self._http.request(method, API + path, **request)
             except httpx.TransportError as error:
-                if not is_repeatable or is_untrusted(error):
+                if not is_idempotent or is_untrusted(error):
                     raise
                 await sleep(wait_seconds)
                 continue
-            pause = pause_seconds(response, wait_seconds, is_repeatable=is_repeatable)
+            pause = pause_seconds(response, wait_seconds, is_idempotent=is_idempotent)
             if pause is None:
                 return checked(response)
             await sleep(pause)

@@ -32,14 +32,14 @@ MAX_WAIT_SECONDS = 30.0
 """If the server asks for a longer delay, the error is raised at once: the caller can do something else."""
 
 
-def pause_seconds(response: httpx.Response, usual_seconds: float, *, is_repeatable: bool) -> float | None:
+def pause_seconds(response: httpx.Response, usual_seconds: float, *, is_idempotent: bool) -> float | None:
     """How long to wait before the call is repeated; None if it must not be.
 
     Args:
         usual_seconds: the delay if the response asks for none.
-        is_repeatable: whether the request may be carried out twice.
+        is_idempotent: whether the request may be carried out twice.
     """
-    if response.status_code not in (*BUSY, *(UNANSWERED if is_repeatable else ())):
+    if response.status_code not in (*BUSY, *(UNANSWERED if is_idempotent else ())):
         return None
     asked_seconds = retry_after_seconds(response)
     if asked_seconds is None:

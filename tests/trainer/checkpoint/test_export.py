@@ -362,7 +362,7 @@ def test_the_manifest_of_an_export_names_its_files_and_its_origin(exported: Path
     assert read_out(exported / "job.json", "outcome.json")["code"] == "finished"
 
 
-def test_an_export_is_repeatable_and_can_start_from_the_resume_folder(
+def test_an_export_is_idempotent_and_can_start_from_the_resume_folder(
     exported: Path, tmp_path: Path, data: Path
 ) -> None:
     assert main(["export", str(exported / "job.json")]) == 0
