@@ -11,6 +11,7 @@ from trainwright_backend.api.body_limits import UNLIMITED
 from trainwright_backend.api.dependencies import (
     CurrentDatabase,
     CurrentSettings,
+    IdempotencyKey,
     ReadSession,
     Store,
     Uploads,
@@ -68,13 +69,20 @@ async def create_upload(
     database: CurrentDatabase,
     settings: CurrentSettings,
     receiver: Uploads,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Announce a file by `Upload-Length` and `Upload-Metadata`; the body may have its first bytes."""
+    """Announce a file by `Upload-Length` and `Upload-Metadata`; the body may have its first bytes.
+
+    A repetition with the same `Idempotency-Key` returns the upload of the first request, and its body is not read. `Upload-Offset`
+    says how many bytes are stored.
+    """
     announced = tus.upload_length(request, _largest_bytes(settings))
     name = tus.upload_file_name(request)
-    upload_id, position = await run_in_threadpool(_create, database, access, name, announced)
+    upload_id, position, is_new = await run_in_threadpool(
+        _find_or_create, database, access, name, announced, idempotency_key
+    )
     upload = public_id("up", upload_id)
-    if tus.sends_bytes(request):
+    if is_new and tus.sends_bytes(request):
         sent = UploadRequest(0, request.stream(), tus.content_length(request), tus.checksum(request))
         position = await receiver.receive(access.team_id, upload, upload_id, sent)
     return Response(
@@ -155,12 +163,17 @@ router.include_router(preview_router)
 router.include_router(tus_router)
 
 
-def _create(database: Database, access: Access, name: str, announced: int) -> tuple[UUID, UploadProgress]:
+def _find_or_create(
+    database: Database, access: Access, name: str, announced: int, key: str | None
+) -> tuple[UUID, UploadProgress, bool]:
+    """The upload, its position, and whether it is new."""
     with database.write() as session:
         hold_team(session, access.team_id)
-        check_upload(session, access.team_id, access.user_id, announced)
-        row = service.create_upload(session, access.team_id, access.user_id, name, announced)
-        return row.id, UploadProgress(row.offset, row.expires)
+        row = service.earlier_upload(session, access.team_id, key, name, announced)
+        if is_new := row is None:
+            check_upload(session, access.team_id, access.user_id, announced)
+            row = service.create_upload(session, access.team_id, access.user_id, name, announced, key)
+        return row.id, UploadProgress(row.offset, row.expires), is_new
 
 
 def _drop(database: Database, store: ObjectStore, team_id: UUID, upload_id: UUID) -> None:

@@ -68,6 +68,8 @@ class IdempotencyKey(Base):
     """Empty once the run was deleted: a late repetition must not start it again."""
     dataset_id: Mapped[UUID | None]
     """No foreign key: a late repetition must not create a deleted dataset again."""
+    upload_id: Mapped[UUID | None]
+    """Neither here."""
     created: Mapped[datetime] = mapped_column(UtcDateTime)
 
 

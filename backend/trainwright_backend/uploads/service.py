@@ -21,7 +21,9 @@ from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.deletion_queue import keep, queue_deletion
 from trainwright_backend.core.errors import AppError, Conflict, Invalid, NotFound
 from trainwright_backend.core.ids import parse_id, public_id, unknown
+from trainwright_backend.teams.idempotency import deleted_error, reserve_key
 from trainwright_backend.teams.storage_quota import lock_storage, release_storage, reserve_storage
+from trainwright_backend.teams.tables import IdempotencyKey
 from trainwright_backend.uploads import errors
 from trainwright_backend.uploads.tables import StoredFile, Upload, UploadSegment
 
@@ -48,10 +50,32 @@ class UploadedFile:
     object_key: str
 
 
+def earlier_upload(
+    session: Write, team_id: UUID, key: str | None, file_name: str, announced_bytes: int
+) -> Upload | None:
+    """The upload that an earlier request with this Idempotency-Key created; otherwise the key is reserved.
+
+    Raises:
+        AppError: 422 ``idempotency_key_reused``: the key was used for another file; 410: the upload was deleted or has expired.
+    """
+    earlier = reserve_key(session, team_id, key, {"file_name": file_name, "bytes": announced_bytes})
+    if earlier is None:
+        return None
+    found = None if earlier.upload_id is None else session.get(Upload, earlier.upload_id)
+    if found is None or found.expires <= now():
+        raise deleted_error("upload")
+    return found
+
+
 def create_upload(
-    session: Write, team_id: UUID, user_id: UUID, file_name: str, announced_bytes: int
+    session: Write,
+    team_id: UUID,
+    user_id: UUID,
+    file_name: str,
+    announced_bytes: int,
+    key: str | None = None,
 ) -> Upload:
-    """Create an upload without bytes, and reserve its size in the team's storage.
+    """Create an upload without bytes, and reserve its size in the team's storage. ``key``: see `earlier_upload`.
 
     Raises:
         AppError: the team's storage has no room for it.
@@ -75,6 +99,9 @@ def create_upload(
     )
     session.add(upload)
     session.flush()
+    if key is not None:
+        session.get_one(IdempotencyKey, (team_id, key)).upload_id = upload.id
+        session.flush()
     return upload
 
 

@@ -2343,6 +2343,9 @@ export interface paths {
         /**
          * Create Upload
          * @description Announce a file by `Upload-Length` and `Upload-Metadata`; the body may have its first bytes.
+         *
+         *     A repetition with the same `Idempotency-Key` returns the upload of the first request, and its body is not read. `Upload-Offset`
+         *     says how many bytes are stored.
          */
         post: operations["create_upload"];
         delete?: never;
@@ -12799,7 +12802,9 @@ export interface operations {
     create_upload: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                "idempotency-key"?: string | null;
+            };
             path: {
                 team: string;
             };

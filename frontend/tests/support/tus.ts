@@ -8,6 +8,10 @@ export class TusServer {
   mostAtOnce = 0;
   private underWay = 0;
   private gate: Promise<undefined> = Promise.resolve(undefined);
+  /** Uploads by the key of the request that created them. */
+  private readonly created = new Map<string, string>();
+  /** Whether the response of the next creation is lost. */
+  losesNextCreation = false;
 
   /** Holds back every chunk until the returned function is called. */
   hold(): () => void {
@@ -44,8 +48,14 @@ export class TusServer {
     http.get("*/teams/lab/uploads", () => HttpResponse.json({ items: this.list() })),
     http.post("*/teams/lab/uploads", ({ request }) => {
       const bytes = Number(request.headers.get("Upload-Length"));
-      const id = `up_${this.uploads.size + 1}`;
-      this.uploads.set(id, { name: nameIn(request.headers.get("Upload-Metadata") ?? ""), bytes, offset: 0 });
+      const key = request.headers.get("Idempotency-Key") ?? "";
+      const id = this.created.get(key) ?? `up_${this.uploads.size + 1}`;
+      if (!this.created.has(key)) this.uploads.set(id, { name: nameIn(request.headers.get("Upload-Metadata") ?? ""), bytes, offset: 0 });
+      this.created.set(key, id);
+      if (this.losesNextCreation) {
+        this.losesNextCreation = false;
+        return HttpResponse.error();
+      }
       return new HttpResponse(null, { status: 201, headers: { Location: `/api/v1/teams/lab/uploads/${id}`, "Tus-Resumable": "1.0.0" } });
     }),
     http.head("*/teams/lab/uploads/:id", ({ params }) => {

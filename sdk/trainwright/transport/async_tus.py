@@ -13,6 +13,7 @@ import hashlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from uuid import uuid4
 
 import httpx
 
@@ -119,7 +120,11 @@ class AsyncTusUploader:
 
     async def _create(self, file: LocalFile) -> str:
         named = base64.b64encode(file.name.encode()).decode()
-        headers = {"Upload-Length": str(file.size_bytes), "Upload-Metadata": f"filename {named}"}
+        headers = {
+            "Upload-Length": str(file.size_bytes),
+            "Upload-Metadata": f"filename {named}",
+            "Idempotency-Key": str(uuid4()),
+        }
         response = await self._connection.repeat("POST", self._path, PROTOCOL | headers)
         return response.headers["Location"].rpartition("/")[2]
 

@@ -14,6 +14,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from uuid import uuid4
 
 import httpx
 
@@ -118,7 +119,11 @@ class TusUploader:
 
     def _create(self, file: LocalFile) -> str:
         named = base64.b64encode(file.name.encode()).decode()
-        headers = {"Upload-Length": str(file.size_bytes), "Upload-Metadata": f"filename {named}"}
+        headers = {
+            "Upload-Length": str(file.size_bytes),
+            "Upload-Metadata": f"filename {named}",
+            "Idempotency-Key": str(uuid4()),
+        }
         response = self._connection.repeat("POST", self._path, PROTOCOL | headers)
         return response.headers["Location"].rpartition("/")[2]
 

@@ -181,7 +181,15 @@ function add(
   const key = randomId();
   const endpoint = endpointOf(team);
   const throughput = new Throughput();
+  // A request to create the upload that is repeated because its response was lost finds the first one's upload.
+  let creation = randomId();
   const tus = new Tus(file, {
+    onBeforeRequest: (request) => {
+      if (request.getMethod() === "POST") request.setHeader("Idempotency-Key", creation);
+    },
+    onAfterResponse: (_, response) => {
+      if (response.getStatus() < 500) creation = randomId();
+    },
     endpoint,
     uploadUrl: resumeFrom === null ? null : `${endpoint}/${resumeFrom.id}`,
     metadata: { filename: name },

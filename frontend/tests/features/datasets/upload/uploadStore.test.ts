@@ -47,6 +47,22 @@ it("uploads two files at once, and the next when one is done", async () => {
   expect(window.onbeforeunload).toBeNull();
 });
 
+it("creates one upload if the response to its creation is lost", async () => {
+  tus.losesNextCreation = true;
+  send(aFile("a.txt", "one"));
+  await waitFor(
+    () => {
+      expect(states()).toEqual(["complete"]);
+    },
+    { timeout: 10_000 },
+  );
+  send(aFile("b.txt", "two"));
+  await waitFor(() => {
+    expect(states()).toEqual(["complete", "complete"]);
+  });
+  expect(tus.list().map(({ file_name, complete }) => [file_name, complete])).toEqual([["a.txt", true], ["b.txt", true]]);
+});
+
 it("resumes from the server's offset when a file is chosen again", async () => {
   tus.begun("up_old", "a.txt", 10, 6);
   localStorage.setItem("trainwright.upload.up_old", "1");
