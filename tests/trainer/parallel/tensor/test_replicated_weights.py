@@ -21,22 +21,20 @@ from trainwright_trainer.process.job_file import read_job
 
 
 def summed(mesh: Mesh) -> list[Tensor]:
-    parts = [
-        torch.full((3, 2), mesh.rank + 1.0),
-        torch.arange(5.0) * (mesh.rank + 1),
-        torch.full((4,), 2.0**-9 if mesh.rank else 1.0).bfloat16(),
-    ]
+    parts = [torch.full((3, 2), mesh.rank + 1.0), torch.arange(5.0) * (mesh.rank + 1)]
     sum_over_ranks(parts, mesh.tensor)
+    rounded = torch.full((4,), 2.0**-9 if mesh.rank else 1.0).bfloat16()
+    sum_over_ranks([rounded], mesh.tensor)
     sum_over_ranks([], mesh.tensor)
-    return parts
+    return [*parts, rounded]
 
 
 def test_parts_are_summed_in_their_memory_and_rounded_once() -> None:
-    for parts in on_mesh(Degrees(tensor=4), summed):
-        assert torch.equal(parts[0], torch.full((3, 2), 10.0))
-        assert torch.equal(parts[1], torch.arange(5.0) * 10)
-        # Each of three terms of 2⁻⁹ alone would be rounded away; their sum is not.
-        assert torch.equal(parts[2], torch.full((4,), 1 + 2.0**-7).bfloat16())
+    for first, second, rounded in on_mesh(Degrees(tensor=4), summed):
+        assert torch.equal(first, torch.full((3, 2), 10.0))
+        assert torch.equal(second, torch.arange(5.0) * 10)
+        # Each of three terms of 2⁻⁹ alone would be rounded away; 1 + 3 · 2⁻⁹ is rounded to 1 + 2⁻⁷.
+        assert torch.equal(rounded, torch.full((4,), 1 + 2.0**-7).bfloat16())
 
 
 def count_sums(mesh: Mesh, job_file: Path) -> tuple[int, int]:
