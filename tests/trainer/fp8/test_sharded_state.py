@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tests.selection import partly_slow
+from tests.trainer.fault_injection import inject_fault, own
 from tests.trainer.jobs import write_job
 from tests.trainer.ranks import on_mesh
 from trainwright.contracts.job_spec import output_folder
@@ -58,13 +59,14 @@ def _update(mesh: Mesh, job_file: Path, fault: str = "none") -> RankResult:
         norms = []
         for step in range(1, STEPS + 1):
             fp8_updater.begin_step(1e-2)
-            _set_gradients(fp8_updater, weights, step)
+            _set_gradients(fp8_updater, weights, step, mesh.tensor.ranks)
             norms.append(float(fp8_updater.grad_norm()))
             fp8_updater.update(torch.tensor(norms[-1]))
         numbers = fp8_updater.metrics(STEPS)
         tensor_shards = [TensorShard(item.name, item.box, _bits(item.tensor)) for item in fp8_updater.state()]
         fp8_updater.begin_step(1e-2)
-        _set_gradients(fp8_updater, weights, STEPS + 1, spoilt="layers.1.feed_forward.down.weight")
+        spoilt = "layers.1.feed_forward.down.weight"
+        _set_gradients(fp8_updater, weights, STEPS + 1, mesh.tensor.ranks, spoilt)
         norms.append(float(fp8_updater.grad_norm()))
         return RankResult(tensor_shards, norms, numbers, fp8_updater.non_finite_tensor())
 
@@ -82,8 +84,11 @@ def _weights(fp8_updater: FP8Updater, model: torch.nn.Module) -> dict[str, Weigh
     return found
 
 
-def _set_gradients(fp8_updater: FP8Updater, weights: dict[str, Weight], step: int, spoilt: str = "") -> None:
-    """Draw gradients of the full model and give each rank those of its shards. Data ranks get equal ones."""
+def _set_gradients(
+    fp8_updater: FP8Updater, weights: dict[str, Weight], step: int, tensor_ranks: int, spoilt: str = ""
+) -> None:
+    """Draw gradients of the full model and give each rank those of its shards. Data ranks get equal ones, and tensor
+    ranks equal parts of those of weights that they replicate."""
     boxes = {slot.name: slot.box for slot in fp8_updater.layout.slots}
     for name, weight in weights.items():
         box = boxes[name]
@@ -94,6 +99,8 @@ def _set_gradients(fp8_updater: FP8Updater, weights: dict[str, Weight], step: in
         if name == spoilt:
             gradient.view(-1)[0] = torch.inf  # in the first shard only
         weight.handle.grad = gradient[box.slices].to(weight.handle.dtype).contiguous()
+        if box.shape == box.full_shape:
+            weight.handle.grad /= tensor_ranks  # a power of two: nothing is rounded
     fp8_updater.mark_ready(list(weights))
     fp8_updater.wait_for_gradients()
 
@@ -136,13 +143,15 @@ def _max_of_own(self: Axis, tensor: Tensor) -> Tensor:
 
 class _CountsAll(updater.FP8Gradients):
     def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments[:-1])
+        *others, _, partial_gradients = arguments
+        super().__init__(*others, (), partial_gradients)
 
 
 FAULTS: dict[str, Any] = {
     "none": nullcontext,
     "dice of slices": lambda: _patched(optimizer, "make_element_map", _as_if_unsharded),
     "scales of slices": lambda: _patched(Axis, "all_reduce_max", _max_of_own),
+    "parts of gradients": lambda: inject_fault(Axis, "all_reduce", own, "sum_over_ranks"),
     "norms counted twice": lambda: _patched(updater, "FP8Gradients", _CountsAll),
 }
 
@@ -215,7 +224,7 @@ def test_shards_have_the_same_bits_as_one_process(
 @pytest.mark.slow(target="layouts")
 @pytest.mark.parametrize(
     "fault",
-    ["dice of slices", "scales of slices", "norms counted twice"],
+    ["dice of slices", "scales of slices", "parts of gradients", "norms counted twice"],
 )
 def test_an_injected_fault_changes_the_bits(tmp_path: Path, data: Path, fault: str) -> None:
     """Negative controls of the test above."""
