@@ -64,8 +64,20 @@ class NotFound(AppError):
 
 
 class Conflict(AppError):
-    def __init__(self, code: str, detail: str, *, extensions: Mapping[str, Any] | None = None) -> None:
-        super().__init__(code, 409, detail, extensions=extensions)
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        errors: Sequence[Problem] = (),
+        extensions: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(code, 409, detail, errors=errors, extensions=extensions)
+
+    @classmethod
+    def at(cls, field: str, value: Any, code: str, detail: str) -> "Conflict":
+        """An error because of the value of one field."""
+        return cls(code, detail, errors=[Problem(field=field, message=detail, value=value)])
 
 
 class Invalid(AppError):

@@ -42,7 +42,7 @@ def invite(
     email = normal_email(new.email)
     account = account_by_email(session, email)
     if account is not None and session.get(Membership, (team_id, account.id)) is not None:
-        raise Conflict("already_member", f"{email} is already in the team.")
+        raise Conflict.at("email", new.email, "already_member", f"{email} is already in the team.")
     revoke_invitations_of(session, team_id, email)
     if len(open_invitations(session, team_id)) >= MAX_INVITATIONS:
         detail = f"Your team has {MAX_INVITATIONS} pending invitations. Revoke some that nobody will use."

@@ -199,9 +199,8 @@ def _account_for(session: Write, link: OneTimeLink, used: UsedLink, password_has
     try:
         session.flush()
     except IntegrityError:
-        raise Conflict(
-            "email_taken", f"An account with the address {email} exists already. Sign in first."
-        ) from None
+        detail = f"An account with the address {email} exists already. Sign in first."
+        raise Conflict.at("email", email, "email_taken", detail) from None
     return account
 
 

@@ -31,9 +31,8 @@ def create_team(
         with session.begin_nested():
             session.add(team)
     except IntegrityError:
-        raise Conflict(
-            "slug_taken", f"A team {new.slug!r} exists already. Choose another short name."
-        ) from None
+        detail = f"A team {new.slug!r} exists already. Choose another short name."
+        raise Conflict.at("slug", new.slug, "slug_taken", detail) from None
     session.add(Membership(team_id=team.id, user_id=owner_id, role=Role.OWNER))
     session.add_all(Quota(team_id=team.id, device=device, slots_limit=slots_limit) for device in DEVICES)
     session.add(StorageQuota(team_id=team.id, limit_bytes=storage_limit_gib * 2**30))

@@ -49,9 +49,8 @@ def create_service_account(
     lock_for_owner(session, team_id, caller_id)
     own = (Account.service_of == team_id,)
     if session.scalar(select(Account.id).where(*own, Account.name == new.name.strip())) is not None:
-        raise Conflict(
-            "name_taken", f"The team has a service account {new.name.strip()!r}. Choose another name."
-        )
+        detail = f"The team has a service account {new.name.strip()!r}. Choose another name."
+        raise Conflict.at("name", new.name, "name_taken", detail)
     if (session.scalar(select(func.count()).where(*own)) or 0) >= MAX_SERVICE_ACCOUNTS:
         detail = f"The team has {MAX_SERVICE_ACCOUNTS} service accounts. Delete one that nothing uses."
         raise Conflict("too_many_service_accounts", detail)

@@ -41,3 +41,18 @@ export function parseErrorBody(text: string): Partial<ErrorBody> {
     return {};
   }
 }
+
+/** What the API says about a field of the request, or about a part of it. */
+export function problemAt(error: unknown, field: string): string | undefined {
+  return error instanceof ApiError ? error.problems.find((problem) => isAt(problem, field))?.message : undefined;
+}
+
+/** The error, unless the form shows all of it at these fields. */
+export function withoutProblemsAt(error: unknown, fields: readonly string[]): unknown {
+  const isShown = error instanceof ApiError && error.problems.length > 0 && error.problems.every((problem) => fields.some((field) => isAt(problem, field)));
+  return isShown ? null : error;
+}
+
+function isAt(problem: Problem, field: string): boolean {
+  return problem.field === field || problem.field.startsWith(`${field}.`);
+}

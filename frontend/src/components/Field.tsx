@@ -1,4 +1,5 @@
-import { useId, type ReactNode } from "react";
+import { useId, useState, type ReactNode, type SyntheticEvent } from "react";
+import { invalidText, isFirstInvalid, type FormControl } from "@/components/invalidText";
 
 export interface FieldControl {
   id: string;
@@ -8,6 +9,9 @@ export interface FieldControl {
 
 interface Props {
   label: ReactNode;
+  /** For a form on one line, whose placeholder says the same. */
+  hidesLabel?: boolean;
+  className?: string;
   help?: ReactNode;
   error?: string | undefined;
   /** Id of the control, for links to it. */
@@ -15,16 +19,27 @@ interface Props {
   children: (control: FieldControl) => ReactNode;
 }
 
-/** A label, its control, a sentence of help and the error. */
-export function Field({ label, help, error, id, children }: Props) {
+/**
+ * A label, its control, a sentence of help and the error: the given one, or what the browser finds when the form is
+ * submitted, such as an empty field that is required. A new value removes the browser's.
+ */
+export function Field({ label, hidesLabel = false, className = "", help, error: givenError, id, children }: Props) {
+  const [invalid, setInvalid] = useState<string>();
+  const error = givenError ?? invalid;
   const generatedId = useId();
   const controlId = id ?? generatedId;
   const helpId = `${controlId}-help`;
   const errorId = `${controlId}-error`;
   const described = [error === undefined ? null : errorId, help === undefined ? null : helpId].filter(Boolean).join(" ");
   return (
-    <div className="flex min-w-0 flex-col gap-1">
-      <label htmlFor={controlId} className="font-medium">
+    <div
+      className={`flex min-w-0 flex-col gap-1 ${className}`}
+      onInvalidCapture={showInvalid}
+      onChangeCapture={() => {
+        setInvalid(undefined);
+      }}
+    >
+      <label htmlFor={controlId} className={hidesLabel ? "sr-only" : "font-medium"}>
         {label}
       </label>
       {children({
@@ -44,4 +59,11 @@ export function Field({ label, help, error, id, children }: Props) {
       )}
     </div>
   );
+
+  function showInvalid(event: SyntheticEvent): void {
+    event.preventDefault(); // the browser's own message, and its way to the field
+    const control = event.target as FormControl;
+    setInvalid(invalidText(control));
+    if (isFirstInvalid(control)) control.focus();
+  }
 }

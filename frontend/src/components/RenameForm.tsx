@@ -1,7 +1,9 @@
 import { useState } from "react";
+import { problemAt, withoutProblemsAt } from "@/api/errors";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
+import { NOT_BLANK } from "@/components/invalidText";
 import { TextInput } from "@/components/TextInput";
 
 interface Props {
@@ -20,6 +22,7 @@ const MAX_LENGTH = 80;
 export function RenameForm({ label, help, name, busy, error, onSave }: Props) {
   const [typed, setTyped] = useState(name);
   const trimmed = typed.trim();
+  const otherError = withoutProblemsAt(error, ["name"]);
   return (
     <form
       className="flex flex-col gap-2"
@@ -28,11 +31,13 @@ export function RenameForm({ label, help, name, busy, error, onSave }: Props) {
         if (trimmed !== "" && trimmed !== name) onSave(trimmed);
       }}
     >
-      <Field label={label} help={help} error={trimmed === "" ? "Enter a name." : undefined}>
+      <Field label={label} help={help} error={problemAt(error, "name")}>
         {(control) => (
           <div className="flex gap-2">
             <TextInput
               {...control}
+              required
+              pattern={NOT_BLANK}
               maxLength={MAX_LENGTH}
               autoComplete="off"
               value={typed}
@@ -40,13 +45,13 @@ export function RenameForm({ label, help, name, busy, error, onSave }: Props) {
                 setTyped(event.target.value);
               }}
             />
-            <Button type="submit" disabled={trimmed === "" || trimmed === name || busy}>
+            <Button type="submit" disabled={trimmed === name || busy}>
               Save<span className="sr-only"> {label.toLowerCase()}</span>
             </Button>
           </div>
         )}
       </Field>
-      {error !== null && error !== undefined && <ErrorNote error={error} />}
+      {otherError !== null && otherError !== undefined && <ErrorNote error={otherError} />}
     </form>
   );
 }

@@ -12,6 +12,7 @@ from trainwright.commands.terminal import (
     Key,
     Server,
     TeamSlug,
+    err,
     open_team,
     print_json,
     print_table,
@@ -21,6 +22,11 @@ from trainwright.contracts.api.webhooks import SUBSCRIBABLE, WebhookEvent
 
 app = typer.Typer(
     no_args_is_help=True, help="Send signed messages about the team to other services. For owners."
+)
+
+_UNENCRYPTED = (
+    "Messages to this address are not encrypted: whoever is between here and there can read them. The signature only shows"
+    " whether they were changed. Use https:// if the receiver has it."
 )
 
 
@@ -57,6 +63,8 @@ def create(
     """Create a webhook and print its secret. It is not shown again."""
     with open_team(server, key, team) as api:
         found = api.create_webhook(url, events or SUBSCRIBABLE)
+        if url.lower().startswith("http://"):
+            err.print(_UNENCRYPTED, style="yellow", soft_wrap=True)
         if print_json(found, as_json):
             return
         typer.echo(found.secret)

@@ -389,7 +389,7 @@ def test_a_version_fails_only_above_its_limit_of_rejected_rows(
         assert version["error"] == (
             "3 of 200 documents (1.5 %) could not be read, more than the limit of 1 %. First: line 198 of a.jsonl is not "
             "a JSON object; line 199 of a.jsonl is not a JSON object; line 200 of a.jsonl is not a JSON object. Fix the "
-            "files, or create a version with a higher limit of rejected documents (`rejected_limit`)."
+            "files, or create a version with a higher “Maximum unreadable documents” (`curation.rejected_limit` in the API)."
         )
         assert [item["state"] for item in version["preparations"]] == ["failed"]
         response = editor.post("runs", {"name": "x", "data": {"dataset": made["id"]}})

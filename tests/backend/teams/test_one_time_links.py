@@ -109,6 +109,7 @@ def test_a_slug_that_is_an_address_of_the_platform_is_refused(site: Site, slug: 
 def test_a_slug_is_unique(site: Site) -> None:
     response = site.admin.post("/api/v1/teams", json={"slug": "acme", "name": "x"})
     assert (response.status_code, response.json()["code"]) == (409, "slug_taken")
+    assert [problem["field"] for problem in response.json()["errors"]] == ["slug"]
 
 
 def test_an_invitation_brings_a_newcomer_into_the_team_with_its_role(site: Site) -> None:
@@ -189,6 +190,7 @@ def test_a_member_is_not_invited_again(site: Site) -> None:
         f"{site.path}/invitations", json={"email": "ADA@acme.example", "role": "viewer"}
     )
     assert (response.status_code, response.json()["code"]) == (409, "already_member")
+    assert [problem["field"] for problem in response.json()["errors"]] == ["email"]
 
 
 def pending(site: Site) -> list[tuple[str, str]]:

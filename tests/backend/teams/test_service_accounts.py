@@ -187,6 +187,8 @@ def test_names_are_unique_in_a_team_and_their_number_is_limited(
     for name, code in ((" nightly ", "name_taken"), ("monthly", "too_many_service_accounts")):
         response = scene.site.admin.post(f"{scene.site.path}/service-accounts", json={"name": name})
         assert (response.status_code, response.json()["code"]) == (409, code)
+        fields = [problem["field"] for problem in response.json().get("errors", [])]
+        assert fields == (["name"] if code == "name_taken" else [])
 
 
 @pytest.mark.both_databases

@@ -164,7 +164,7 @@ def why_unusable(
     return (
         f"{rejected:,} of {documents + rejected:,} documents ({100 * share:.3g} %) could not be read, more than the "
         f"limit of {100 * curation.rejected_limit:g} %. First: {first}. Fix the files, or create a version "
-        "with a higher limit of rejected documents (`rejected_limit`)."
+        "with a higher “Maximum unreadable documents” (`curation.rejected_limit` in the API)."
     )
 
 

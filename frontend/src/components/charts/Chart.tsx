@@ -203,7 +203,7 @@ function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, yText }: C
   }, [hoverRef]);
   const index = hoverIndex !== null && hoverIndex < x.length ? hoverIndex : null;
   return (
-    <figcaption className="mt-1 min-h-4 truncate text-small text-soft">
+    <figcaption className="mt-1 min-h-4 truncate text-small text-soft tabular-nums">
       {lines.length === 0
         ? ""
         : index === null

@@ -109,7 +109,7 @@ export function HeatMap({ title, rowName, map, text, selectedRow, onSelectRow, c
           </div>
         </div>
       )}
-      <figcaption className="mt-1 flex min-h-5 flex-wrap items-center justify-between gap-x-4 gap-y-1 text-small text-soft">
+      <figcaption className="mt-1 flex min-h-5 flex-wrap items-center justify-between gap-x-4 gap-y-1 text-small text-soft tabular-nums">
         <span>{current === null ? summaryText() : cellText(current)}</span>
         <HeatMapLegend map={map} text={text} />
       </figcaption>

@@ -2,6 +2,7 @@ import { useMutation, useQuery, useQueryClient, useSuspenseQuery } from "@tansta
 import { useState, type SubmitEvent } from "react";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
+import { Field } from "@/components/Field";
 import { TextInput } from "@/components/TextInput";
 import { Time } from "@/components/Time";
 import { identitiesQuery, signInProviderQuery, startIdentityLink, unlinkIdentity } from "@/features/auth/queries";
@@ -65,19 +66,22 @@ function LinkForm({ provider }: { provider: string }) {
   return (
     <form onSubmit={submit} className="flex flex-col gap-2">
       <p className="text-soft">Link your identity at {provider} to sign in with it.</p>
-      <div className="flex flex-wrap gap-2">
-        <TextInput
-          aria-label="Your password"
-          placeholder="Your password"
-          type="password"
-          autoComplete="current-password"
-          required
-          className="min-w-40 flex-1"
-          value={password}
-          onChange={(event) => {
-            setPassword(event.target.value);
-          }}
-        />
+      <div className="flex flex-wrap items-start gap-2">
+        <Field label="Your password" hidesLabel className="min-w-40 flex-1">
+          {(control) => (
+            <TextInput
+              {...control}
+              placeholder="Your password"
+              type="password"
+              autoComplete="current-password"
+              required
+              value={password}
+              onChange={(event) => {
+                setPassword(event.target.value);
+              }}
+            />
+          )}
+        </Field>
         <Button type="submit" disabled={start.isPending || start.isSuccess}>
           Link {provider}
         </Button>

@@ -1,6 +1,6 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState, type SubmitEvent } from "react";
-import { ApiError } from "@/api/errors";
+import { problemAt } from "@/api/errors";
 import type { LinkInfo, Me } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
@@ -55,7 +55,7 @@ export function LinkForm({ token, link, onSignedIn }: Props) {
 
   function problem(field: keyof Account): string | undefined {
     if (wasSubmitted && mistakes[field] !== undefined) return mistakes[field];
-    return error instanceof ApiError ? error.problems.find((problem) => problem.field === field)?.message : undefined;
+    return problemAt(error, field) ?? (field === "team" ? problemAt(error, "slug") : undefined);
   }
 
   return (

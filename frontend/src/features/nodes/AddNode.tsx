@@ -1,8 +1,10 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState, type SubmitEvent } from "react";
+import { problemAt, withoutProblemsAt } from "@/api/errors";
 import { Button } from "@/components/Button";
 import { Copyable } from "@/components/Copyable";
 import { ErrorNote } from "@/components/ErrorNote";
+import { Field } from "@/components/Field";
 import { TextInput } from "@/components/TextInput";
 import { Time } from "@/components/Time";
 import { createJoinToken } from "@/features/nodes/queries";
@@ -14,13 +16,15 @@ export function AddNode() {
   const [name, setName] = useState("");
   // A token is shown only once, so it stays visible while others are created.
   const [tokens, setTokens] = useState<Awaited<ReturnType<typeof createJoinToken>>[]>([]);
-  const { mutate, isPending, error } = useMutation({
+  const { mutate, isPending, error, reset } = useMutation({
     mutationFn: createJoinToken,
     onSuccess: (token, requestedName) => {
       setTokens((before) => [token, ...before]);
       setName((now) => (now === requestedName ? "" : now));
     },
   });
+
+  const otherError = withoutProblemsAt(error, ["name"]);
 
   function submit(event: SubmitEvent): void {
     event.preventDefault();
@@ -29,23 +33,28 @@ export function AddNode() {
 
   return (
     <div className="flex flex-col gap-3">
-      <form onSubmit={submit} className="flex max-w-md gap-2">
-        <TextInput
-          aria-label="Name of the new node"
-          placeholder="Name, such as gpu-07"
-          required
-          pattern="[a-z0-9][a-z0-9\-]{0,62}"
-          title="Lowercase letters, digits and hyphens, at most 63 characters, not starting with a hyphen"
-          value={name}
-          onChange={(event) => {
-            setName(event.target.value);
-          }}
-        />
+      <form onSubmit={submit} className="flex max-w-md items-start gap-2">
+        <Field label="Name of the new node" hidesLabel className="flex-1" error={problemAt(error, "name")}>
+          {(control) => (
+            <TextInput
+              {...control}
+              placeholder="Name, such as gpu-07"
+              required
+              pattern="[a-z0-9][a-z0-9\-]{0,62}"
+              title="Lowercase letters, digits and hyphens, at most 63 characters, not starting with a hyphen"
+              value={name}
+              onChange={(event) => {
+                setName(event.target.value);
+                reset();
+              }}
+            />
+          )}
+        </Field>
         <Button type="submit" disabled={isPending}>
           Create join token
         </Button>
       </form>
-      {error !== null && <ErrorNote error={error} />}
+      {otherError !== null && <ErrorNote error={otherError} />}
       <div role="status" className="flex flex-col gap-3">
         {tokens.map(({ name, expires, token, api, warning }) => (
           <div key={token} className="panel px-4 py-3">

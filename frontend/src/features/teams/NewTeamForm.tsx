@@ -1,8 +1,10 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
+import { problemAt, withoutProblemsAt } from "@/api/errors";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
+import { NOT_BLANK } from "@/components/invalidText";
 import { TextInput } from "@/components/TextInput";
 import { createTeam } from "@/features/teams/queries";
 
@@ -11,21 +13,24 @@ export function NewTeamForm({ onCreated }: { onCreated: (slug: string) => Promis
   const [typed, setTyped] = useState({ name: "", slug: "" });
   const create = useMutation({ mutationFn: () => createTeam(typed.slug, typed.name), onSuccess: (team) => onCreated(team.slug) });
   const field = (name: "name" | "slug", label: string, help: string) => (
-    <Field label={label} help={help}>
+    <Field label={label} help={help} error={problemAt(create.error, name)}>
       {(control) => (
         <TextInput
           {...control}
           required
+          pattern={NOT_BLANK}
           maxLength={80}
           autoComplete="off"
           value={typed[name]}
           onChange={(event) => {
             setTyped({ ...typed, [name]: event.target.value });
+            create.reset();
           }}
         />
       )}
     </Field>
   );
+  const otherError = withoutProblemsAt(create.error, ["name", "slug"]);
   return (
     <form
       className="flex max-w-96 flex-col gap-4"
@@ -36,10 +41,10 @@ export function NewTeamForm({ onCreated }: { onCreated: (slug: string) => Promis
     >
       {field("name", "Name", "As people read it. Owners can change it.")}
       {field("slug", "Short name", "Lowercase letters, digits and hyphens, for addresses and scripts. It never changes.")}
-      <Button type="submit" className="self-start" disabled={create.isPending || typed.name.trim() === "" || typed.slug === ""}>
+      <Button type="submit" className="self-start" disabled={create.isPending}>
         Create team
       </Button>
-      {create.error !== null && <ErrorNote error={create.error} />}
+      {otherError !== null && <ErrorNote error={otherError} />}
     </form>
   );
 }

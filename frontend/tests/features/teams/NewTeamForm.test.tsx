@@ -17,7 +17,8 @@ it("creates a team with a name and a short name", async () => {
   const onCreated = vi.fn(() => Promise.resolve());
   renderRoute(<NewTeamForm onCreated={onCreated} />);
   const create = await screen.findByRole<HTMLButtonElement>("button", { name: "Create team" });
-  expect(create.disabled).toBe(true);
+  await userEvent.click(create);
+  expect(screen.getAllByText("This field is required.")).toHaveLength(2);
   await userEvent.type(screen.getByLabelText("Name"), "Speech");
   await userEvent.type(screen.getByLabelText("Short name"), "speech");
   await userEvent.click(create);
@@ -25,4 +26,20 @@ it("creates a team with a name and a short name", async () => {
     expect(onCreated).toHaveBeenCalledWith("speech");
   });
   expect(sent).toEqual([{ slug: "speech", name: "Speech" }]);
+});
+
+it("shows at its field that a short name is taken, until it is changed", async () => {
+  const detail = "A team 'speech' exists already. Choose another short name.";
+  const refusal = { title: "Conflict", status: 409, code: "slug_taken", detail, errors: [{ field: "slug", message: detail, value: "speech" }] };
+  server.use(http.post("*/api/v1/teams", () => HttpResponse.json(refusal, { status: 409 })));
+  renderRoute(<NewTeamForm onCreated={() => Promise.resolve()} />);
+  await userEvent.type(await screen.findByLabelText("Name"), "Speech");
+  const slug = screen.getByLabelText("Short name");
+  await userEvent.type(slug, "speech");
+  await userEvent.click(screen.getByRole("button", { name: "Create team" }));
+  const shown = await screen.findByText(detail);
+  expect(slug.getAttribute("aria-describedby")?.split(" ")).toContain(shown.id);
+  expect(screen.queryByRole("alert")).toBeNull();
+  await userEvent.type(slug, "-2");
+  expect(screen.queryByText(detail)).toBeNull();
 });

@@ -1,6 +1,7 @@
 import { useState, type SubmitEvent } from "react";
 import { Button } from "@/components/Button";
 import { Field } from "@/components/Field";
+import { NOT_BLANK } from "@/components/invalidText";
 import { TextInput } from "@/components/TextInput";
 
 /** Asks for the code that the program shows. */
@@ -23,6 +24,7 @@ export function DeviceCodeForm({ onTyped }: { onTyped: (code: string) => void })
             autoCapitalize="characters"
             spellCheck={false}
             required
+            pattern={NOT_BLANK}
             maxLength={20}
             className="font-mono"
             value={code}
@@ -32,7 +34,7 @@ export function DeviceCodeForm({ onTyped }: { onTyped: (code: string) => void })
           />
         )}
       </Field>
-      <Button type="submit" variant="primary" disabled={code.trim() === ""}>
+      <Button type="submit" variant="primary">
         Continue
       </Button>
     </form>

@@ -41,7 +41,7 @@ export function LengthHistogram({ characters, tokens }: Props) {
         )}
       </div>
       {bins.length > 1 && (asTable ? <BinTable bins={bins} unit={unit} /> : <Bars bins={bins} unit={unit} />)}
-      <figcaption className="mt-1 text-small text-soft">{caption(bins, unit)}</figcaption>
+      <figcaption className="mt-1 text-small text-soft tabular-nums">{caption(bins, unit)}</figcaption>
     </figure>
   );
 }

@@ -40,6 +40,7 @@ export function MixForm({ team, initial, hasName, submitLabel, onSubmit, onCreat
   );
   const [draft, setDraft] = useState(() => draftOf(initial));
   const [name, setName] = useState("");
+  const [wasSubmitted, setSubmitted] = useState(false);
   const datasets = data?.pages.flatMap((page) => page.items) ?? [];
   const mix = mixOf(sources);
   const shares = sharesOf(sources);
@@ -51,6 +52,7 @@ export function MixForm({ team, initial, hasName, submitLabel, onSubmit, onCreat
 
   function submit(event: SubmitEvent): void {
     event.preventDefault();
+    setSubmitted(true);
     if (ready) creation.mutate();
   }
 
@@ -117,10 +119,10 @@ export function MixForm({ team, initial, hasName, submitLabel, onSubmit, onCreat
             <NameField value={name} onChange={setName} />
           </div>
         )}
-        <Button type="submit" variant="primary" disabled={creation.isPending || !ready}>
+        <Button type="submit" variant="primary" disabled={creation.isPending}>
           {submitLabel}
         </Button>
-        {!ready && <p className="text-small text-soft">{hint()}</p>}
+        {!ready && <p role={wasSubmitted ? "alert" : undefined} className={`text-small ${wasSubmitted ? "text-bad" : "text-soft"}`}>{hint()}</p>}
       </div>
       {creation.error !== null && <ErrorNote error={creation.error} />}
     </form>

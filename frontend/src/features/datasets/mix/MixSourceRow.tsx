@@ -28,6 +28,7 @@ export function MixSourceRow({ number, source, share, datasets, onChange, onRemo
           {(control) => (
             <Select
               {...control}
+              required
               value={source.dataset}
               onChange={(event) => {
                 onChange({ ...source, dataset: event.target.value });
@@ -63,6 +64,7 @@ export function MixSourceRow({ number, source, share, datasets, onChange, onRemo
             {...control}
             inputMode="decimal"
             autoComplete="off"
+            required
             value={source.weight}
             onChange={(event) => {
               onChange({ ...source, weight: event.target.value });

@@ -3,6 +3,7 @@ import { useRef, useState, type SubmitEvent } from "react";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
+import { REQUIRED_TEXT } from "@/components/invalidText";
 import { inputClass } from "@/components/TextInput";
 import { createTokenizer, tokenizersQuery } from "@/features/datasets/queries";
 import { deleteUpload, uploadSingle, removeConsumed } from "@/features/datasets/upload/uploadStore";
@@ -12,6 +13,7 @@ import { NameField } from "@/components/NameField";
 export function NewTokenizer({ team }: { team: string }) {
   const [name, setName] = useState("");
   const [file, setFile] = useState<File | null>(null);
+  const [wasSubmitted, setSubmitted] = useState(false);
   const input = useRef<HTMLInputElement>(null);
   const client = useQueryClient();
   const creation = useMutation({
@@ -29,6 +31,7 @@ export function NewTokenizer({ team }: { team: string }) {
     onSuccess: () => {
       setName("");
       setFile(null);
+      setSubmitted(false);
       if (input.current !== null) input.current.value = "";
       void client.invalidateQueries({ queryKey: tokenizersQuery(team).queryKey });
       void client.invalidateQueries({ queryKey: ["team", team] });
@@ -37,6 +40,7 @@ export function NewTokenizer({ team }: { team: string }) {
 
   function submit(event: SubmitEvent): void {
     event.preventDefault();
+    setSubmitted(true);
     if (file !== null) creation.mutate(file);
   }
 
@@ -44,7 +48,7 @@ export function NewTokenizer({ team }: { team: string }) {
     <form onSubmit={submit} className="flex flex-col gap-3">
       <div className="flex flex-wrap items-start gap-4">
         <div className="w-80 max-tablet:w-full">
-          <Field label="Tokenizer file" help="A tokenizer.json file of the Hugging Face tokenizers library.">
+          <Field label="Tokenizer file" help="A tokenizer.json file of the Hugging Face tokenizers library." error={wasSubmitted && file === null ? REQUIRED_TEXT : undefined}>
             {(control) => (
               <input
                 {...control}
@@ -65,7 +69,7 @@ export function NewTokenizer({ team }: { team: string }) {
         <div className="w-64 max-tablet:w-full">
           <NameField label="Tokenizer name" value={name} onChange={setName} />
         </div>
-        <Button type="submit" className="mt-[24px] max-tablet:mt-0" disabled={creation.isPending || file === null}>
+        <Button type="submit" className="mt-[24px] max-tablet:mt-0" disabled={creation.isPending}>
           {creation.isPending ? "Uploading" : "Upload tokenizer"}
         </Button>
       </div>

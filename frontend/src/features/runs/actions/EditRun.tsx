@@ -1,11 +1,12 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { ApiError } from "@/api/errors";
+import { problemAt, withoutProblemsAt } from "@/api/errors";
 import type { Run, RunEdit } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Dialog } from "@/components/Dialog";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
+import { NOT_BLANK } from "@/components/invalidText";
 import { TextInput } from "@/components/TextInput";
 import { parseTags } from "@/features/runs/actions/bulkRequests";
 import { runQuery } from "@/features/runs/queries";
@@ -50,9 +51,8 @@ export function EditRun({ team, run, onSaved, onClose }: Props) {
     return edit;
   }
 
-  const fieldError = (field: string) =>
-    save.error instanceof ApiError ? save.error.problems.find(({ field: at }) => at === field || at.startsWith(`${field}.`))?.message : undefined;
-  const hasFieldError = ["name", "tags", "notes"].some((field) => fieldError(field) !== undefined);
+  const fieldError = (field: string) => problemAt(save.error, field);
+  const otherError = withoutProblemsAt(save.error, ["name", "tags", "notes"]);
   return (
     <Dialog
       title={`Edit ${run.name}`}
@@ -79,6 +79,7 @@ export function EditRun({ team, run, onSaved, onClose }: Props) {
             <TextInput
               {...control}
               required
+              pattern={NOT_BLANK}
               maxLength={80}
               value={name}
               onChange={(event) => {
@@ -114,7 +115,7 @@ export function EditRun({ team, run, onSaved, onClose }: Props) {
             />
           )}
         </Field>
-        {save.error !== null && !hasFieldError && <ErrorNote error={save.error} />}
+        {otherError !== null && <ErrorNote error={otherError} />}
       </form>
     </Dialog>
   );

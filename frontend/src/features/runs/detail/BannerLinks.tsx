@@ -29,6 +29,7 @@ export function BannerLinks({ team, run, links, canSeeNodes, newestState }: Prop
       )}
       {links
         .filter((link) => (link === "like" || link === "fork" ? canEdit : link !== "nodes" || canSeeNodes))
+        .filter((link) => link !== "checkpoints" || run.state === "succeeded" || newestState !== undefined)
         .map((link) => (
           <BannerAction key={link} link={link} team={team} run={run} />
         ))}

@@ -38,7 +38,7 @@ export function TimelineDiagram({ plan }: { plan: RunPlan }) {
           ))}
         </svg>
       </div>
-      <figcaption className="flex flex-wrap gap-x-4 gap-y-1 text-small text-soft">
+      <figcaption className="flex flex-wrap gap-x-4 gap-y-1 text-small text-soft tabular-nums">
         {kinds.map((kind) => (
           <span key={kind} className="flex items-center gap-1.5">
             <span aria-hidden className="size-2.5" style={{ background: colour(kind) }} />

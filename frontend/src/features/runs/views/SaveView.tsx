@@ -34,7 +34,7 @@ export function SaveView({ team, view, names, onClose }: Props) {
       actions={
         <>
           <Button onClick={onClose}>Cancel</Button>
-          <Button type="submit" form="save-view" variant="primary" disabled={save.isPending || name.trim() === ""}>
+          <Button type="submit" form="save-view" variant="primary" disabled={save.isPending}>
             {replaces ? "Replace view" : "Save view"}
           </Button>
         </>

@@ -1,9 +1,11 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState, type SubmitEvent } from "react";
+import { problemAt, withoutProblemsAt } from "@/api/errors";
 import type { Member } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Copyable } from "@/components/Copyable";
 import { ErrorNote } from "@/components/ErrorNote";
+import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
 import { TextInput } from "@/components/TextInput";
 import { Time } from "@/components/Time";
@@ -17,7 +19,7 @@ export function InviteForm({ team }: { team: string }) {
   const client = useQueryClient();
   // A link is shown only once, so it stays visible while others are created.
   const [sentInvitations, setSentInvitations] = useState<Awaited<ReturnType<typeof invite>>[]>([]);
-  const { mutate, isPending, error } = useMutation({
+  const { mutate, isPending, error, reset } = useMutation({
     mutationFn: (address: string) => invite(team, address, role),
     onSuccess: (invitation, address) => {
       // The earlier link for this address no longer works.
@@ -27,6 +29,8 @@ export function InviteForm({ team }: { team: string }) {
     },
   });
 
+  const otherError = withoutProblemsAt(error, ["email"]);
+
   function submit(event: SubmitEvent): void {
     event.preventDefault();
     mutate(email);
@@ -34,19 +38,23 @@ export function InviteForm({ team }: { team: string }) {
 
   return (
     <div className="flex flex-col gap-3">
-      <form onSubmit={submit} className="flex max-w-4xl flex-wrap gap-2">
-        <TextInput
-          type="email"
-          aria-label="Email address to invite"
-          placeholder="Email"
-          required
-          maxLength={254}
-          className="min-w-48 flex-1"
-          value={email}
-          onChange={(event) => {
-            setEmail(event.target.value);
-          }}
-        />
+      <form onSubmit={submit} className="flex max-w-4xl flex-wrap items-start gap-2">
+        <Field label="Email address to invite" hidesLabel className="min-w-48 flex-1" error={problemAt(error, "email")}>
+          {(control) => (
+            <TextInput
+              {...control}
+              type="email"
+              placeholder="Email"
+              required
+              maxLength={254}
+              value={email}
+              onChange={(event) => {
+                setEmail(event.target.value);
+                reset();
+              }}
+            />
+          )}
+        </Field>
         <Select
           aria-label="Role to give"
           value={role}
@@ -64,7 +72,7 @@ export function InviteForm({ team }: { team: string }) {
           Invite
         </Button>
       </form>
-      {error !== null && <ErrorNote error={error} />}
+      {otherError !== null && <ErrorNote error={otherError} />}
       <div role="status" className="flex flex-col gap-3">
         {sentInvitations.map(({ email, expires, link, warning }) => (
           <div key={link} className="panel px-4 py-3">

@@ -1,7 +1,10 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState, type SubmitEvent } from "react";
+import { problemAt, withoutProblemsAt } from "@/api/errors";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
+import { Field } from "@/components/Field";
+import { NOT_BLANK } from "@/components/invalidText";
 import { Select } from "@/components/Select";
 import { TextInput } from "@/components/TextInput";
 import { createServiceAccount } from "@/features/teams/serviceAccounts/queries";
@@ -19,6 +22,8 @@ export function NewServiceAccountForm({ team }: { team: string }) {
     },
   });
 
+  const otherError = withoutProblemsAt(create.error, ["name"]);
+
   function submit(event: SubmitEvent): void {
     event.preventDefault();
     create.mutate();
@@ -26,18 +31,23 @@ export function NewServiceAccountForm({ team }: { team: string }) {
 
   return (
     <div className="flex flex-col gap-3">
-      <form onSubmit={submit} className="flex flex-wrap gap-2">
-        <TextInput
-          aria-label="Name of the new service account"
-          placeholder="Name, such as nightly"
-          required
-          maxLength={80}
-          className="min-w-40 flex-1"
-          value={name}
-          onChange={(event) => {
-            setName(event.target.value);
-          }}
-        />
+      <form onSubmit={submit} className="flex flex-wrap items-start gap-2">
+        <Field label="Name of the new service account" hidesLabel className="min-w-40 flex-1" error={problemAt(create.error, "name")}>
+          {(control) => (
+            <TextInput
+              {...control}
+              placeholder="Name, such as nightly"
+              required
+              pattern={NOT_BLANK}
+              maxLength={80}
+              value={name}
+              onChange={(event) => {
+                setName(event.target.value);
+                create.reset();
+              }}
+            />
+          )}
+        </Field>
         <Select
           aria-label="Role of the new service account"
           value={role}
@@ -48,11 +58,11 @@ export function NewServiceAccountForm({ team }: { team: string }) {
           <option value="editor">editor: can also upload data and start runs</option>
           <option value="viewer">viewer: can view everything</option>
         </Select>
-        <Button type="submit" disabled={create.isPending || name.trim() === ""}>
+        <Button type="submit" disabled={create.isPending}>
           Create service account
         </Button>
       </form>
-      {create.error !== null && <ErrorNote error={create.error} />}
+      {otherError !== null && <ErrorNote error={otherError} />}
     </div>
   );
 }

@@ -28,7 +28,7 @@ export function DailyUsageChart({ device, days, people }: Props) {
     <figure className="panel min-w-0 p-4">
       <div className="mb-3 flex flex-wrap items-center justify-between gap-x-4 gap-y-1">
         <figcaption>
-          <span className="font-medium">{unit} by day</span> <span className="text-small text-soft">{caption}</span>
+          <span className="font-medium">{unit} by day</span> <span className="text-small text-soft tabular-nums">{caption}</span>
         </figcaption>
         <Button
           variant="quiet"

@@ -1,9 +1,10 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useId, useState } from "react";
-import { ApiError } from "@/api/errors";
+import { useState } from "react";
+import { problemAt, withoutProblemsAt } from "@/api/errors";
 import { Button } from "@/components/Button";
 import { Copyable } from "@/components/Copyable";
 import { ErrorNote } from "@/components/ErrorNote";
+import { Field } from "@/components/Field";
 import { TextInput } from "@/components/TextInput";
 import { createWebhook, EVENT_LABELS, type WebhookEvent } from "@/features/teams/webhooks/webhookQueries";
 
@@ -14,7 +15,7 @@ export function NewWebhookForm({ team }: { team: string }) {
   const [url, setUrl] = useState("");
   const [events, setEvents] = useState<readonly WebhookEvent[]>(EVENTS.map(([event]) => event));
   const client = useQueryClient();
-  const refusalId = useId();
+  const [wasSubmitted, setSubmitted] = useState(false);
   const { mutate, data, isPending, error, reset } = useMutation({
     mutationFn: () => createWebhook(team, url.trim(), [...events]),
     onSuccess: async () => {
@@ -22,39 +23,36 @@ export function NewWebhookForm({ team }: { team: string }) {
       await client.invalidateQueries({ queryKey: ["team", team, "webhooks"] });
     },
   });
-  const problems = error instanceof ApiError ? error.problems : [];
-  const refusal = problems.find(({ field }) => field === "url")?.message;
+  const otherError = withoutProblemsAt(error, ["url"]);
+  const hasNoEvents = events.length === 0;
   return (
     <form
       className="flex flex-col gap-3"
       onSubmit={(event) => {
         event.preventDefault();
-        mutate();
+        setSubmitted(true);
+        if (!hasNoEvents) mutate();
       }}
     >
-      <div className="flex max-w-4xl flex-wrap gap-2">
-        <TextInput
-          type="url"
-          aria-label="Address of the new webhook"
-          aria-invalid={refusal === undefined ? undefined : true}
-          aria-describedby={refusal === undefined ? undefined : refusalId}
-          placeholder="https://example.org/hook"
-          required
-          className="min-w-40 flex-1"
-          value={url}
-          onChange={(event) => {
-            setUrl(event.target.value);
-            if (refusal !== undefined) reset();
-          }}
-        />
-        <Button type="submit" disabled={isPending || events.length === 0}>
+      <div className="flex max-w-4xl flex-wrap items-start gap-2">
+        <Field label="Address of the new webhook" hidesLabel className="min-w-40 flex-1" error={problemAt(error, "url")} help={isUnencrypted(url) ? <span className="text-warn">{UNENCRYPTED}</span> : undefined}>
+          {(control) => (
+            <TextInput
+              {...control}
+              type="url"
+              placeholder="https://example.org/hook"
+              required
+              value={url}
+              onChange={(event) => {
+                setUrl(event.target.value);
+                if (error !== null) reset();
+              }}
+            />
+          )}
+        </Field>
+        <Button type="submit" disabled={isPending}>
           Create webhook
         </Button>
-        {refusal !== undefined && (
-          <p id={refusalId} role="alert" className="basis-full text-small text-bad">
-            {refusal}
-          </p>
-        )}
       </div>
       <fieldset className="flex flex-wrap gap-x-6 gap-y-1">
         <legend className="sr-only">Events</legend>
@@ -70,8 +68,13 @@ export function NewWebhookForm({ team }: { team: string }) {
             {label}
           </label>
         ))}
+        {wasSubmitted && hasNoEvents && (
+          <p role="alert" className="basis-full text-small text-bad">
+            Choose at least one event.
+          </p>
+        )}
       </fieldset>
-      {error !== null && (refusal === undefined || problems.length > 1) && <ErrorNote error={error} />}
+      {otherError !== null && <ErrorNote error={otherError} />}
       {data !== undefined && (
         <div role="status" className="panel px-4 py-3">
           <p className="mb-1">The receiver needs this secret to verify signatures. Copy it now; it will not be shown again.</p>
@@ -80,4 +83,10 @@ export function NewWebhookForm({ team }: { team: string }) {
       )}
     </form>
   );
+}
+
+const UNENCRYPTED = "Messages to this address are not encrypted: whoever is between here and there can read them. The signature only shows whether they were changed. Use https:// if the receiver has it.";
+
+function isUnencrypted(url: string): boolean {
+  return /^\s*http:\/\//i.test(url);
 }

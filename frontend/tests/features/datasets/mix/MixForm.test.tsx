@@ -12,14 +12,20 @@ it("offers readable datasets, disambiguates equal names, and names duplicates", 
   const failed = aVersion({ state: "failed", error: "No usable document was found." });
   const items = [aDataset({ id: "ds_000001" }), aDataset({ id: "ds_000002" }), aDataset({ id: "ds_000003", name: "broken", versions: [failed] })];
   server.use(http.get("*/teams/lab/datasets", () => HttpResponse.json({ items, next_cursor: null })));
-  renderRoute(<MixForm team="lab" initial={DEFAULT_CURATION} hasName submitLabel="Create dataset" onSubmit={vi.fn()} onCreated={() => undefined} />);
+  const make = vi.fn();
+  renderRoute(<MixForm team="lab" initial={DEFAULT_CURATION} hasName submitLabel="Create dataset" onSubmit={make} onCreated={() => undefined} />);
   const row = async (number: number) => within(await screen.findByRole("group", { name: `Dataset ${number} of the mixture` }));
   await (await row(1)).findByRole("option", { name: "letters (00001)" });
   const names = (await row(1)).getAllByRole("option").map((option) => option.textContent);
   expect(names).toEqual(["choose a dataset", "letters (00001)", "letters (00002)"]);
+  const create = screen.getByRole("button", { name: "Create dataset" });
+  await userEvent.click(create);
+  expect(screen.getAllByText("This field is required.")).toHaveLength(3);
   for (const number of [1, 2]) await userEvent.selectOptions((await row(number)).getByLabelText("Dataset"), "ds_000002");
-  expect(screen.getByText(/^letters is in two rows: remove one/)).toBeDefined();
-  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Create dataset" }).disabled).toBe(true);
+  await userEvent.type(screen.getByLabelText("Name"), "mix");
+  await userEvent.click(create);
+  expect(screen.getByRole("alert").textContent).toMatch(/^letters is in two rows: remove one/);
+  expect(make).not.toHaveBeenCalled();
 });
 
 it("counts a mixture, and creates it from the same sources", async () => {
