@@ -37,6 +37,7 @@ export async function auditSizes(page: Page, name: string): Promise<void> {
       }
     }
     await expectNoSidewaysScroll(page, name, size.width);
+    expect(await labelsThatAreCut(page), `${name}: labels of the navigation fit at ${size.width} px`).toEqual([]);
   }
   await page.emulateMedia({ colorScheme: "light", reducedMotion: null });
   await page.setViewportSize(SIZES.desktop);
@@ -53,6 +54,19 @@ export async function expectAccessible(page: Page, name: string, rules?: readonl
 
 export async function expectNoSidewaysScroll(page: Page, name: string, width: number): Promise<void> {
   expect(await page.evaluate(() => document.documentElement.scrollWidth), `${name} does not scroll sideways at ${width} px`).toBe(width);
+}
+
+/** Labels of the navigation that reach beyond their link or button. The number of unread notices may. */
+async function labelsThatAreCut(page: Page): Promise<string[]> {
+  return page.evaluate(() => {
+    const controls = [...document.querySelectorAll<HTMLElement>("nav[aria-label=Main] :is(a, button)")].filter(({ clientWidth }) => clientWidth > 0);
+    return controls.flatMap((control) => {
+      const label = document.createRange();
+      label.selectNodeContents([...control.childNodes].find(({ nodeType }) => nodeType === Node.TEXT_NODE) ?? control);
+      const [inner, outer] = [label.getBoundingClientRect(), control.getBoundingClientRect()];
+      return inner.left < outer.left || inner.right > outer.right ? [control.textContent] : [];
+    });
+  });
 }
 
 /** Collects what the browser reports: script errors and what the content security policy blocks. */

@@ -34,7 +34,7 @@ const ITEMS: readonly RailItem[] = [
 ];
 
 const ITEM_CLASS =
-  "relative flex h-8 items-center gap-2 rounded-box px-2 text-soft hover:text-text data-[status=active]:bg-raised data-[status=active]:font-medium data-[status=active]:text-text max-desk:h-12 max-desk:flex-col max-desk:justify-center max-desk:gap-0.5 max-desk:text-small max-tablet:flex-1 max-tablet:px-1";
+  "relative flex h-8 items-center gap-2 rounded-box px-2 text-soft hover:text-text data-[status=active]:bg-raised data-[status=active]:font-medium data-[status=active]:text-text max-desk:h-12 max-desk:flex-col max-desk:justify-center max-desk:gap-0.5 max-desk:px-0.5 max-desk:text-small max-tablet:flex-1 max-tablet:px-1";
 
 /** Navigation: a rail on the left, icons above their labels on smaller screens, a bar at the bottom on phones. */
 export function Rail({ team, me }: Props) {
@@ -43,7 +43,7 @@ export function Rail({ team, me }: Props) {
   return (
     <nav
       aria-label="Main"
-      className="sticky top-0 z-10 flex h-dvh w-44 shrink-0 flex-col gap-3 border-r bg-bg p-2 pt-3 max-desk:w-24 max-tablet:fixed max-tablet:top-auto max-tablet:bottom-0 max-tablet:h-16 max-tablet:w-full max-tablet:flex-row max-tablet:border-t max-tablet:border-r-0 max-tablet:pt-2"
+      className="sticky top-0 z-10 flex h-dvh w-44 shrink-0 flex-col gap-3 border-r bg-bg p-2 pt-3 max-desk:w-24 max-desk:px-1 max-tablet:fixed max-tablet:top-auto max-tablet:bottom-0 max-tablet:h-16 max-tablet:w-full max-tablet:flex-row max-tablet:border-t max-tablet:border-r-0 max-tablet:pt-2"
     >
       <TeamMenu team={team} me={me} />
       <KeyboardShortcuts team={team} me={me} />

@@ -62,12 +62,12 @@ export function KeyboardShortcuts({ team, me }: { team: string; me: Me }) {
       <button
         type="button"
         aria-keyshortcuts="Control+K Meta+K"
-        className="flex h-8 items-center gap-2 rounded-box border border-control bg-surface px-2 text-small text-soft hover:text-text max-desk:justify-center max-tablet:h-12 max-tablet:flex-col max-tablet:justify-center max-tablet:gap-0.5 max-tablet:border-0 max-tablet:bg-bg max-tablet:px-1"
+        className="flex h-8 items-center gap-2 rounded-box border border-control bg-surface px-2 text-small text-soft hover:text-text max-desk:justify-center max-desk:gap-1 max-desk:px-0.5 max-tablet:h-12 max-tablet:flex-col max-tablet:justify-center max-tablet:gap-0.5 max-tablet:border-0 max-tablet:bg-bg max-tablet:px-1"
         onClick={() => {
           setOpen("palette");
         }}
       >
-        <Search aria-hidden size={16} />
+        <Search aria-hidden size={16} className="shrink-0" />
         Search
         <kbd className="ml-auto font-sans max-desk:hidden">Ctrl K</kbd>
       </button>

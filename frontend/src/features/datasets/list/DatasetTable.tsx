@@ -61,7 +61,7 @@ function Row({ team, dataset, hasUniqueName }: { team: string; dataset: Dataset;
   return (
     <tr className={`relative ${rowClass}`}>
       <Td>{statePill(version)}</Td>
-      <Td className="max-w-80 min-w-32">
+      <Td className="max-w-80 min-w-32 max-tablet:max-w-44">
         <Link
           to="/$team/datasets/$datasetId"
           params={{ team, datasetId: dataset.id }}
