@@ -16,8 +16,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import UUID
 
 import psycopg
 from pydantic_core import from_json
@@ -31,6 +33,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Update,
+    Uuid,
     create_engine,
     event,
     make_url,
@@ -75,10 +78,24 @@ NAMING = {
 }
 
 
+class CachedUuid(Uuid[UUID]):
+    """Ids, which SQLite stores as text. Parsing one takes longer than reading it, and each round of placement reads thousands of
+    the same."""
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        return _parse_uuid if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
+
+
+@lru_cache(maxsize=2**16)
+def _parse_uuid(text: str | None) -> UUID | None:
+    return None if text is None else UUID(text)
+
+
 class Base(DeclarativeBase):
     """Base class of every table. Migrations can change constraints because they are named."""
 
     metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {UUID: CachedUuid()}
 
 
 class UtcDateTime(TypeDecorator[datetime]):

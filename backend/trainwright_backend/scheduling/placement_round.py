@@ -128,7 +128,7 @@ def device_queues(
 ) -> Iterator[DeviceQueue]:
     """The waiting runs of each device, and all that decides about them. They share nodes and limits, so each is planned before
     the next is read."""
-    queues = [queue for device in (Device.CUDA, Device.CPU) if (queue := waiting_heads(session, device))]
+    queues = [queue for device in _queued_devices(session) if (queue := waiting_heads(session, device))]
     if not queues:
         return
     pool = NodePool(*read_capacities(session, timers))
@@ -155,6 +155,12 @@ def _holders(on_nodes: Iterable[RunOnNodes]) -> dict[UUID, list[str]]:
     for run in on_nodes:
         found.setdefault(run.team_id, []).append(run.name)
     return found
+
+
+def _queued_devices(session: Read) -> list[Device]:
+    """The devices for which runs are queued, GPUs first."""
+    queued = set(session.scalars(select(Run.device).where(Run.state == RunState.QUEUED).distinct()))
+    return [device for device in (Device.CUDA, Device.CPU) if device in queued]
 
 
 def waiting_heads(session: Read, device: Device) -> Sequence[Run]:
