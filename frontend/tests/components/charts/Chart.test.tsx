@@ -13,6 +13,7 @@ function renderChart(given: Partial<ComponentProps<typeof Chart>> = {}) {
 it("shows the measured values in its caption and table, not the smoothed ones", async () => {
   renderChart();
   expect(screen.getByRole("figure").textContent).toContain("last 2.125");
+  expect(screen.getByText("last 2.125").className).toContain("tabular-nums");
   await userEvent.click(screen.getByRole("button", { name: "loss as a table" }));
   const rows = within(screen.getByRole("region", { name: "loss, table" })).getAllByRole("row");
   expect(rows.map(({ textContent }) => textContent)).toEqual(["steptrain", "302.125", "202", "103"]);
