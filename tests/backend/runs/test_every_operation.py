@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import re
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -294,7 +295,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
     for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(variable, str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("trainwright.commands.login.time", SimpleNamespace(sleep=lambda _: None))
+    monkeypatch.setattr(
+        "trainwright.commands.login.time", SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic)
+    )
     Path("spec.json").write_text(json.dumps(SPEC))
     Path("curation.json").write_text(CURATION.model_dump_json())
     FILE.write_text('{"text": "a"}\n')
