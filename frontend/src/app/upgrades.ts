@@ -37,10 +37,10 @@ function followUpgrades(registration: ServiceWorkerRegistration): void {
     else await current.update();
   };
   const look = () => void renew().catch(() => undefined);
-  let epoch = connection.epoch();
+  let reconnects = connection.reconnects();
   connection.subscribe(() => {
-    if (connection.epoch() !== epoch) look();
-    epoch = connection.epoch();
+    if (connection.reconnects() !== reconnects) look();
+    reconnects = connection.reconnects();
   });
   document.addEventListener("visibilitychange", () => {
     if (document.visibilityState === "visible") look();

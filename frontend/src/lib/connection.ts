@@ -1,7 +1,7 @@
 /** Whether the API responds. Requests and streams report it; the frame shows it and retries. */
 
 let lostSince: number | null = null;
-let epoch = 0;
+let reconnects = 0;
 const listeners = new Set<() => void>();
 
 export const connection = {
@@ -13,13 +13,13 @@ export const connection = {
   restored: (): void => {
     if (lostSince === null) return;
     lostSince = null;
-    epoch += 1;
+    reconnects += 1;
     notify();
   },
   /** Since when the server has not responded, in milliseconds since 1970; null if it does. */
   lostSince: (): number | null => lostSince,
   /** Increases each time the connection is back, to reset what failed without it. */
-  epoch: (): number => epoch,
+  reconnects: (): number => reconnects,
   subscribe: (listener: () => void): (() => void) => {
     listeners.add(listener);
     return () => listeners.delete(listener);

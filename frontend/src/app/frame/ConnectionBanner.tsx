@@ -8,12 +8,12 @@ import { useNow } from "@/lib/hooks/useNow";
 /** Shown above every page while the server does not respond. Reloads all data once it responds again. */
 export function ConnectionBanner() {
   const since = useSyncExternalStore(connection.subscribe, connection.lostSince);
-  const epoch = useSyncExternalStore(connection.subscribe, connection.epoch);
+  const reconnects = useSyncExternalStore(connection.subscribe, connection.reconnects);
   const client = useQueryClient();
-  const [initialEpoch] = useState(epoch);
+  const [initialReconnects] = useState(reconnects);
   const lastReload = useRef(-Infinity);
   useEffect(() => {
-    if (epoch === initialEpoch) return;
+    if (reconnects === initialReconnects) return;
     // While only some requests fail, each reload loses the connection again, so reloads are spaced out.
     const timer = setTimeout(() => {
       lastReload.current = Date.now();
@@ -22,7 +22,7 @@ export function ConnectionBanner() {
     return () => {
       clearTimeout(timer);
     };
-  }, [client, epoch, initialEpoch]);
+  }, [client, reconnects, initialReconnects]);
   return since === null ? null : <LostBanner since={since} />;
 }
 

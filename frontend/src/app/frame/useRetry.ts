@@ -5,11 +5,11 @@ import { connection } from "@/lib/connection";
 /** Loads a page that failed once more: when called, and once the connection is back. */
 export function useRetry(): () => void {
   const router = useRouter();
-  const epoch = useSyncExternalStore(connection.subscribe, connection.epoch);
-  const [failedEpoch] = useState(epoch);
+  const reconnects = useSyncExternalStore(connection.subscribe, connection.reconnects);
+  const [reconnectsAtFailure] = useState(reconnects);
   const retry = useCallback(() => void router.invalidate(), [router]);
   useEffect(() => {
-    if (epoch !== failedEpoch) retry();
-  }, [epoch, failedEpoch, retry]);
+    if (reconnects !== reconnectsAtFailure) retry();
+  }, [reconnects, reconnectsAtFailure, retry]);
   return retry;
 }

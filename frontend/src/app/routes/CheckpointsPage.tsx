@@ -1,6 +1,6 @@
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import type { Checkpoint } from "@/api/types";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { EmptyState } from "@/components/EmptyState";
 import { Segmented } from "@/components/Segmented";
 import { TitleRow } from "@/components/TitleRow";
@@ -42,7 +42,7 @@ export function CheckpointsPage() {
           pinned only
         </label>
       </div>
-      <Boundary>
+      <AsyncBoundary>
         <TeamCheckpointList
           team={team}
           filter={filter}
@@ -62,7 +62,7 @@ export function CheckpointsPage() {
             </EmptyState>
           }
         />
-      </Boundary>
+      </AsyncBoundary>
     </>
   );
 }

@@ -2,7 +2,7 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Dataset } from "@/api/types";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { Button } from "@/components/Button";
 import { ForEditors } from "@/components/ForEditors";
 import { Skeleton } from "@/components/Skeleton";
@@ -33,9 +33,9 @@ export function DatasetsPage() {
         title="Datasets"
         actions={
           <>
-            <Boundary skeleton={null}>
+            <AsyncBoundary skeleton={null}>
               <StorageMeter team={team} />
-            </Boundary>
+            </AsyncBoundary>
             {canMix && (
               <ForEditors>
                 <Button
@@ -65,9 +65,9 @@ export function DatasetsPage() {
         <ForEditors>
           <NewDataset team={team} onCreated={open} />
         </ForEditors>
-        <Boundary>
+        <AsyncBoundary>
           <DatasetTable team={team} />
-        </Boundary>
+        </AsyncBoundary>
         <section className="mt-6 flex flex-col gap-3">
           <h2 className="font-semibold">
             Tokenizers
@@ -75,9 +75,9 @@ export function DatasetsPage() {
           <ForEditors>
             <NewTokenizer team={team} />
           </ForEditors>
-          <Boundary skeleton={<Skeleton rows={2} />}>
+          <AsyncBoundary skeleton={<Skeleton rows={2} />}>
             <TokenizerTable team={team} />
-          </Boundary>
+          </AsyncBoundary>
         </section>
       </div>
     </>

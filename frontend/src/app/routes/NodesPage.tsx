@@ -1,5 +1,5 @@
 import { useRouteContext } from "@tanstack/react-router";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { EmptyState } from "@/components/EmptyState";
 import { TitleRow } from "@/components/TitleRow";
 import { AddNode } from "@/features/nodes/AddNode";
@@ -14,9 +14,9 @@ export function NodesPage() {
       {me.site_admin ? (
         <>
           <PlatformProblems />
-          <Boundary>
+          <AsyncBoundary>
             <NodeList />
-          </Boundary>
+          </AsyncBoundary>
           <section className="mt-10">
             <h2 className="mb-2 font-semibold">Add a node</h2>
             <AddNode />

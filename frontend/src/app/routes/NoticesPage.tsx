@@ -1,5 +1,5 @@
 import { Link, useParams, useRouteContext } from "@tanstack/react-router";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { TitleRow } from "@/components/TitleRow";
 import { NoticeList } from "@/features/notices/NoticeList";
 
@@ -11,9 +11,9 @@ export function NoticesPage() {
     <>
       <TitleRow title="Notices" />
       <div className="flex max-w-4xl flex-col gap-3">
-        <Boundary>
+        <AsyncBoundary>
           <NoticeList teams={teams} />
-        </Boundary>
+        </AsyncBoundary>
         <p className="text-small text-soft">
           The newest 200 are kept.{" "}
           <Link to="/$team/settings/$page" params={{ team, page: "notices" }} className="text-accent underline underline-offset-2">

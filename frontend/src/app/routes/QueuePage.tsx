@@ -1,5 +1,5 @@
 import { useParams, useRouteContext } from "@tanstack/react-router";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { TitleRow } from "@/components/TitleRow";
 import { NewRunLink } from "@/features/runs/NewRunLink";
 import { QueueTable } from "@/features/queue/QueueTable";
@@ -12,9 +12,9 @@ export function QueuePage() {
   return (
     <>
       <TitleRow title="Queue" actions={<NewRunLink team={team} />} />
-      <Boundary>
+      <AsyncBoundary>
         <QueueTable team={team} memberRole={role} />
-      </Boundary>
+      </AsyncBoundary>
       <p className="mt-3 max-w-3xl text-small text-soft">
         Runs with a higher priority start first, then runs that were submitted earlier. Between teams, runs within a guaranteed share go
         first. After that, the team that has used the least in recent weeks goes next. A short run may start ahead of its turn if it ends

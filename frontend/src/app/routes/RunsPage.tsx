@@ -1,6 +1,6 @@
 import { Link, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
 import { useCallback, useMemo } from "react";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { buttonClass } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { ForEditors } from "@/components/ForEditors";
@@ -81,7 +81,7 @@ export function RunsPage() {
         />
         <ExportMenu team={team} filter={filter} />
       </RunFilterBar>
-      <Boundary>
+      <AsyncBoundary>
         <DatasetNames value={datasetNames}>
           {group === undefined ? (
             <RunTable key={team} {...table} />
@@ -97,7 +97,7 @@ export function RunsPage() {
             />
           )}
         </DatasetNames>
-      </Boundary>
+      </AsyncBoundary>
       <p className="mt-3 text-small text-soft max-tablet:hidden">
         <KeyHint name="j" /> <KeyHint name="k" /> move down and up, <KeyHint name="↵" /> opens, <KeyHint name="x" /> selects, <KeyHint name="/" /> filters
         <ForEditors>

@@ -1,6 +1,6 @@
 import { useMutation, useSuspenseQueries } from "@tanstack/react-query";
 import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { Button } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { ErrorNote } from "@/components/ErrorNote";
@@ -28,17 +28,17 @@ export function UsagePage() {
       <div className="flex max-w-4xl flex-col gap-10">
         <section>
           <h2 className="mb-2 font-semibold">Now</h2>
-          <Boundary>
+          <AsyncBoundary>
             <QuotaMeters team={team} />
-          </Boundary>
+          </AsyncBoundary>
         </section>
         <section>
           <h2 className="mb-2 font-semibold">This month, and in total</h2>
           <div className="flex flex-col gap-3">
             <LimitNotices team={team} />
-            <Boundary>
+            <AsyncBoundary>
               <LimitMeters team={team} />
-            </Boundary>
+            </AsyncBoundary>
           </div>
         </section>
         <section>
@@ -54,9 +54,9 @@ export function UsagePage() {
               />
             </span>
           </div>
-          <Boundary skeleton={<Skeleton rows={1} height={230} />}>
+          <AsyncBoundary skeleton={<Skeleton rows={1} height={230} />}>
             <UsageReport team={team} days={Number(days)} />
-          </Boundary>
+          </AsyncBoundary>
         </section>
       </div>
     </>

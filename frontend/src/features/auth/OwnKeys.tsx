@@ -1,5 +1,5 @@
 import { useSuspenseQuery } from "@tanstack/react-query";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { EmptyState } from "@/components/EmptyState";
 import { KeyTable } from "@/components/KeyTable";
 import { NewKeyForm } from "@/components/NewKeyForm";
@@ -10,9 +10,9 @@ export function OwnKeys() {
   return (
     <div className="flex flex-col gap-3">
       <NewKeyForm create={createKey} listKey={keysQuery.queryKey} manages="everything you may do" />
-      <Boundary>
+      <AsyncBoundary>
         <KeyList />
-      </Boundary>
+      </AsyncBoundary>
     </div>
   );
 }

@@ -2,7 +2,7 @@ import { screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { IdentityLinks } from "@/features/auth/IdentityLinks";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
@@ -18,9 +18,9 @@ const IDENTITY = {
 
 function render() {
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <IdentityLinks />
-    </Boundary>,
+    </AsyncBoundary>,
   );
 }
 

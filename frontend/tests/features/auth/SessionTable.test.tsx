@@ -2,7 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { SessionTable } from "@/features/auth/SessionTable";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
@@ -24,9 +24,9 @@ it("signs other browsers out, and not this one", async () => {
     }),
   );
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <SessionTable />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   const table = await screen.findByRole("region", { name: "Browsers" });
   expect(within(table).getByText("This browser")).toBeDefined();

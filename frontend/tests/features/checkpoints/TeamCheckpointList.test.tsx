@@ -2,7 +2,7 @@ import { screen, within } from "@testing-library/react";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import type { Checkpoint } from "@/api/types";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { TeamCheckpointList } from "@/features/checkpoints/TeamCheckpointList";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
@@ -34,9 +34,9 @@ async function show(items: Checkpoint[], cursor: string | null) {
     }),
   );
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <TeamCheckpointList team="lab" filter={{}} onClear={() => undefined} onFork={() => undefined} empty={null} />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   const table = await screen.findByRole("region", { name: "Checkpoints" });
   expect(asked).toContain("order=run");

@@ -2,7 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { NoticeChoices } from "@/features/notices/NoticeChoices";
 import { NoticeList } from "@/features/notices/NoticeList";
 import { UnreadCount } from "@/features/notices/UnreadCount";
@@ -28,10 +28,10 @@ it("lists notices, counts the unread ones, and marks them as read", async () => 
     }),
   );
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <UnreadCount />
       <NoticeList teams={[{ slug: "lab", name: "The lab" }]} />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   expect((await screen.findByRole("link", { name: NEW.sentence })).getAttribute("href")).toBe("/lab/runs/run_01vm77m");
   expect((await screen.findByText("unread")).parentElement?.textContent).toBe("1 unread");
@@ -58,9 +58,9 @@ it("marks one notice as read, and tells runs of the same name apart", async () =
     }),
   );
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <NoticeList teams={[]} />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   const [first, second, old] = await screen.findAllByRole("listitem");
   expect([first, second, old].map((item) => item?.textContent)).toEqual([expect.stringContaining("vm77m"), expect.stringContaining("4kq2p"), expect.not.stringContaining("Mark as read")]);
@@ -73,9 +73,9 @@ it("marks one notice as read, and tells runs of the same name apart", async () =
 it("says that there are none", async () => {
   server.use(http.get("*/api/v1/me/notices", () => HttpResponse.json({ items: [], next_cursor: null, unread: 0 })));
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <NoticeList teams={[{ slug: "lab", name: "The lab" }]} />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   expect(await screen.findByText("No notices yet.")).toBeDefined();
 });
@@ -90,9 +90,9 @@ it("chooses mail for a kind, if mail can reach the person", async () => {
     }),
   );
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <NoticeChoices />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   const mail = await screen.findByLabelText<HTMLInputElement>("Your run is done or was cancelled: by email");
   await userEvent.click(mail);
@@ -106,9 +106,9 @@ it("chooses mail for a kind, if mail can reach the person", async () => {
 it("does not offer emails that cannot arrive, and says why", async () => {
   server.use(http.get("*/api/v1/me/notices/settings", () => HttpResponse.json({ choices: CHOICES, address: "ana@lab.example", mail_problem: "Your address is not verified." })));
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <NoticeChoices />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   expect((await screen.findByLabelText<HTMLInputElement>("80 or 100 % of a limit is used: by email")).disabled).toBe(true);
   expect(screen.getByLabelText<HTMLInputElement>("80 or 100 % of a limit is used: in the app").disabled).toBe(false);

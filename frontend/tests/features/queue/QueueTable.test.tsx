@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import type { QueuedRun } from "@/api/types";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { prioritiesOf, swapWith } from "@/features/queue/queueMoves";
 import { QueueTable } from "@/features/queue/QueueTable";
 import { renderRoute } from "@tests/support/renderRoute";
@@ -59,9 +59,9 @@ it("shows what each run waits for, moves a run, and changes its priority", async
     }),
   );
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <QueueTable team="lab" memberRole="editor" />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   expect(await screen.findByText("c waits")).toBeDefined();
   expect(screen.getByRole<HTMLButtonElement>("button", { name: "Move a up, place 1" }).disabled).toBe(true);
@@ -77,9 +77,9 @@ it("says when a run is expected to start, and whether that is rough", async () =
   const items = [waiting("a", start), waiting("b", { ...start, start_is_rough: true }), waiting("c")];
   server.use(http.get("*/api/v1/teams/lab/queue", () => HttpResponse.json({ items, next_cursor: null })));
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <QueueTable team="lab" memberRole="editor" />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   const rows = (await screen.findAllByRole("row")).slice(1).map((row) => row.textContent);
   expect(rows.map((row) => row.includes("expected start: ")), "beside the sentence, for phones").toEqual([true, true, false]);
@@ -90,9 +90,9 @@ it("says when a run is expected to start, and whether that is rough", async () =
 it("leaves room for the runs in narrow windows: who submitted them and when goes first", async () => {
   server.use(http.get("*/api/v1/teams/lab/queue", () => HttpResponse.json({ items: [waiting("a")], next_cursor: null })));
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <QueueTable team="lab" memberRole="editor" />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   const heads = await screen.findAllByRole("columnheader");
   expect(heads.filter(({ className }) => className.includes("max-desk:hidden")).map(({ textContent }) => textContent)).toEqual(["by", "since"]);
@@ -102,9 +102,9 @@ it("tells waiting runs of one name apart by the end of their id", async () => {
   const items = [waiting("run_aaaaa1", { name: "pilot" }), waiting("run_aaaaa2", { name: "pilot", position: 2 })];
   server.use(http.get("*/api/v1/teams/lab/queue", () => HttpResponse.json({ items, next_cursor: null })));
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <QueueTable team="lab" memberRole="editor" />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   expect(await screen.findByRole("link", { name: "pilot (aaaa1)" })).toBeDefined();
   expect(screen.getByRole("link", { name: "pilot (aaaa2)" })).toBeDefined();

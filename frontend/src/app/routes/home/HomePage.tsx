@@ -1,7 +1,7 @@
 import { useParams } from "@tanstack/react-router";
 import { HomeRuns } from "@/app/routes/home/HomeRuns";
 import { HomeSection } from "@/app/routes/home/HomeSection";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { TitleRow } from "@/components/TitleRow";
 import { NewRunLink } from "@/features/runs/NewRunLink";
 import { QuotaMeters } from "@/features/teams/usage/QuotaMeters";
@@ -13,13 +13,13 @@ export function HomePage() {
     <>
       <TitleRow title="Home" actions={<NewRunLink team={team} />} />
       <div className="grid grid-cols-[minmax(0,1fr)_320px] items-start gap-6 max-desk:grid-cols-1">
-        <Boundary>
+        <AsyncBoundary>
           <HomeRuns />
-        </Boundary>
+        </AsyncBoundary>
         <HomeSection title="Usage">
-          <Boundary>
+          <AsyncBoundary>
             <QuotaMeters team={team} />
-          </Boundary>
+          </AsyncBoundary>
         </HomeSection>
       </div>
     </>

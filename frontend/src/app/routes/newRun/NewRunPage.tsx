@@ -2,7 +2,7 @@ import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { CloneForm } from "@/app/routes/newRun/CloneForm";
 import { NewRunForm } from "@/app/routes/newRun/NewRunForm";
 import { ForkForm } from "@/app/routes/newRun/ForkForm";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { EmptyState } from "@/components/EmptyState";
 import { TitleRow } from "@/components/TitleRow";
 import { useCanEdit } from "@/lib/permissions";
@@ -21,9 +21,9 @@ export function NewRunPage() {
         }
       />
       {useCanEdit() ? (
-        <Boundary>
+        <AsyncBoundary>
           <FormForSource />
-        </Boundary>
+        </AsyncBoundary>
       ) : (
         <EmptyState title="Viewers cannot start runs.">Ask an owner of the team to make you an editor.</EmptyState>
       )}

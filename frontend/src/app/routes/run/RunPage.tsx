@@ -6,7 +6,7 @@ import { DatasetLink } from "@/app/routes/run/DatasetLink";
 import { RunTabContent } from "@/app/routes/run/RunTabContent";
 import { RunTabs } from "@/app/routes/run/RunTabs";
 import { isRunTab, type RunTab } from "@/app/routes/run/tabNames";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { ErrorNote } from "@/components/ErrorNote";
 import { ForEditors } from "@/components/ForEditors";
 import { newestState } from "@/features/checkpoints/newestState";
@@ -26,9 +26,9 @@ import { isFinal } from "@/lib/runs/runProgress";
 export function RunPage() {
   const { runId } = useParams({ from: "/$team/runs/$runId/$tab" });
   return (
-    <Boundary titled>
+    <AsyncBoundary titled>
       <LiveRunPage key={runId} />
-    </Boundary>
+    </AsyncBoundary>
   );
 }
 
@@ -100,9 +100,9 @@ function LiveRunPage() {
       />
       {(!isRunTab(tab) || tab === "overview") && run.summary.step > 0 && <SummaryTiles run={run} columns={metrics?.columns ?? {}} />}
       <RunTabs team={team} runId={runId} current={isRunTab(tab) ? tab : "overview"} hidden={hidden} />
-      <Boundary>
+      <AsyncBoundary>
         <RunTabContent run={run} live={live} metrics={metrics} error={error} refetch={refetch} checkpointSteps={checkpointSteps} />
-      </Boundary>
+      </AsyncBoundary>
     </>
   );
 }

@@ -1,5 +1,5 @@
 import { Section } from "@/app/routes/settings/Section";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { DeleteWithText } from "@/components/DeleteWithText";
 import { AuditLog } from "@/features/teams/audit/AuditLog";
 import { deleteTeam } from "@/features/teams/queries";
@@ -13,9 +13,9 @@ export function OwnerSettings({ team, name }: { team: string; name: string }) {
       <Section id="webhooks" help="Signed messages about the team's runs and their nodes, posted to an address in the Standard Webhooks format.">
         <div className="flex flex-col gap-3">
           <NewWebhookForm team={team} />
-          <Boundary>
+          <AsyncBoundary>
             <WebhookTable team={team} />
-          </Boundary>
+          </AsyncBoundary>
         </div>
       </Section>
       <Section id="audit" help="Who changed what in the team, and from where. Entries cannot be changed or deleted.">

@@ -3,7 +3,7 @@ import { useNavigate } from "@tanstack/react-router";
 import type { Me } from "@/api/types";
 import { OwnerSettings } from "@/app/routes/settings/OwnerSettings";
 import { Section } from "@/app/routes/settings/Section";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { meQuery } from "@/features/auth/queries";
 import { useRefreshMe } from "@/features/auth/useRefreshMe";
 import { LimitMeters } from "@/features/teams/limits/LimitMeters";
@@ -41,7 +41,7 @@ export function TeamSettings({ team, me }: { team: string; me: Me }) {
               <TeamName key={membership.name} team={team} name={membership.name} onChanged={refreshMe} />
             </div>
           )}
-          <Boundary>
+          <AsyncBoundary>
             <MemberTable
               team={team}
               me={me.id}
@@ -51,16 +51,16 @@ export function TeamSettings({ team, me }: { team: string; me: Me }) {
                 await navigate({ to: "/" });
               }}
             />
-          </Boundary>
+          </AsyncBoundary>
         </div>
       </Section>
       {isOwner && (
         <Section id="invitations" help="Invite people to the team by sending them a link.">
           <div className="flex flex-col gap-3">
             <InviteForm team={team} />
-            <Boundary>
+            <AsyncBoundary>
               <InvitationTable team={team} />
-            </Boundary>
+            </AsyncBoundary>
           </div>
         </Section>
       )}
@@ -68,25 +68,25 @@ export function TeamSettings({ team, me }: { team: string; me: Me }) {
         <Section id="service-accounts" help="Members of the team for programs, such as a nightly job. They cannot sign in; they use API keys.">
           <div className="flex flex-col gap-4">
             <NewServiceAccountForm team={team} />
-            <Boundary>
+            <AsyncBoundary>
               <ServiceAccountList team={team} />
-            </Boundary>
+            </AsyncBoundary>
           </div>
         </Section>
       )}
       <Section id="limits" help={`${LIMITS_TEXT} ${me.site_admin ? "As a site admin you can change these limits." : "Site admins set these limits."}`}>
         <div className="flex flex-col gap-4">
-          <Boundary>
+          <AsyncBoundary>
             <QuotaMeters team={team} />
             <LimitMeters team={team} />
             {me.site_admin && <TeamLimitsForm team={team} />}
-          </Boundary>
+          </AsyncBoundary>
         </div>
       </Section>
       <Section id="member-limits" help={`What each member may use of the team's limits. ${isOwner ? "As an owner you can change this." : "Owners set this."}`}>
-        <Boundary>
+        <AsyncBoundary>
           <MemberLimitTable team={team} isOwner={isOwner} />
-        </Boundary>
+        </AsyncBoundary>
       </Section>
       {isOwner && <OwnerSettings team={team} name={membership.name} />}
     </>

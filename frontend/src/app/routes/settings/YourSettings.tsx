@@ -1,6 +1,6 @@
 import type { Me } from "@/api/types";
 import { Section } from "@/app/routes/settings/Section";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { DeleteWithText } from "@/components/DeleteWithText";
 import { IdentityLinks } from "@/features/auth/IdentityLinks";
 import { OwnKeys } from "@/features/auth/OwnKeys";
@@ -15,23 +15,23 @@ export function YourSettings({ me }: { me: Me }) {
     <>
       <Section id="profile">
         <Profile me={me}>
-          <Boundary>
+          <AsyncBoundary>
             <IdentityLinks />
-          </Boundary>
+          </AsyncBoundary>
         </Profile>
       </Section>
       <Section id="notices" help="What happens to your runs, limits and nodes, in all your teams.">
-        <Boundary>
+        <AsyncBoundary>
           <NoticeChoices />
-        </Boundary>
+        </AsyncBoundary>
       </Section>
       <Section id="keys" help="A key lets the client, the command line or any program act as you.">
         <OwnKeys />
       </Section>
       <Section id="browsers" help="Sign out a browser that you do not know or no longer use.">
-        <Boundary>
+        <AsyncBoundary>
           <SessionTable />
-        </Boundary>
+        </AsyncBoundary>
       </Section>
       <Section id="delete-account" help="Your runs and datasets stay in their teams under your name. A deleted account cannot be restored.">
         <DeleteWithText

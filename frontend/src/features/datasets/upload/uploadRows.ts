@@ -26,11 +26,11 @@ export interface UploadRowData {
 
 export function uploadRows(
   team: string,
-  sendings: readonly UploadTask[],
+  tasks: readonly UploadTask[],
   uploads: readonly Upload[],
   dropped: ReadonlySet<string>,
 ): UploadRowData[] {
-  const mine = sendings.filter((task) => task.team === team);
+  const mine = tasks.filter((task) => task.team === team);
   const known = new Set(mine.map(({ uploadId }) => uploadId));
   const local = mine.filter(({ isStandalone }) => !isStandalone).map((task) => ({ ...task, local: true, by: null, expires: null }));
   const others = uploads.filter(({ id }) => !known.has(id) && !dropped.has(id)).map(rowOf);

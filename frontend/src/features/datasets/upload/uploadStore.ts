@@ -335,9 +335,9 @@ window.addEventListener("offline", () => {
 });
 
 // Uploads that failed for lack of a connection resume once it is back.
-let epoch = connection.epoch();
+let reconnects = connection.reconnects();
 connection.subscribe(() => {
-  if (connection.epoch() === epoch) return;
-  epoch = connection.epoch();
+  if (connection.reconnects() === reconnects) return;
+  reconnects = connection.reconnects();
   for (const { key, error } of tasks) if (error instanceof ConnectionError) resume(key);
 });

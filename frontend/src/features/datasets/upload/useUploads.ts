@@ -12,23 +12,23 @@ export type DefaultSelection = "this browser's" | "added here";
 
 /** The team's files that no dataset uses yet, and the actions on them. */
 export function useUploads(team: string, defaultSelection: DefaultSelection) {
-  const sendings = useSyncExternalStore(uploadStore.subscribe, uploadStore.all);
+  const tasks = useSyncExternalStore(uploadStore.subscribe, uploadStore.all);
   const dropped = useSyncExternalStore(uploadStore.subscribe, uploadStore.dropped);
   const { data: uploads, error } = useQuery(uploadsQuery(team));
   const [excluded, setExcluded] = useState(() => excludedFiles(team));
   const [addedHere, setAddedHere] = useState<ReadonlySet<string>>(new Set());
   const [failure, setFailure] = useState<Error | null>(null);
   const client = useQueryClient();
-  const rows = uploadRows(team, sendings, uploads ?? [], dropped);
+  const rows = uploadRows(team, tasks, uploads ?? [], dropped);
   // The server counts a file as stored from the moment at which it creates the upload.
-  const created = sendings.filter((task) => task.team === team && task.uploadId !== null).length;
+  const created = tasks.filter((task) => task.team === team && task.uploadId !== null).length;
   useEffect(() => {
     if (created > 0) void client.invalidateQueries(storageOf(team));
   }, [client, team, created]);
   const isSelected = ({ key, uploadId }: UploadRowData) =>
     addedHere.has(key) || (defaultSelection === "this browser's" && isFromHere(key, uploadId) && !excluded.has(key) && !excluded.has(uploadId ?? key));
   // Files from the command line or another browser may be in use elsewhere, so they are not used until they are ticked.
-  const isFromHere = (key: string, uploadId: string | null) => sendings.some((task) => task.key === key) || isRemembered(uploadId ?? key);
+  const isFromHere = (key: string, uploadId: string | null) => tasks.some((task) => task.key === key) || isRemembered(uploadId ?? key);
   const selected = rows.filter((row) => isUsable(row) && isSelected(row));
 
   /** Tracked by key and id: a file gets its id during the upload and a new key after a reload. */

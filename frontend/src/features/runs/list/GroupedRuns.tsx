@@ -1,6 +1,6 @@
 import { useSuspenseQuery } from "@tanstack/react-query";
 import { useDeferredValue, useState, type ComponentProps } from "react";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { Button } from "@/components/Button";
 import { CollapsibleHeader } from "@/components/CollapsibleHeader";
 import { EmptyState } from "@/components/EmptyState";
@@ -54,9 +54,9 @@ export function GroupedRuns({ grouping, open, onOpen, ...table }: Props) {
             </h2>
             <div id={content} hidden={!isOpen} className="px-4 pt-1 pb-4">
               {isOpen && (
-                <Boundary>
+                <AsyncBoundary>
                   <RunTable {...table} within={row.filter} />
-                </Boundary>
+                </AsyncBoundary>
               )}
             </div>
           </li>

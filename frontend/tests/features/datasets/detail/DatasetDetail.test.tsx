@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { beforeEach, expect, it } from "vitest";
 import type { Dataset } from "@/api/types";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { DatasetDetail } from "@/features/datasets/detail/DatasetDetail";
 import { DEFAULT_CURATION } from "@/features/datasets/curation/curation";
 import { aDataset, aPreparation, aVersion } from "@tests/support/datasets";
@@ -20,9 +20,9 @@ function show(dataset: Dataset): void {
     http.get("*/teams/lab/uploads", () => HttpResponse.json({ items: [] })),
   );
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <DatasetDetail team="lab" datasetId="ds_1" onDeleted={() => undefined} />
-    </Boundary>,
+    </AsyncBoundary>,
   );
 }
 

@@ -2,7 +2,7 @@ import { screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { NewDataset } from "@/features/datasets/create/NewDataset";
 import { DatasetTable } from "@/features/datasets/list/DatasetTable";
 import { remove, uploadStore } from "@/features/datasets/upload/uploadStore";
@@ -36,9 +36,9 @@ it("tells datasets of one name apart by the ends of their ids, which no long nam
   const items = [named("ds_first", name), named("ds_other", name), named("ds_third", "corpus")];
   server.use(http.get("*/teams/lab/datasets", () => HttpResponse.json({ items, next_cursor: null })));
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <DatasetTable team="lab" />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   const links = await screen.findAllByRole("link");
   expect(links.map(({ textContent }) => textContent)).toEqual([`${name} first`, `${name} other`, "corpus"]);
@@ -47,10 +47,10 @@ it("tells datasets of one name apart by the ends of their ids, which no long nam
 
 it("says how to begin only until there are files, also while they are previewed", async () => {
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <NewDataset team="lab" onCreated={() => undefined} />
       <DatasetTable team="lab" />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   expect(await screen.findByText(EMPTY)).toBeDefined();
   await userEvent.upload(await screen.findByLabelText("Choose files"), new File(["text"], "a.txt"));

@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { beforeEach, expect, it, vi } from "vitest";
 import type { Dataset, Run, Tokenizer } from "@/api/types";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { storeDraft } from "@/features/runs/form/draft";
 import { RunForm } from "@/features/runs/form/RunForm";
 import type { SpecValues } from "@/features/runs/spec/specFields";
@@ -117,7 +117,7 @@ beforeEach(() => {
 
 function show(onCreated: (run: Run) => void = () => undefined, start: SpecValues = {}, beginStep = 0, takenNames: string[] = [], datasets = DATASETS) {
   return renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <RunForm
         team="lab"
         userId="ana"
@@ -128,7 +128,7 @@ function show(onCreated: (run: Run) => void = () => undefined, start: SpecValues
         takenNames={takenNames}
         onCreated={onCreated}
       />
-    </Boundary>,
+    </AsyncBoundary>,
   );
 }
 

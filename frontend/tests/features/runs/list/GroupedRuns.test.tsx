@@ -4,7 +4,7 @@ import { http, HttpResponse } from "msw";
 import { useState } from "react";
 import { expect, it, vi } from "vitest";
 import type { RunGroup } from "@/api/types";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { ExportMenu } from "@/features/runs/list/ExportMenu";
 import { GroupedRuns } from "@/features/runs/list/GroupedRuns";
 import { GroupMenu } from "@/features/runs/list/GroupMenu";
@@ -24,9 +24,9 @@ function Grouped({ grouping, filter }: { grouping: RunGrouping; filter: RunFilte
   const [open, setOpen] = useState<string | undefined>();
   const noop = () => undefined;
   return (
-    <Boundary>
+    <AsyncBoundary>
       <GroupedRuns team="lab" grouping={grouping} filter={filter} open={open} onOpen={setOpen} columns={DEFAULT_COLUMNS} pages={1} onPages={noop} onFilter={noop} onClear={noop} empty={<p>Nothing here</p>} />
-    </Boundary>
+    </AsyncBoundary>
   );
 }
 

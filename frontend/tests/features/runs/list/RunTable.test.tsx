@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { useState } from "react";
 import { describe, expect, it } from "vitest";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { RunFilterBar } from "@/features/runs/list/RunFilterBar";
 import { DEFAULT_COLUMNS } from "@/features/runs/list/runColumns";
 import type { RunFilter } from "@/features/runs/list/runFilter";
@@ -28,9 +28,9 @@ function Runs({ first }: { first: RunFilter }) {
   return (
     <>
       <RunFilterBar {...parts} />
-      <Boundary>
+      <AsyncBoundary>
         <RunTable team="lab" {...parts} columns={DEFAULT_COLUMNS} pages={pages} onPages={setPages} empty={<p>Nothing here</p>} />
-      </Boundary>
+      </AsyncBoundary>
     </>
   );
 }

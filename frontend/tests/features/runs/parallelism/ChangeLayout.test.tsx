@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { beforeEach, expect, it, vi } from "vitest";
 import type { Run } from "@/api/types";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { ChangeLayout } from "@/features/runs/parallelism/ChangeLayout";
 import { renderRoute } from "@tests/support/renderRoute";
 import { aRun } from "@tests/support/runs";
@@ -50,9 +50,9 @@ function refused(problem: { field: string; message: string; value: unknown }) {
 function show(run: Run = RUN) {
   const [onChanged, onClose] = [vi.fn(), vi.fn()];
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <ChangeLayout team="lab" run={run} onChanged={onChanged} onClose={onClose} />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   return { onChanged, onClose };
 }

@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import type { MemberLimits, MemberLimitUse, Quota, TeamLimits } from "@/api/types";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { MEMBER_FIELDS, parseLimit, TEAM_FIELDS } from "@/features/teams/limits/limitFields";
 import { LimitMeters } from "@/features/teams/limits/LimitMeters";
 import { LimitNotices } from "@/features/teams/limits/LimitNotices";
@@ -35,10 +35,10 @@ function answer(limits: Partial<TeamLimits>) {
 it("shows the month's hours with a forecast above the limit, what storage consists of, and the notices", async () => {
   server.use(http.get("*/api/v1/teams/lab/limits", () => HttpResponse.json(answer({ gpu_hours_per_month: 500, concurrent_runs: 4 }))));
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <LimitNotices team="lab" />
       <LimitMeters team="lab" />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   expect(await screen.findByText("The team used 80 % of 500 GPU-hours of November 2026 (UTC).")).toBeDefined();
   expect(screen.getByRole("progressbar", { name: "GPU-hours in November 2026" }).getAttribute("aria-valuenow")).toBe("90");
@@ -69,10 +69,10 @@ function serveTeam({ limits = {}, quota = [], filesBytes = GIB, warning, refuses
     }),
   );
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <QuotaMeters team="lab" />
       <TeamLimitsForm team="lab" />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   return sent;
 }
@@ -180,9 +180,9 @@ it("lets only owners change a member's limits", async () => {
     }),
   );
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <MemberLimitTable team="lab" isOwner />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   await userEvent.click(await screen.findByRole("button", { name: "Change limits of Ana" }));
   expect(screen.getByRole("cell", { name: "5 GiB" })).toBeDefined();
@@ -201,9 +201,9 @@ it("shows members their limits without a way to change them", async () => {
   const ana: MemberLimitUse = { user: "user_ana", name: "Ana", limits: NONE, hours: [{ device: "cpu", limit: null, used: 3, forecast: 3 }], running: 0, queued: 0 };
   server.use(http.get("*/api/v1/teams/lab/limits/members", () => HttpResponse.json([ana])));
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <MemberLimitTable team="lab" isOwner={false} />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   expect(await screen.findByText("same as the team")).toBeDefined();
   expect(screen.queryByRole("button")).toBeNull();

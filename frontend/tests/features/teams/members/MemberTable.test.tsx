@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import type { Member } from "@/api/types";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { MemberTable } from "@/features/teams/members/MemberTable";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
@@ -37,7 +37,7 @@ function show(people: Member[], me: string): Shown {
     }),
   );
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <MemberTable
         team="lab"
         me={me}
@@ -50,7 +50,7 @@ function show(people: Member[], me: string): Shown {
           return Promise.resolve();
         }}
       />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   return shown;
 }

@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import type { PendingInvitation } from "@/api/types";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { InvitationTable } from "@/features/teams/members/InvitationTable";
 import { InviteForm } from "@/features/teams/members/InviteForm";
 import { renderRoute } from "@tests/support/renderRoute";
@@ -27,10 +27,10 @@ it("shows the link of an invitation once, lists the invitation without it, and r
     }),
   );
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <InviteForm team="lab" />
       <InvitationTable team="lab" />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   await screen.findByText("No pending invitations.");
   await userEvent.type(screen.getByLabelText("Email address to invite"), "bob@example.org");

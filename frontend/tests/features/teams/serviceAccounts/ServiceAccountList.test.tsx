@@ -2,7 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { NewServiceAccountForm } from "@/features/teams/serviceAccounts/NewServiceAccountForm";
 import { ServiceAccountList } from "@/features/teams/serviceAccounts/ServiceAccountList";
 import { renderRoute } from "@tests/support/renderRoute";
@@ -41,9 +41,9 @@ it("creates a service account and its key, revokes the key, and deletes the acco
   renderRoute(
     <>
       <NewServiceAccountForm team="lab" />
-      <Boundary>
+      <AsyncBoundary>
         <ServiceAccountList team="lab" />
-      </Boundary>
+      </AsyncBoundary>
     </>,
   );
   await screen.findByText("No service accounts yet.");

@@ -2,7 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { NewWebhookForm } from "@/features/teams/webhooks/NewWebhookForm";
 import { deliveryText, WebhookTable } from "@/features/teams/webhooks/WebhookTable";
 import { EVENT_LABELS, eventsText, type WebhookEvent } from "@/features/teams/webhooks/webhookQueries";
@@ -66,9 +66,9 @@ it("asks for an address and an event", async () => {
 it("says that there are none", async () => {
   server.use(http.get("*/api/v1/teams/lab/webhooks", () => HttpResponse.json([])));
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <WebhookTable team="lab" />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   expect(await screen.findByText("No webhooks yet.")).toBeDefined();
 });
@@ -88,9 +88,9 @@ it("shows the result of messages, sends a test, and deletes once that is confirm
     }),
   );
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <WebhookTable team="lab" />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   // Once in its own column, and once below the address for phones.
   expect(await screen.findAllByText("The address answered 500. It will be retried.")).toHaveLength(2);

@@ -14,14 +14,14 @@ interface Props {
 }
 
 /** Shows a skeleton while its content loads or the server does not respond, an error if that fails, and retries once the connection is back. */
-export function Boundary({ children, skeleton = <Skeleton />, titled = false }: Props) {
-  const epoch = useSyncExternalStore(connection.subscribe, connection.epoch);
+export function AsyncBoundary({ children, skeleton = <Skeleton />, titled = false }: Props) {
+  const reconnects = useSyncExternalStore(connection.subscribe, connection.reconnects);
   const [, rerender] = useReducer((tries: number) => tries + 1, 0);
   return (
     <QueryErrorResetBoundary>
       {({ reset }) => (
         <CatchBoundary
-          getResetKey={() => epoch}
+          getResetKey={() => reconnects}
           errorComponent={({ error, reset: clear }) => (
             <BoundaryError
               titled={titled}

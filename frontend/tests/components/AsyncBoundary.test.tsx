@@ -3,7 +3,7 @@ import { act, screen, waitFor } from "@testing-library/react";
 import { http, HttpResponse } from "msw";
 import { afterEach, expect, it, vi } from "vitest";
 import { request } from "@/api/client";
-import { Boundary } from "@/components/Boundary";
+import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { connection } from "@/lib/connection";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
@@ -22,9 +22,9 @@ it("keeps the skeleton while the server does not respond, and loads once it does
   const log = vi.spyOn(console, "error").mockImplementation(() => undefined);
   server.use(http.get("*/letters", () => HttpResponse.error()));
   renderRoute(
-    <Boundary skeleton={<p>outline</p>}>
+    <AsyncBoundary skeleton={<p>outline</p>}>
       <Letters />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   await waitFor(() => {
     expect(log, "React logs the error once the boundary has it").toHaveBeenCalled();
@@ -43,9 +43,9 @@ it("shows an error that is not about the connection", async () => {
   vi.spyOn(console, "error").mockImplementation(() => undefined);
   server.use(http.get("*/letters", () => HttpResponse.json({ detail: "It broke." }, { status: 500 })));
   renderRoute(
-    <Boundary>
+    <AsyncBoundary>
       <Letters />
-    </Boundary>,
+    </AsyncBoundary>,
   );
   expect((await screen.findByRole("alert")).textContent).toBe("It broke.");
   expect(screen.getByRole("button", { name: "Try again" })).toBeDefined();
