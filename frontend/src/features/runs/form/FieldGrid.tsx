@@ -15,11 +15,11 @@ export interface FieldContext {
   onChange: (changed: SpecValues) => void;
 }
 
-/** Fields in two columns, one on phones, with a heading over each optional group. */
+/** Fields in two columns, one on phones or for a single field, with a heading over each optional group. */
 export function FieldGrid({ fields, context }: { fields: readonly SpecField[]; context: FieldContext }) {
   const { values, problems, datasets, tokenizers, help, onChange } = context;
   return (
-    <div className="grid grid-cols-2 gap-x-6 gap-y-4 max-tablet:grid-cols-1">
+    <div className={`grid gap-x-6 gap-y-4 max-tablet:grid-cols-1 ${fields.length > 1 ? "grid-cols-2" : "grid-cols-1"}`}>
       {fields.map((field, index) => (
         <Fragment key={field.path}>
           {field.group !== undefined && field.group !== fields[index - 1]?.group && <GroupHeading group={field.group} />}
