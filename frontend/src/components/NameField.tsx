@@ -4,6 +4,10 @@ import { TextInput } from "@/components/TextInput";
 
 interface Props {
   label?: string;
+  /** For a form on one line, with a placeholder instead. */
+  hidesLabel?: boolean;
+  placeholder?: string;
+  className?: string;
   help?: string;
   /** A refusal of the API. */
   error?: string | undefined;
@@ -14,12 +18,13 @@ interface Props {
 const MAX_LENGTH = 80;
 
 /** A required field for the name of something. */
-export function NameField({ label = "Name", help, error, value, onChange }: Props) {
+export function NameField({ label = "Name", hidesLabel = false, placeholder, className = "", help, error, value, onChange }: Props) {
   return (
-    <Field label={label} help={help} error={error}>
+    <Field label={label} hidesLabel={hidesLabel} className={className} help={help} error={error}>
       {(control) => (
         <TextInput
           {...control}
+          placeholder={placeholder}
           required
           pattern={NOT_BLANK}
           maxLength={MAX_LENGTH}

@@ -4,10 +4,8 @@ import type { ApiKey, CreatedKey, NewKey } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Copyable } from "@/components/Copyable";
 import { ErrorNote } from "@/components/ErrorNote";
-import { Field } from "@/components/Field";
-import { NOT_BLANK } from "@/components/invalidText";
+import { NameField } from "@/components/NameField";
 import { Select } from "@/components/Select";
-import { TextInput } from "@/components/TextInput";
 
 /** What each scope but `manage` allows, the least first: short enough for the form to fit on one line. */
 const SCOPE_LABELS = { read: "view everything", submit: "also upload data, manage runs" } as const;
@@ -49,21 +47,7 @@ export function NewKeyForm({ create, listKey, manages }: Props) {
   return (
     <div className="flex flex-col gap-3">
       <form onSubmit={submit} className="flex max-w-4xl flex-wrap items-start gap-2">
-        <Field label="Name of the new key" hidesLabel className="min-w-48 flex-1">
-          {(control) => (
-            <TextInput
-              {...control}
-              placeholder="Name, such as laptop"
-              required
-              pattern={NOT_BLANK}
-              maxLength={80}
-              value={name}
-              onChange={(event) => {
-                setName(event.target.value);
-              }}
-            />
-          )}
-        </Field>
+        <NameField label="Name of the new key" hidesLabel placeholder="Name, such as laptop" className="min-w-48 flex-1" value={name} onChange={setName} />
         <Select
           aria-label="Scope of the new key"
           value={scope}

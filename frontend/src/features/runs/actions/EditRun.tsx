@@ -6,7 +6,7 @@ import { Button } from "@/components/Button";
 import { Dialog } from "@/components/Dialog";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
-import { NOT_BLANK } from "@/components/invalidText";
+import { NameField } from "@/components/NameField";
 import { TextInput } from "@/components/TextInput";
 import { parseTags } from "@/features/runs/actions/bulkRequests";
 import { runQuery } from "@/features/runs/queries";
@@ -74,20 +74,7 @@ export function EditRun({ team, run, onSaved, onClose }: Props) {
           save.mutate();
         }}
       >
-        <Field label="Name" error={fieldError("name")}>
-          {(control) => (
-            <TextInput
-              {...control}
-              required
-              pattern={NOT_BLANK}
-              maxLength={80}
-              value={name}
-              onChange={(event) => {
-                setName(event.target.value);
-              }}
-            />
-          )}
-        </Field>
+        <NameField error={fieldError("name")} value={name} onChange={setName} />
         <Field label="Tags" error={fieldError("tags")} help="Lowercase letters, digits and . _ -, separated by spaces.">
           {(control) => (
             <TextInput

@@ -3,10 +3,8 @@ import { useState, type SubmitEvent } from "react";
 import { problemAt, withoutProblemsAt } from "@/api/errors";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
-import { Field } from "@/components/Field";
-import { NOT_BLANK } from "@/components/invalidText";
+import { NameField } from "@/components/NameField";
 import { Select } from "@/components/Select";
-import { TextInput } from "@/components/TextInput";
 import { createServiceAccount } from "@/features/teams/serviceAccounts/queries";
 
 /** Creates a service account. Its first key is created in the list. */
@@ -32,22 +30,18 @@ export function NewServiceAccountForm({ team }: { team: string }) {
   return (
     <div className="flex flex-col gap-3">
       <form onSubmit={submit} className="flex flex-wrap items-start gap-2">
-        <Field label="Name of the new service account" hidesLabel className="min-w-40 flex-1" error={problemAt(create.error, "name")}>
-          {(control) => (
-            <TextInput
-              {...control}
-              placeholder="Name, such as nightly"
-              required
-              pattern={NOT_BLANK}
-              maxLength={80}
-              value={name}
-              onChange={(event) => {
-                setName(event.target.value);
-                create.reset();
-              }}
-            />
-          )}
-        </Field>
+        <NameField
+          label="Name of the new service account"
+          hidesLabel
+          placeholder="Name, such as nightly"
+          className="min-w-40 flex-1"
+          error={problemAt(create.error, "name")}
+          value={name}
+          onChange={(typed) => {
+            setName(typed);
+            create.reset();
+          }}
+        />
         <Select
           aria-label="Role of the new service account"
           value={role}
