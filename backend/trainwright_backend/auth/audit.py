@@ -91,8 +91,8 @@ def mark_as_unchanged(request: Request) -> None:
 
 
 def record(session: Write, request: Request) -> None:
-    """Append what the request changes, as the last statements of its transaction. One that changed nothing, and a request of a node or of nobody, is
-    skipped."""
+    """Append what the request changes, as the last statements of its transaction. Requests that changed nothing, and those of nodes or
+    without a caller, are skipped."""
     caller: Actor | None = request.scope.get(CALLER_KEY)
     if caller is not None and not request.scope.get(UNCHANGED_KEY, False):
         _append_request(session, request, caller, getattr(request.scope.get("route"), "name", ""))

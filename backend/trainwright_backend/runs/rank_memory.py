@@ -24,7 +24,7 @@ from trainwright_backend.runs.tables import NodeSize
 
 
 def check_memory(session: Read, spec: RunSpec) -> None:
-    """Refuse a run whose fullest rank needs more memory than any of the nodes that could run it has for it.
+    """Refuse a run with a rank that needs more memory than any of the nodes that could run it has for it.
 
     Args:
         spec: with its device, its data and its precision resolved.

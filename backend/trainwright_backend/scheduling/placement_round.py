@@ -6,9 +6,9 @@ run is placed with all its nodes and slots or not at all, and only within its te
 team's other runs, and the team's later runs do not delay it. Teams do not wait for each other's limits. Other limits of
 teams and members (`limit_gate`) make single runs wait, and others pass them. So does a run that needs more than the whole limit.
 
-A node that is drained or in quarantine gets no runs. A node does not get a run if it lacks the run's engine or the memory for
-its fullest rank. A node with too little host memory for the run's offload does not get it either, as long as other nodes have
-enough.
+A node that is drained or in quarantine gets no runs. A node does not get a run if it lacks the run's engine, or the memory for
+the rank that needs the most. A node with too little host memory for the run's checkpoints and offload does not get it either,
+as long as other nodes have enough.
 
 A run that does not fit now reserves nodes, so that later small runs cannot starve a large one. Nodes that are too small for
 it stay available. A run on one node reserves all nodes that could ever run it. A run on several nodes reserves as many as it

@@ -6813,7 +6813,7 @@ export interface components {
             measured: components["schemas"]["MeasuredThroughput"] | null;
             /**
              * Memory Bytes
-             * @description Memory of the rank that needs most, by formula (`planner/memory.py`), on CPUs with what it offloads.
+             * @description Memory of the rank that needs most, by formula (`planner/memory.py`); on CPUs including its snapshot and what it offloads.
              */
             memory_bytes: number;
             /** Parameters */

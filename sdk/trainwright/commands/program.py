@@ -28,7 +28,7 @@ _OTHER_WORDS = {
 """Words that people know from elsewhere, and the commands that do this, within a group and outside of it."""
 
 
-_MOST_ALTERNATIVES = 4
+_MAX_ALTERNATIVES = 4
 
 
 class Program(TyperGroup):
@@ -61,8 +61,8 @@ class Program(TyperGroup):
 
 def _alternatives(commands: list[str]) -> str:
     """`'runs list'`, `'runs list' or 'nodes list'`; of many the first few."""
-    quoted = [repr(command) for command in commands[:_MOST_ALTERNATIVES]]
-    if len(commands) > _MOST_ALTERNATIVES:
+    quoted = [repr(command) for command in commands[:_MAX_ALTERNATIVES]]
+    if len(commands) > _MAX_ALTERNATIVES:
         return f"{', '.join(quoted)} or another"
     return " or ".join([", ".join(quoted[:-1]), quoted[-1]] if quoted[1:] else quoted)
 

@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 
 _UNENCRYPTED = (
-    "Messages to this address are not encrypted: whoever is between here and there can read them. The signature only shows"
+    "Messages to this address are sent unencrypted, so anyone on the network path can read them. The signature only shows"
     " whether they were changed. Use https:// if the receiver has it."
 )
 

@@ -31,7 +31,7 @@ def make_replicas_equal(
     Args:
         weights: float32, by canonical name, in the same order on all ranks of a stage.
         shard_specs: what this rank has of each weight, before rows are sharded.
-        row_shards: weights of which the ranks of the shard axis have different rows.
+        row_shards: weights whose rows are divided among the ranks of the shard axis.
     """
     sharded = [name for name in weights if name in row_shards]
     _send_unequal([weights[name] for name in sharded], mesh.replicas)

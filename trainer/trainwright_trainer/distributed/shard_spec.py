@@ -54,7 +54,7 @@ class ShardSpec:
     gradient to the norm and, with its data ranks, writes its state to checkpoints."""
 
     has_partial_gradient: bool = False
-    """Whether all tensor ranks have it in full and each has a part of its gradient, which they sum."""
+    """Whether all tensor ranks have it in full, and each computes a term of its gradient, which they sum."""
 
     is_tied_replica: bool = False
     """Whether another stage has a copy, which must stay identical bit for bit, independently of the other weights of
@@ -77,7 +77,7 @@ class ShardSpecs:
 
     @property
     def partial_gradients(self) -> list[str]:
-        """Weights of whose gradients tensor ranks have parts."""
+        """Weights whose gradients the tensor ranks sum."""
         return [name for name, part in self.local.items() if part.has_partial_gradient]
 
 

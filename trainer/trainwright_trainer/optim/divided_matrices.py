@@ -213,7 +213,7 @@ def _joined(pieces: list[Tensor], dim: int | None) -> Tensor:
 
 
 def _pieces(matrix: Tensor, box: Slice, ranks: int) -> Sequence[Tensor]:
-    """The slices of ``matrix`` of all tensor ranks, of which one has ``box``."""
+    """``matrix`` split into the slices of all tensor ranks. This rank's is ``box``."""
     dim = _split_dim(box)
     return [matrix] * ranks if dim is None else matrix.chunk(ranks, dim)
 

@@ -1,8 +1,8 @@
 """The updater of float32 and bfloat16 runs whose data ranks replicate the float32 weights and their optimizer.
 
-Gradients are summed over the data ranks (``parallel.data.gradient_buckets``) and, where tensor ranks have parts of them,
-over these, clipped by the norm over all ranks of the model, and passed to the optimizer. Data ranks have the same bits, so those of a node divide the
-writing of the state.
+Gradients are summed over the data ranks (``parallel.data.gradient_buckets``), those of replicated weights also over the
+tensor ranks, clipped by the norm over all ranks of the model, and passed to the optimizer. Data ranks have the same bits,
+so those of a node divide the writing of the state.
 """
 
 from __future__ import annotations

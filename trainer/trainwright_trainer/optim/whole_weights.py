@@ -62,7 +62,7 @@ class WholeWeights:
         """(N, K) float64: the sums of all ranks' values, equal on all of them; every rank must call this.
 
         Args:
-            names: M weights of which this rank has parts.
+            names: the M weights that this rank has parts of.
             own_MK: values of these parts.
         """
         sums_NK = torch.zeros(len(self.order), own_MK.shape[1], dtype=torch.float64, device=self.device)

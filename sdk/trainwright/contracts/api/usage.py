@@ -96,7 +96,7 @@ class RunEstimate(Envelope):
 
     petaflop_days: float
     memory_bytes: int
-    """Memory of the rank that needs most, by formula (`planner/memory.py`), on CPUs with what it offloads."""
+    """Memory of the rank that needs most, by formula (`planner/memory.py`); on CPUs including its snapshot and what it offloads."""
 
     host_bytes: int = 0
     """Host memory of all ranks of a node: for the copies of their state that checkpoints are written from, and for offload."""

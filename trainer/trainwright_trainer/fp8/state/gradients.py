@@ -52,7 +52,7 @@ class FP8Gradients:
 
         Args:
             not_primary: weights that another rank of the model axis counts in the norm.
-            partial_gradients: weights of whose gradients tensor ranks have parts.
+            partial_gradients: weights whose gradients the tensor ranks sum.
         """
         device, slots = mesh.device, len(layout.slots)
         self._data, self._model, self._tensor = mesh.data, mesh.model, mesh.tensor
@@ -173,8 +173,8 @@ class FP8Gradients:
             self.mark_ready([name])
 
     def _send(self, number: int) -> None:
-        """Take the bucket's gradients off their handles, complete those of which this rank has a part, and submit their
-        reduction.
+        """Take the bucket's gradients off their handles, sum the partial ones over the tensor ranks, and submit the
+        reduction of all.
         """
         taken = []
         for handle in self._handles[number]:

@@ -1,8 +1,8 @@
 """Gradients of weights that every tensor rank has in full: norms, some biases, learned positions.
 
-Each rank applies such a weight to its tokens or heads only, so its gradient is a part of a sum. These weights are small
-and many. So ranks add up their own parts over the micro batches of a step, as of any weight, and sum all weights at once
-before the update, instead of one by one in each backward pass.
+Each rank applies such a weight to its tokens or heads only, so its gradient is one term of a sum. These weights are small
+and many. So each rank accumulates its own gradients over the micro batches of a step, as for any weight, and before the
+update the ranks sum the gradients of all these weights at once, instead of one by one in each backward pass.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ export function NewWebhookForm({ team }: { team: string }) {
   );
 }
 
-const UNENCRYPTED = "Messages to this address are not encrypted: whoever is between here and there can read them. The signature only shows whether they were changed. Use https:// if the receiver has it.";
+const UNENCRYPTED = "Messages to this address are sent unencrypted, so anyone on the network path can read them. The signature only shows whether they were changed. Use https:// if the receiver has it.";
 
 function isUnencrypted(url: string): boolean {
   return /^\s*http:\/\//i.test(url);

@@ -47,10 +47,10 @@ it("warns of an address without encryption while it is typed", async () => {
   renderRoute(<NewWebhookForm team="lab" />);
   const address = await screen.findByLabelText("Address of the new webhook");
   await userEvent.type(address, "https://example.org");
-  expect(screen.queryByText(/not encrypted/)).toBeNull();
+  expect(screen.queryByText(/sent unencrypted/)).toBeNull();
   await userEvent.clear(address);
   await userEvent.type(address, "http://example.org");
-  expect(screen.getByText(/not encrypted/)).toBeDefined();
+  expect(screen.getByText(/sent unencrypted/)).toBeDefined();
 });
 
 it("asks for an address and an event", async () => {
