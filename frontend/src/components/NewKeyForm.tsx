@@ -31,9 +31,12 @@ export function NewKeyForm({ create, listKey, manages }: Props) {
   const [scope, setScope] = useState<ApiKey["scope"]>("submit");
   const [days, setDays] = useState<string>(LIFETIMES[1].days);
   const client = useQueryClient();
-  const { mutate, data, isPending, error } = useMutation({
+  // A key is shown only once, so it stays visible until the next one is created, also if that is refused at first.
+  const [created, setCreated] = useState<CreatedKey>();
+  const { mutate, isPending, error } = useMutation({
     mutationFn: create,
-    onSuccess: async () => {
+    onSuccess: async (key) => {
+      setCreated(key);
       setName("");
       await client.invalidateQueries({ queryKey: listKey });
     },
@@ -79,12 +82,12 @@ export function NewKeyForm({ create, listKey, manages }: Props) {
         </Button>
       </form>
       {error !== null && <ErrorNote error={error} />}
-      {data !== undefined && (
+      {created !== undefined && (
         <div role="status" className="panel px-4 py-3">
           <p className="mb-1">
-            Key “{data.name}” created. Copy it now; it will not be shown again.
+            Key “{created.name}” created. Copy it now; it will not be shown again.
           </p>
-          <Copyable text={data.secret} />
+          <Copyable text={created.secret} />
         </div>
       )}
     </div>

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from trainwright.commands.run_names import RunName, find_run
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -71,22 +72,22 @@ def list_checkpoints(
 
 
 @app.command("pin")
-def pin(run: str, checkpoint: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def pin(run: RunName, checkpoint: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Pin a checkpoint, so that it is not deleted."""
     with open_team(server, key, team) as api:
-        api.pin(run, checkpoint)
+        api.pin(find_run(api, run), checkpoint)
 
 
 @app.command("unpin")
-def unpin(run: str, checkpoint: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def unpin(run: RunName, checkpoint: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Unpin a checkpoint."""
     with open_team(server, key, team) as api:
-        api.pin(run, checkpoint, pinned=False)
+        api.pin(find_run(api, run), checkpoint, pinned=False)
 
 
 @app.command("delete")
 def delete(
-    run: str,
+    run: RunName,
     checkpoint: str,
     key: Key,
     team: TeamSlug,
@@ -96,7 +97,7 @@ def delete(
 ) -> None:
     """Delete one checkpoint or export."""
     with open_team(server, key, team) as api:
-        found = api.delete_checkpoint(run, checkpoint, dry_run=dry_run)
+        found = api.delete_checkpoint(find_run(api, run), checkpoint, dry_run=dry_run)
         if print_json(found, as_json):
             return
         typer.echo(describe_freed(found))

@@ -11,6 +11,7 @@ import typer
 from pydantic import ValidationError
 from rich.table import Column
 
+from trainwright.commands.run_names import RunName, find_run
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -138,7 +139,7 @@ def show_what_if(found: WhatIf) -> None:
 
 
 def layout(
-    run: str,
+    run: RunName,
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
@@ -148,6 +149,7 @@ def layout(
     """Change the layout of a run for its next attempt, for example with --set parallelism.pipeline=2. A current attempt
     is not affected."""
     with open_team(server, key, team) as api:
+        run = find_run(api, run)
         changed = changed_layout(api.run(run).spec, sets or [])
         found = api.change_layout(run, changed)
         if print_json(found, as_json):

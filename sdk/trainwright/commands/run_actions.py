@@ -10,6 +10,7 @@ import typer
 
 from trainwright.client import TeamClient
 from trainwright.commands.program import continues_without_reader
+from trainwright.commands.run_names import RunName, RunNames, find_run, find_runs
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -32,34 +33,34 @@ app = typer.Typer()
 
 @app.command("cancel")
 def cancel(
-    runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
+    runs: RunNames, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
 ) -> None:
     """Cancel runs."""
     with open_team(server, key, team) as api:
-        _act(api, RunAction.CANCEL, runs, as_json)
+        _act(api, RunAction.CANCEL, find_runs(api, runs), as_json)
 
 
 @app.command("pause")
 def pause(
-    runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
+    runs: RunNames, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
 ) -> None:
     """Pause runs: they save their state and free their slots until they are resumed."""
     with open_team(server, key, team) as api:
-        _act(api, RunAction.PAUSE, runs, as_json)
+        _act(api, RunAction.PAUSE, find_runs(api, runs), as_json)
 
 
 @app.command("resume")
 def resume(
-    runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
+    runs: RunNames, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
 ) -> None:
     """Resume paused runs from their newest checkpoints."""
     with open_team(server, key, team) as api:
-        _act(api, RunAction.RESUME, runs, as_json)
+        _act(api, RunAction.RESUME, find_runs(api, runs), as_json)
 
 
 @app.command("move")
 def move(
-    run: str,
+    run: RunName,
     key: Key,
     team: TeamSlug,
     off: Annotated[str, typer.Option(help="Name of the node that the run leaves.")],
@@ -68,7 +69,7 @@ def move(
 ) -> None:
     """Move a run off one of its nodes: it saves its state and is placed again without that node."""
     with open_team(server, key, team) as api:
-        moved = api.move(run, off)
+        moved = api.move(find_run(api, run), off)
         if print_json(moved, as_json):
             return
         typer.echo(moved.sentence)
@@ -76,7 +77,7 @@ def move(
 
 @app.command("edit")
 def edit(
-    run: str,
+    run: RunName,
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
@@ -86,7 +87,7 @@ def edit(
 ) -> None:
     """Change a run's name or notes."""
     with open_team(server, key, team) as api:
-        edited = api.edit(run, name=name, notes=notes)
+        edited = api.edit(find_run(api, run), name=name, notes=notes)
         if print_json(edited, as_json):
             return
         typer.echo(edited.name)
@@ -94,7 +95,7 @@ def edit(
 
 @app.command("tag")
 def tag(
-    runs: list[str],
+    runs: RunNames,
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
@@ -109,14 +110,17 @@ def tag(
         print_error("Give tags to --add or --remove.")
         raise typer.Exit(2)
     with open_team(server, key, team) as api:
-        changed = [api.change_tags(some, remove=remove or (), add=add or ()) for some in _batches(runs)]
+        changed = [
+            api.change_tags(some, remove=remove or (), add=add or ())
+            for some in _batches(find_runs(api, runs))
+        ]
         results = [result for some in changed for result in some]
         _print_results_or_fail(results, lambda _: "done", as_json)
 
 
 @app.command("clone")
 def clone(
-    run: str,
+    run: RunName,
     name: str,
     key: Key,
     team: TeamSlug,
@@ -126,7 +130,7 @@ def clone(
 ) -> None:
     """Start a run NAME with the configuration of another one, from step 0; --set changes fields."""
     with open_team(server, key, team) as api:
-        found = api.clone(run, name, parse_sets(sets))
+        found = api.clone(find_run(api, run), name, parse_sets(sets))
         if print_json(found, as_json):
             return
         typer.echo(found.id)
@@ -134,7 +138,7 @@ def clone(
 
 @app.command("fork")
 def fork(
-    run: str,
+    run: RunName,
     name: str,
     key: Key,
     team: TeamSlug,
@@ -147,7 +151,7 @@ def fork(
 ) -> None:
     """Start a run NAME that continues from a checkpoint of another one; --set changes fields."""
     with open_team(server, key, team) as api:
-        found = api.fork(run, name, parse_sets(sets), checkpoint)
+        found = api.fork(find_run(api, run), name, parse_sets(sets), checkpoint)
         if print_json(found, as_json):
             return
         typer.echo(found.id)
@@ -155,7 +159,7 @@ def fork(
 
 @app.command("delete")
 def delete_runs(
-    runs: list[str],
+    runs: RunNames,
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
@@ -165,9 +169,9 @@ def delete_runs(
     """Delete ended runs with their metrics and checkpoints."""
     with open_team(server, key, team) as api:
         if dry_run:
-            _print_results_or_fail([_would_free(api, run) for run in runs], _freed, as_json)
+            _print_results_or_fail([_would_free(api, run) for run in find_runs(api, runs)], _freed, as_json)
             return
-        _act(api, RunAction.DELETE, runs, as_json)
+        _act(api, RunAction.DELETE, find_runs(api, runs), as_json)
 
 
 def _act(api: TeamClient, action: RunAction, runs: list[str], as_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.client import TeamClient
+from trainwright.commands.run_names import RunName, RunNames, find_run
 from trainwright.commands.run_states import shown_state
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
@@ -27,7 +27,6 @@ from trainwright.commands.terminal import (
     format_rate,
     open_team,
     out,
-    print_error,
     print_json,
     printable,
 )
@@ -52,31 +51,8 @@ COMPARED: dict[str, Callable[[float], str]] = {
 """The last values that a comparison shows, with their formats."""
 
 TITLES = {series.name: series.title for series in SERIES}
-RUN_ID = re.compile(r"run_[a-z2-7]{26}")
 
 CURVE_POINTS = 10
-
-
-def find_run(api: TeamClient, run: str) -> str:
-    """The id of a run that is given by its id, or by its name if no other run of the team has it."""
-    if RUN_ID.fullmatch(run):
-        return run
-    found = [one for one in api.runs(q=run) if one.name == run]
-    if len(found) == 1:
-        return found[0].id
-    if not found:
-        print_error(
-            f"No run of this team has the id or the name {run!r}. `trainwright runs list` lists them."
-        )
-    else:
-        ids = ", ".join(one.id for one in found[:5])
-        print_error(f"{len(found)} runs are named {run!r}. Give the id of one: {ids}.")
-    raise typer.Exit(1)
-
-
-RunName = Annotated[
-    str, typer.Argument(metavar="RUN", help="Id of a run, or its name if no other run has it.")
-]
 
 
 def show(
@@ -188,7 +164,7 @@ def _print_log(api: TeamClient, run: str, attempt: int, rank: int, offset: int, 
 
 
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="Ids of runs, or names that no other run has.")],
+    runs: RunNames,
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,

@@ -15,7 +15,7 @@ import typer
 from trainwright.client import TeamClient
 from trainwright.commands import plan, run_actions, run_reading
 from trainwright.commands.program import Program, continues_without_reader
-from trainwright.commands.run_reading import RunName, find_run
+from trainwright.commands.run_names import RunName, find_run
 from trainwright.commands.run_states import States, shown_state
 from trainwright.commands.terminal import (
     LOCAL_SERVER,

@@ -259,6 +259,21 @@ def test_a_run_can_be_given_by_a_name_that_no_other_run_has(scene: Scene, served
     assert unknown.exit_code == 1 and "No run of this team has the id or the name 'nothing'" in unknown.stderr
 
 
+def test_actions_take_names_too_and_do_nothing_if_one_is_ambiguous(
+    scene: Scene, served: Served, key: str
+) -> None:
+    pilot, other = scene.submit(name="pilot"), scene.submit(name="other")
+    twins = [scene.submit(name="twin") for _ in range(2)]
+    ambiguous = served.command(key, "runs cancel pilot twin")
+    assert ambiguous.exit_code == 1 and all(twin in ambiguous.stderr for twin in twins)
+    assert scene.show(pilot)["state"] == "queued"
+    assert served.command(key, "runs edit pilot --notes a").exit_code == 0
+    assert served.command(key, "runs tag pilot other --add a").exit_code == 0
+    done = served.command(key, f"runs cancel pilot nothing {other}")
+    assert done.exit_code == 1 and done.stderr.startswith("nothing  ")
+    assert [scene.show(run)["state"] for run in (pilot, other)] == ["cancelled", "cancelled"]
+
+
 def test_values_have_the_titles_and_formats_of_the_pages(scene: Scene, served: Served, key: str) -> None:
     work = scene.running()
     values = {"loss": [2.71828], "validation_loss": [3.0], "tokens_per_second": [441_037.0], "mfu": [0.4523]}

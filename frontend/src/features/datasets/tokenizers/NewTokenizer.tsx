@@ -3,7 +3,6 @@ import { useRef, useState, type SubmitEvent } from "react";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
-import { REQUIRED_TEXT } from "@/components/invalidText";
 import { inputClass } from "@/components/TextInput";
 import { createTokenizer, tokenizersQuery } from "@/features/datasets/queries";
 import { deleteUpload, uploadSingle, removeConsumed } from "@/features/datasets/upload/uploadStore";
@@ -13,7 +12,6 @@ import { NameField } from "@/components/NameField";
 export function NewTokenizer({ team }: { team: string }) {
   const [name, setName] = useState("");
   const [file, setFile] = useState<File | null>(null);
-  const [wasSubmitted, setSubmitted] = useState(false);
   const input = useRef<HTMLInputElement>(null);
   const client = useQueryClient();
   const creation = useMutation({
@@ -31,7 +29,6 @@ export function NewTokenizer({ team }: { team: string }) {
     onSuccess: () => {
       setName("");
       setFile(null);
-      setSubmitted(false);
       if (input.current !== null) input.current.value = "";
       void client.invalidateQueries({ queryKey: tokenizersQuery(team).queryKey });
       void client.invalidateQueries({ queryKey: ["team", team] });
@@ -40,7 +37,6 @@ export function NewTokenizer({ team }: { team: string }) {
 
   function submit(event: SubmitEvent): void {
     event.preventDefault();
-    setSubmitted(true);
     if (file !== null) creation.mutate(file);
   }
 
@@ -48,12 +44,13 @@ export function NewTokenizer({ team }: { team: string }) {
     <form onSubmit={submit} className="flex flex-col gap-3">
       <div className="flex flex-wrap items-start gap-4">
         <div className="w-80 max-tablet:w-full">
-          <Field label="Tokenizer file" help="A tokenizer.json file of the Hugging Face tokenizers library." error={wasSubmitted && file === null ? REQUIRED_TEXT : undefined}>
+          <Field label="Tokenizer file" help="A tokenizer.json file of the Hugging Face tokenizers library.">
             {(control) => (
               <input
                 {...control}
                 ref={input}
                 type="file"
+                required={file === null}
                 accept=".json"
                 className={`${inputClass} py-1 text-small file:mr-3 file:font-medium file:text-accent max-tablet:py-3`}
                 onChange={(event) => {

@@ -114,7 +114,9 @@ export function RunForm(props: Props) {
 
   const apiProblems = submission.error instanceof ApiError ? submission.error.problems : [];
   const nameProblem = named === null || hasName(named) ? [] : [{ field: "name", message: "This field is required." }];
-  const problems = apiProblems.length > 0 ? apiProblems : [...nameProblem, ...(check?.problems ?? [])];
+  const checked = [...nameProblem, ...(check?.problems ?? [])];
+  // A refused submission names the problems of the spec alone, and the check also what the nodes lack.
+  const problems = [...apiProblems, ...checked.filter(({ field }) => !apiProblems.some((problem) => problem.field === field))];
   const shownProblems = wasSubmitted || !asForm ? problems : problems.filter((problem) => !isPremature(problem));
   const faults = draft.read?.syntaxErrors ?? [];
   const lineOf = draft.read?.lineOf ?? null;

@@ -19,6 +19,8 @@ export interface Draft {
 }
 
 const DATASET = "data.dataset";
+/** Fields that the form fills in if they are empty. */
+const PROPOSED = new Set(["name", DATASET]);
 
 export function storedDraft(writer: DraftKey): Draft | null {
   try {
@@ -58,9 +60,10 @@ export function mergeDraft({ origin }: DraftKey, draft: Draft | null, prefill: S
 
 function restorableValues(draft: Draft | null, prefill: SpecValues): SpecValues {
   if (draft === null || Object.keys(prefill).some((path) => path !== DATASET)) return {};
-  const filled = Object.entries(draft.values).filter(([, text]) => text !== "");
+  // A cleared field stays empty: the initial model's value would make it another model.
+  const kept = Object.entries(draft.values).filter(([path, text]) => text !== "" || !PROPOSED.has(path));
   const other = prefill[DATASET] !== undefined && prefill[DATASET] !== draft.values[DATASET];
-  return Object.fromEntries(other ? filled.filter(([path]) => !path.startsWith("data.")) : filled);
+  return Object.fromEntries(other ? kept.filter(([path]) => !path.startsWith("data.")) : kept);
 }
 
 function isDraft(value: unknown): value is Draft {

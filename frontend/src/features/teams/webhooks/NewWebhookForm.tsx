@@ -16,9 +16,12 @@ export function NewWebhookForm({ team }: { team: string }) {
   const [events, setEvents] = useState<readonly WebhookEvent[]>(EVENTS.map(([event]) => event));
   const client = useQueryClient();
   const [wasSubmitted, setSubmitted] = useState(false);
-  const { mutate, data, isPending, error, reset } = useMutation({
+  // A secret is shown only once, so it stays visible until the next webhook is created, also if that is refused at first.
+  const [secret, setSecret] = useState<string>();
+  const { mutate, isPending, error, reset } = useMutation({
     mutationFn: () => createWebhook(team, url.trim(), [...events]),
-    onSuccess: async () => {
+    onSuccess: async (webhook) => {
+      setSecret(webhook.secret);
       setUrl("");
       await client.invalidateQueries({ queryKey: ["team", team, "webhooks"] });
     },
@@ -75,10 +78,10 @@ export function NewWebhookForm({ team }: { team: string }) {
         )}
       </fieldset>
       {otherError !== null && <ErrorNote error={otherError} />}
-      {data !== undefined && (
+      {secret !== undefined && (
         <div role="status" className="panel px-4 py-3">
           <p className="mb-1">The receiver needs this secret to verify signatures. Copy it now; it will not be shown again.</p>
-          <Copyable text={data.secret} />
+          <Copyable text={secret} />
         </div>
       )}
     </form>

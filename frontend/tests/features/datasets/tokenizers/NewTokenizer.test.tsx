@@ -39,6 +39,13 @@ it("creates a tokenizer from a file", async () => {
   });
 });
 
+it("asks for the file and the name at once, and goes to the file", async () => {
+  renderRoute(<NewTokenizer team="lab" />);
+  await userEvent.click(await screen.findByRole("button", { name: "Upload tokenizer" }));
+  expect(screen.getAllByText("This field is required.")).toHaveLength(2);
+  expect(document.activeElement).toBe(screen.getByLabelText("Tokenizer file"));
+});
+
 it("shows why a file is not a tokenizer, and deletes its upload", async () => {
   const detail = "gpt2.json has no vocabulary. Save it with tokenizer.save().";
   server.use(http.post("*/teams/lab/tokenizers", () => HttpResponse.json({ detail, code: "invalid" }, { status: 422 })));

@@ -164,6 +164,18 @@ it("shows API errors at the field and in the summary, and the size of a valid mo
   });
 });
 
+it("shows the problems of the check beside those of a refused submission", async () => {
+  const refused = [{ field: "batch.global_sequences", message: "Must be a multiple of 72.", value: 16 }];
+  server.use(http.post("*/api/v1/teams/lab/runs", () => HttpResponse.json({ status: 422, code: "invalid", detail: "Invalid.", errors: refused }, { status: 422 })));
+  show();
+  await openModel();
+  await userEvent.type(screen.getByLabelText("Width"), "63");
+  await screen.findByRole("link", { name: "Model: width" });
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  expect(await screen.findByText("Must be a multiple of 72.")).toBeDefined();
+  expect(screen.getByRole("link", { name: "Model: width" })).toBeDefined();
+});
+
 it("shows errors of default values, but not of required fields that are still empty", async () => {
   show();
   await openModel();

@@ -1,5 +1,5 @@
 import { afterEach, expect, it, vi } from "vitest";
-import { deleteDraft, storeDraft, storedDraft } from "@/features/runs/form/draft";
+import { deleteDraft, mergeDraft, storeDraft, storedDraft } from "@/features/runs/form/draft";
 
 const KEY = { userId: "u_1", team: "lab" };
 
@@ -27,4 +27,9 @@ it("deletes nothing if the storage is switched off", () => {
   expect(() => {
     deleteDraft(KEY);
   }).not.toThrow();
+});
+
+it("restores cleared fields as empty, except those that the form proposes", () => {
+  const values = { name: "", "data.dataset": "", "model.layers": "12", "model.kv_heads": "" };
+  expect(mergeDraft({ userId: "ana", team: "lab" }, { at: "2026-11-30T12:00:00Z", values }, {})).toEqual({ "model.layers": "12", "model.kv_heads": "" });
 });

@@ -27,6 +27,20 @@ it("creates a webhook for the chosen events, and shows its secret", async () => 
   expect(sent).toEqual([{ url: "https://example.org/hook", events: ["run.failed", "run.paused_by_limit", "limit.reached", "node.quarantined"] }]);
 });
 
+it("keeps a secret on the page while another webhook is refused", async () => {
+  let isRefused = false;
+  server.use(http.post("*/api/v1/teams/lab/webhooks", () => (isRefused ? HttpResponse.json({ status: 422, code: "invalid", detail: "Not a public address." }, { status: 422 }) : HttpResponse.json({ id: "hook_1", secret: "whsec_abc" }, { status: 201 }))));
+  renderRoute(<NewWebhookForm team="lab" />);
+  await userEvent.type(await screen.findByLabelText("Address of the new webhook"), "https://example.org/hook");
+  await userEvent.click(screen.getByRole("button", { name: "Create webhook" }));
+  await screen.findByText("whsec_abc");
+  isRefused = true;
+  await userEvent.type(screen.getByLabelText("Address of the new webhook"), "http://10.0.0.1/");
+  await userEvent.click(screen.getByRole("button", { name: "Create webhook" }));
+  await screen.findByText("Not a public address.");
+  expect(screen.getByText("whsec_abc")).toBeDefined();
+});
+
 it("shows at the field why an address is refused, until it is changed", async () => {
   const message = "This is not a public address.";
   const refused = { title: "Invalid", status: 422, code: "invalid", detail: `url: ${message}`, errors: [{ field: "url", message, value: null }] };
