@@ -90,7 +90,25 @@ def test_the_sources_of_slow_targets_exist(repository: Path) -> None:
     for line in (repository / ".ci" / "targets").read_text().splitlines():
         if not line.startswith("#"):
             for source in line.partition(":")[2].split():
-                assert (repository / source).exists(), line
+                assert list(repository.glob(source.removeprefix(":(glob)"))), line
+
+
+def test_parity_and_layouts_name_the_schemas_of_the_api_that_the_planner_and_the_trainer_import(
+    repository: Path,
+) -> None:
+    imported = {
+        f"sdk/trainwright/contracts/api/{name}.py"
+        for folder in ("sdk/trainwright/planner", "trainer/trainwright_trainer")
+        for file in (repository / folder).rglob("*.py")
+        for name in re.findall(r"trainwright\.contracts\.api\.(\w+)", file.read_text())
+    }
+    lines = [
+        line
+        for line in (repository / ".ci" / "targets").read_text().splitlines()
+        if line.startswith(("layouts:", "parity:"))
+    ]
+    assert imported and len(lines) == 2
+    assert all(imported <= set(line.split()) for line in lines)
 
 
 def test_the_tests_that_the_page_on_injected_faults_names_exist(repository: Path) -> None:
