@@ -13,13 +13,12 @@ from uuid import UUID
 
 from sqlalchemy import select, update
 
-from trainwright.contracts.agent_protocol import Claim, Download, ExportJob, ExportRequest, Inventory, Timers
+from trainwright.contracts.agent_protocol import Claim, Download, ExportJob, ExportRequest, Timers
 from trainwright.contracts.job_spec import DATA_FOLDER, RESUME_FOLDER, JobKind, JobSpec, Peak, ResumePoint
 from trainwright.contracts.listing import listed
 from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_state import RunState
 from trainwright.contracts.token_shards import MANIFEST_NAME, TOKENIZER_NAME
-from trainwright.planner.peak_flops import vendor_peak
 from trainwright_backend.attempts.agent_silence import is_agent_silent
 from trainwright_backend.attempts.fencing import (
     check_first_node,
@@ -36,6 +35,7 @@ from trainwright_backend.core.ids import parse_id, public_id
 from trainwright_backend.core.object_store import ObjectStore
 from trainwright_backend.datasets.preparations import get_preparation, preparation_files
 from trainwright_backend.nodes.inventory import takes_runs, threads_per_slot
+from trainwright_backend.nodes.peaks import slot_peak
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Attempt, Placement, Run
@@ -229,12 +229,7 @@ def _mean_peak(session: Read, run: Run, kind: PrecisionKind) -> Peak | None:
         .order_by(Placement.node_rank)
     )
     peaks = [
-        _peak(
-            Inventory.model_validate(node.inventory),
-            placement,
-            kind,
-            threads_per_slot(node, placement.device),
-        )
+        slot_peak(node, placement.device, placement.slots, kind)
         for placement, node in session.execute(placed)
     ]
     known = [peak for peak in peaks if peak is not None]
@@ -243,21 +238,6 @@ def _mean_peak(session: Read, run: Run, kind: PrecisionKind) -> Peak | None:
     mean = sum(peak.flops_per_second for peak in known) / len(known)
     devices = ", ".join(dict.fromkeys(peak.device for peak in known))
     return known[0].model_copy(update={"flops_per_second": mean, "device": devices})
-
-
-def _peak(inventory: Inventory, placement: Placement, kind: PrecisionKind, threads: int) -> Peak | None:
-    """The peak for MFU: the vendor's figure for a GPU, or the node's own measurement of a CPU slot with the threads that
-    it would have if all reported slots were allowed."""
-    if placement.device == "cuda":
-        names = {gpu.name for gpu in inventory.gpus if gpu.index in placement.slots}
-        return vendor_peak(names.pop(), kind.value) if len(names) == 1 else None
-    rate = None if inventory.cpu_peak is None else inventory.cpu_peak.rate(kind)
-    if rate is None:
-        return None
-    device = inventory.cpu_name or "one CPU slot"
-    measured_threads = max(1, inventory.cores // max(1, inventory.cpu_slots))
-    rate *= threads / measured_threads
-    return Peak(flops_per_second=rate, dtype=kind.value, device=device, measured=True)
 
 
 def _downloads(session: Write, run: Run, job: JobSpec, resume: Resume | None) -> list[dict[str, Any]]:

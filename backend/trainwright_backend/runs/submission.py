@@ -275,13 +275,10 @@ def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> SpecCheck:
         _check_length(preparation, resolved)
     stored = choose_precision(session, with_data(resolved, data)).spec
     check_memory(session, stored)
-    parameters = count_parameters(
-        stored.model, stored.data.tokenizer.size, stored.batch.sequence_tokens
-    ).total
     return SpecCheck(
         valid=True,
         spec=stored,
-        parameters=parameters,
+        parameters=_parameters(stored),
         train_tokens=preparation.train_tokens if preparation else None,
         warnings=_data_warnings(preparation, stored) if preparation else [],
     )
@@ -299,7 +296,29 @@ def validate_run(session: Read, team_id: UUID, spec: object) -> SpecCheck:
     try:
         return check_spec(session, team_id, parsed)
     except Invalid as error:
-        return SpecCheck(valid=False, problems=error.errors)
+        refused = SpecCheck(valid=False, problems=error.errors)
+    try:
+        planned = plannable_spec(session, team_id, parsed)
+    except Invalid:
+        return refused
+    return refused.model_copy(update={"spec": planned, "parameters": _parameters(planned)})
+
+
+def _parameters(spec: RunSpec) -> int:
+    """Parameters of the model, for a spec with its data resolved."""
+    return count_parameters(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens).total
+
+
+def plannable_spec(session: Read, team_id: UUID, spec: RunSpec) -> RunSpec:
+    """The spec that `submit_run` would store if nodes could run it.
+
+    Raises:
+        Invalid: a submission would be refused for another reason.
+    """
+    placed = with_warmup(with_device(session, spec))
+    check_engine(session, placed)
+    data, _ = check_data(session, team_id, placed.data)
+    return choose_precision(session, with_data(placed, data)).spec
 
 
 def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
@@ -308,10 +327,7 @@ def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
     Raises:
         Invalid: a submission would be refused for another reason.
     """
-    placed = with_device(session, spec)
-    check_engine(session, placed)
-    data, _ = check_data(session, team_id, placed.data)
-    resolved = choose_precision(session, with_data(placed, data)).spec
+    resolved = plannable_spec(session, team_id, spec)
     return plan(
         resolved,
         cuda=resolved.resources.device is Device.CUDA,

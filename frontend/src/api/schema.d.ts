@@ -6822,6 +6822,11 @@ export interface components {
             petaflop_days: number;
             /** Seconds */
             seconds: number | null;
+            /**
+             * Seconds At Peak
+             * @description The time at the peak FLOP/s of the fastest node with enough slots: no run is faster. Null if no peak is known.
+             */
+            seconds_at_peak?: number | null;
             /** Slot Hours */
             slot_hours: number | null;
             storage: components["schemas"]["StorageUse"];

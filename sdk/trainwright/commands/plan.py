@@ -199,7 +199,9 @@ def show_estimate(found: RunEstimate) -> None:
         f"{format_bytes(storage.used_bytes)} of uploaded files, with a limit of {format_bytes(storage.limit_bytes)}"
     )
     if found.measured is None or found.seconds is None or found.slot_hours is None:
-        typer.echo("time         not measured yet")
+        at_peak = found.seconds_at_peak
+        least = "" if at_peak is None else f"; over {format_duration(at_peak)}, its time at the nodes' peak"
+        typer.echo(f"time         not measured yet{least}")
         return
     measured = found.measured
     typer.echo(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.backend.scripted_agent import Agent, Scene, Work, losses
+from tests.backend.scripted_agent import Agent, Scene, Work, inventory, losses
 from tests.backend.sent_statements import sent_statements
 from trainwright.commands.plan import show_estimate
 from trainwright.contracts.api.usage import RunEstimate
@@ -64,6 +64,21 @@ def test_time_is_unknown_until_an_equal_workload_was_measured(scene: Scene) -> N
     assert found["slot_hours"] == pytest.approx(tokens / 1_000 / 3_600)
     longer = ask(scene, scene.spec(steps=10_000, seed=3, optimizer={"learning_rate": 1e-4}))
     assert longer["seconds"] == pytest.approx(1_000 * found["seconds"]), "these do not change the speed"
+
+
+def test_until_a_run_was_measured_the_time_at_the_nodes_peak_is_a_lower_bound(scene: Scene) -> None:
+    """node-a computes 10¹¹ FLOP/s a slot in float32, and node-b, with one slot, twice as many."""
+    spec = scene.spec(precision={"kind": "fp32"})
+    found = ask(scene, spec)
+    assert found["seconds"] is None
+    assert found["seconds_at_peak"] == pytest.approx(found["flops"] / 1e11)
+    fast = Agent.join(scene.site, "node-b", cpu_slots=1)
+    fast.heartbeat(inventory=inventory(cpu_slots=1) | {"cpu_peak": {"fp32": 2e11, "bf16": 4e11}})
+    assert ask(scene, spec)["seconds_at_peak"] == pytest.approx(found["flops"] / 2e11)
+    two = ask(scene, scene.spec(2, precision={"kind": "fp32"}))
+    assert two["seconds_at_peak"] == pytest.approx(two["flops"] / 1e11 / 2), "node-b has too few slots"
+    unknown = scene.spec(precision={"kind": "fp32"}, resources={"device": "cuda"})
+    assert ask(scene, unknown)["seconds_at_peak"] is None
 
 
 def test_an_estimate_of_a_fork_counts_only_the_steps_after_its_start(scene: Scene) -> None:
@@ -224,10 +239,42 @@ def test_an_estimate_refuses_what_a_submission_refuses(scene: Scene) -> None:
     assert (estimate.status_code, estimate.json()["errors"]) == (422, run.json()["errors"])
 
 
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"resources": {"device": "cpu", "slots_per_node": 16}},
+        {"resources": {"device": "cpu", "nodes": 2}},
+        {"resources": {"device": "cuda"}},
+        {"model": {"layers": 1_000, "width": 65_536, "heads": 512}},
+    ],
+    ids=["slots", "nodes", "device", "memory"],
+)
+def test_a_run_that_no_node_could_run_has_an_estimate_and_a_plan(
+    scene: Scene, sections: dict[str, Any]
+) -> None:
+    spec = scene.spec(**sections, batch={"sequence_tokens": 32, "micro_sequences": 1, "global_sequences": 16})
+    check = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
+    assert not check["valid"] and check["problems"]
+    assert check["spec"]["resources"]["slots_per_node"] == sections.get("resources", {}).get(
+        "slots_per_node", 1
+    )
+    found = ask(scene, spec)
+    assert found["parameters"] == check["parameters"]
+    plan = scene.site.admin.post(f"{scene.runs}/plan", json=spec).json()
+    assert found["memory_bytes"] == max(rank["total"] for rank in plan["memory"])
+
+
+def test_a_spec_without_its_data_has_no_estimate(scene: Scene) -> None:
+    spec = scene.spec(data={"dataset": "ds_none"}, resources={"device": "cuda"})
+    check = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
+    assert (check["valid"], check["spec"]) == (False, None)
+    assert scene.site.admin.post(f"{scene.runs}/estimate", json=spec).status_code == 422
+
+
 def test_the_command_prints_the_estimate(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     show_estimate(RunEstimate.model_validate(ask(scene)))
     shown = capsys.readouterr().out
-    assert "not measured yet" in shown
+    assert "not measured yet; over " in shown and "its time at the nodes' peak" in shown
     assert "FLOP\n" in shown and "e+" not in shown, "no exponents"
     measured(scene)
     show_estimate(RunEstimate.model_validate(ask(scene)))

@@ -115,4 +115,7 @@ class RunEstimate(Envelope):
     """Empty: no such run has been measured yet, so the time is unknown."""
 
     seconds: float | None
+    seconds_at_peak: float | None = None
+    """The time at the peak FLOP/s of the fastest node with enough slots: no run is faster. Null if no peak is known."""
+
     slot_hours: float | None

@@ -38,9 +38,9 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
   const check = current ?? ownCheck;
   const plan = currentPlan ?? ownPlan;
   const isOutdated = check !== undefined && current === undefined;
-  const validSpec = check?.valid === true ? (check.spec ?? null) : null;
-  const hasNoStepsLeft = validSpec !== null && validSpec.schedule.steps <= startStep;
-  const estimated = hasNoStepsLeft ? null : validSpec;
+  const knownSpec = check?.spec ?? null;
+  const hasNoStepsLeft = knownSpec !== null && knownSpec.schedule.steps <= startStep;
+  const estimated = hasNoStepsLeft ? null : knownSpec;
   const { data, error, isPlaceholderData } = useQuery({ ...estimateQuery(team, estimated, startStep), enabled: estimated !== null });
   const estimate = estimated === null ? undefined : data;
   const { global_sequences: sequences, sequence_tokens: length } = check?.spec?.batch ?? {};
@@ -56,7 +56,7 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
       {isOutdated && <p className="border-b px-4 py-2 text-small">For the last valid configuration. Fix the problems to update it.</p>}
       <dl className={`divide-y ${isOutdated ? "[&_dd]:text-soft" : ""}`}>
         <EstimateRow name="time" note={estimate && <TimeSource estimate={estimate} team={team} />}>
-          {estimate?.seconds == null ? <span className="text-soft">{estimate === undefined ? "–" : "not measured yet"}</span> : <Main>{duration(estimate.seconds)}</Main>}
+          <EstimatedTime estimate={estimate} />
         </EstimateRow>
         <EstimateRow name="memory" note={memory !== undefined && <MemoryNote bytes={memory} plan={plan} />}>
           {memory === undefined ? "–" : <Main><Bytes value={memory} /></Main>}
@@ -98,6 +98,13 @@ function EstimateRow({ name, note, children }: { name: string; note?: ReactNode;
   );
 }
 
+function EstimatedTime({ estimate }: { estimate: RunEstimate | undefined }) {
+  if (estimate === undefined) return <span className="text-soft">–</span>;
+  if (estimate.seconds !== null) return <Main>{duration(estimate.seconds)}</Main>;
+  if (estimate.seconds_at_peak == null) return <span className="text-soft">not measured yet</span>;
+  return <Main>over {duration(estimate.seconds_at_peak)}</Main>;
+}
+
 /** How much of its slot the rank that needs the most memory takes. */
 function MemoryNote({ bytes: needed, plan }: { bytes: number; plan: RunPlan | undefined }) {
   const slot = plan?.slot_bytes ?? null;
@@ -117,9 +124,10 @@ function Main({ children }: { children: ReactNode }) {
 }
 
 /** Where the time estimate comes from. */
-function TimeSource({ estimate: { measured }, team }: { estimate: RunEstimate; team: string }) {
+function TimeSource({ estimate: { measured, seconds_at_peak: atPeak }, team }: { estimate: RunEstimate; team: string }) {
   if (measured === null) {
-    return "No run with this model and batch has trained on this kind of node, so the time is unknown.";
+    const untried = "No run with this model and batch has trained on this kind of node, so the time is unknown.";
+    return atPeak == null ? untried : `${untried} At the fastest node’s peak it would take ${duration(atPeak)}.`;
   }
   return (
     <>

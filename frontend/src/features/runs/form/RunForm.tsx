@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useDeferredValue, useMemo, useState, type ReactNode, type SubmitEvent } from "react";
 import { ApiError } from "@/api/errors";
-import type { Dataset, Problem, Run, SpecCheck, Tokenizer } from "@/api/types";
+import type { Dataset, Problem, Run, Tokenizer } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Segmented } from "@/components/Segmented";
 import { Time } from "@/components/Time";
@@ -98,7 +98,7 @@ export function RunForm(props: Props) {
   // A text that the user has not edited yet describes the default model.
   const [initialSpec] = useState(() => JSON.stringify(named));
   const isOwn = asForm || (!isEarlierCheck && JSON.stringify(spec) !== initialSpec);
-  const planned = useQuery({ ...planQuery(team, specToCheck), enabled: check !== undefined && !isEarlierCheck && isPlannable(check) });
+  const planned = useQuery({ ...planQuery(team, specToCheck), enabled: check?.spec != null && !isEarlierCheck });
   const [hardware, setHardware] = useState<Hardware | null>(null);
   const elsewhere = useQuery({
     ...whatIfQuery(team, specToCheck, hardware ?? NO_HARDWARE, startStep),
@@ -231,7 +231,7 @@ export function RunForm(props: Props) {
         busy={submission.isPending}
         error={submission.error}
       >
-        <RunEstimatePanel team={team} spec={spec === null ? null : specToCheck} specCheck={check} plan={check !== undefined && isPlannable(check) ? planned.data : undefined} startStep={startStep} isOwn={isOwn} />
+        <RunEstimatePanel team={team} spec={spec === null ? null : specToCheck} specCheck={check} plan={check?.spec == null ? undefined : planned.data} startStep={startStep} isOwn={isOwn} />
         <WhatIfPanel
           gpus={info.gpus}
           hardware={hardware}
@@ -244,11 +244,6 @@ export function RunForm(props: Props) {
       </RunFormSummary>
     </form>
   );
-}
-
-/** Whether a layout can be planned: a run that no node has room for has one too. */
-function isPlannable({ valid, problems }: SpecCheck): boolean {
-  return valid || (problems.length > 0 && problems.every(({ field }) => field.startsWith("resources.")));
 }
 
 function hasName(spec: SpecJson): boolean {

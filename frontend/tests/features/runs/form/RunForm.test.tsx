@@ -66,6 +66,7 @@ const ESTIMATE = {
   team_checkpoint_bytes: 12 * GIB,
   measured: { run: "run_6", name: "pilot-6", node: "node-a", when: "2026-11-21T13:00:00Z", tokens_per_second: 441_037 },
   seconds: 5_940,
+  seconds_at_peak: 1_800,
   slot_hours: 1.65,
 };
 
@@ -106,7 +107,7 @@ beforeEach(() => {
     http.post("*/runs/plan", () => HttpResponse.json(PLAN)),
     http.post("*/runs/estimate", async ({ request }) => {
       const spec = (await request.json()) as { model?: { width?: number } };
-      return HttpResponse.json(spec.model?.width === 64 ? ESTIMATE : { ...ESTIMATE, measured: null, seconds: null, slot_hours: null });
+      return HttpResponse.json(spec.model?.width === 64 ? ESTIMATE : { ...ESTIMATE, measured: null, seconds: null, seconds_at_peak: spec.model?.width === 32 ? 7_200 : null, slot_hours: null });
     }),
     http.post("*/api/v1/teams/lab/runs", async ({ request }) => {
       sent.push({ body: await request.json(), key: request.headers.get("Idempotency-Key") });
@@ -364,6 +365,9 @@ it("shows the estimate and its source", async () => {
   expect(within(estimate).queryByText("node memory")).toBeNull();
   await userEvent.clear(screen.getByLabelText("Width"));
   await userEvent.type(screen.getByLabelText("Width"), "32");
+  expect(await within(estimate).findByText("over 2 h")).toBeDefined();
+  expect(estimate.textContent).toContain("At the fastest node’s peak it would take 2 h.");
+  await userEvent.type(screen.getByLabelText("Width"), "8");
   expect(await within(estimate).findByText("not measured yet")).toBeDefined();
 });
 
@@ -379,6 +383,27 @@ it("keeps the estimate of the last valid configuration while a field is invalid"
   expect(await within(estimate).findByText(/^For the last valid configuration/)).toBeDefined();
   expect(within(estimate).getByText("1 h 39 min")).toBeDefined();
   expect(within(estimate).getByText("parameters").nextElementSibling?.textContent).toBe("361 k");
+});
+
+it("shows the estimate and the memory of a run that no node could run", async () => {
+  const problem = { field: "model.layers", message: "The rank that needs the most memory takes 1.9 GiB.", value: 6 };
+  const plan = { ...PLAN, slot_bytes: GIB, too_large: "No node has 1.9 GiB." };
+  server.use(
+    http.post("*/runs/validate", async ({ request }) => {
+      const { model } = (await request.json()) as { model?: { width?: number } };
+      return HttpResponse.json({ valid: false, problems: [problem], spec: asStored(model), parameters: 360_768, train_tokens: null, warnings: [] });
+    }),
+    http.post("*/runs/plan", () => HttpResponse.json(plan)),
+  );
+  show();
+  await openModel();
+  await userEvent.type(screen.getByLabelText("Width"), "64");
+  const estimate = await screen.findByRole("region", { name: "Estimate" });
+  expect(await within(estimate).findByText("1 h 39 min")).toBeDefined();
+  expect(estimate.textContent).toContain("1.9 GiB");
+  expect(await within(estimate).findByText(/of 1 GiB on node-a/)).toBeDefined();
+  expect(estimate.textContent).not.toContain("last valid");
+  expect(screen.getByRole("status", { name: "Verdict" }).textContent).toContain("Cannot start yet");
 });
 
 it("estimates a fork from its start step", async () => {
