@@ -262,28 +262,6 @@ def with_warmup(spec: RunSpec) -> RunSpec:
     return spec.model_copy(update={"schedule": schedule})
 
 
-def check_spec(session: Read, team_id: UUID, spec: RunSpec) -> SpecCheck:
-    """The spec that `submit_run` would store.
-
-    Raises:
-        Invalid: it would be refused.
-    """
-    resolved = resolve_spec(session, spec)
-    check_slots(session, team_id, None, resolved)
-    data, preparation = check_data(session, team_id, resolved.data)
-    if preparation is not None:
-        _check_length(preparation, resolved)
-    stored = choose_precision(session, with_data(resolved, data)).spec
-    check_memory(session, stored)
-    return SpecCheck(
-        valid=True,
-        spec=stored,
-        parameters=_parameters(stored),
-        train_tokens=preparation.train_tokens if preparation else None,
-        warnings=_data_warnings(preparation, stored) if preparation else [],
-    )
-
-
 def validate_run(session: Read, team_id: UUID, spec: object) -> SpecCheck:
     """Check ``spec``, any JSON value, against the schema and the installation; nothing is stored."""
     try:
@@ -293,32 +271,47 @@ def validate_run(session: Read, team_id: UUID, spec: object) -> SpecCheck:
         fields = {problem.field for problem in found}
         more = [problem for problem in _slot_problems(session, spec) if problem.field not in fields]
         return SpecCheck(valid=False, problems=[*found, *more])
+    refusal = _refusal(session, team_id, parsed)
     try:
-        return check_spec(session, team_id, parsed)
+        stored, preparation = plannable_spec(session, team_id, parsed)
     except Invalid as error:
-        refused = SpecCheck(valid=False, problems=error.errors)
+        return SpecCheck(valid=False, problems=refusal or error.errors)
+    return SpecCheck(
+        valid=not refusal,
+        problems=refusal,
+        spec=stored,
+        parameters=count_parameters(
+            stored.model, stored.data.tokenizer.size, stored.batch.sequence_tokens
+        ).total,
+        train_tokens=preparation.train_tokens if preparation else None,
+        warnings=_data_warnings(preparation, stored) if preparation else [],
+    )
+
+
+def _refusal(session: Read, team_id: UUID, spec: RunSpec) -> list[Problem]:
+    """Why `submit_run` would refuse ``spec``; empty if it would not."""
     try:
-        planned = plannable_spec(session, team_id, parsed)
-    except Invalid:
-        return refused
-    return refused.model_copy(update={"spec": planned, "parameters": _parameters(planned)})
+        resolved = resolve_spec(session, spec)
+        check_slots(session, team_id, None, resolved)
+        data, preparation = check_data(session, team_id, resolved.data)
+        if preparation is not None:
+            _check_length(preparation, resolved)
+        check_memory(session, choose_precision(session, with_data(resolved, data)).spec)
+    except Invalid as error:
+        return error.errors
+    return []
 
 
-def _parameters(spec: RunSpec) -> int:
-    """Parameters of the model, for a spec with its data resolved."""
-    return count_parameters(spec.model, spec.data.tokenizer.size, spec.batch.sequence_tokens).total
-
-
-def plannable_spec(session: Read, team_id: UUID, spec: RunSpec) -> RunSpec:
-    """The spec that `submit_run` would store if nodes could run it.
+def plannable_spec(session: Read, team_id: UUID, spec: RunSpec) -> tuple[RunSpec, Preparation | None]:
+    """The spec that `submit_run` would store if nodes could run it, and the preparation of its data, if there is one.
 
     Raises:
         Invalid: a submission would be refused for another reason.
     """
     placed = with_warmup(with_device(session, spec))
     check_engine(session, placed)
-    data, _ = check_data(session, team_id, placed.data)
-    return choose_precision(session, with_data(placed, data)).spec
+    data, preparation = check_data(session, team_id, placed.data)
+    return choose_precision(session, with_data(placed, data)).spec, preparation
 
 
 def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
@@ -327,7 +320,7 @@ def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
     Raises:
         Invalid: a submission would be refused for another reason.
     """
-    resolved = plannable_spec(session, team_id, spec)
+    resolved, _ = plannable_spec(session, team_id, spec)
     return plan(
         resolved,
         cuda=resolved.resources.device is Device.CUDA,

@@ -64,7 +64,7 @@ def estimate_run(session: Read, team_id: UUID, requested: RunSpec, begin_step: i
     Raises:
         Invalid: a submission would be refused for another reason, or no steps are left to train.
     """
-    spec = plannable_spec(session, team_id, requested)
+    spec, _ = plannable_spec(session, team_id, requested)
     steps = spec.schedule.steps
     if begin_step >= steps:
         rule = f"A run that continues from step {begin_step:,} needs more steps than that. Raise it."

@@ -1,12 +1,13 @@
 import type { ReactNode } from "react";
 import type { SpecCheck, SpecInfo } from "@/api/types";
+import { dataText, lengthText } from "@/features/runs/form/checkedHelp";
 import { FieldGrid, type FieldContext } from "@/features/runs/form/FieldGrid";
 import { FoldedSection } from "@/features/runs/form/FoldedSection";
 import { changedFields, shownFields, type FormParts, type Question } from "@/features/runs/form/formParts";
 import { presetOf } from "@/features/runs/form/presets";
 import { PresetCards } from "@/features/runs/form/PresetCards";
 import { SpecFieldInput } from "@/features/runs/form/SpecFieldInput";
-import { count, plural, short } from "@/lib/format";
+import { plural } from "@/lib/format";
 
 interface Props {
   parts: FormParts;
@@ -92,28 +93,4 @@ function QuestionPanel({ question, context, preset, children }: QuestionProps) {
       )}
     </section>
   );
-}
-
-/** What is known of the data. */
-function dataText(check: SpecCheck | undefined): string {
-  if (check?.valid !== true) return "The data the model trains on.";
-  const version = check.spec?.data.version;
-  const tokens = check.train_tokens;
-  const which = version == null ? "" : `Version ${count(version)}: `;
-  return tokens == null ? `${which}its tokens are counted when it is prepared with this tokenizer.` : `${which}${short(tokens)} training tokens with this tokenizer.`;
-}
-
-/** How much text the steps are, and how often the data is repeated. */
-function lengthText(check: SpecCheck | undefined, startStep: number): string {
-  const spec = check?.valid === true ? check.spec : undefined;
-  if (spec == null) return "Optimizer steps of the run.";
-  const perStep = spec.batch.global_sequences * spec.batch.sequence_tokens;
-  const tokens = Math.max(0, spec.schedule.steps - startStep) * perStep;
-  const passes = check?.train_tokens == null || check.train_tokens === 0 ? "" : `, ${timesText(tokens / check.train_tokens)} the training data`;
-  const steps = startStep === 0 ? count(spec.schedule.steps) : `The ${count(Math.max(0, spec.schedule.steps - startStep))} more`;
-  return `${steps} steps are ${short(tokens)} tokens${passes}.`;
-}
-
-function timesText(times: number): string {
-  return times < 0.1 ? "less than a tenth of" : `${times < 10 ? times.toFixed(1) : count(times)} times`;
 }
