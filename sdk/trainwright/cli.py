@@ -25,6 +25,7 @@ from trainwright.commands import (
     nodes,
     notices,
     plan,
+    presets,
     queue,
     recipes,
     runs,
@@ -36,10 +37,7 @@ from trainwright.commands import (
     webhooks,
 )
 from trainwright.commands.program import EXIT_CODES, Program
-from trainwright.commands.terminal import AsJson, TextTable, format_short, out
-from trainwright.contracts.presets import PRESETS
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.planner.preset_sizes import preset_parameters
 from trainwright.reference import run_spec
 from trainwright.version import Version
 
@@ -69,6 +67,7 @@ app.command("estimate")(plan.estimate)
 app.command("what-if")(plan.what_if)
 app.command("layout", hidden=True)(plan.layout)  # the earlier name of `runs layout`
 app.command("usage")(usage.usage)
+app.command("presets")(presets.presets)
 
 
 @app.callback()
@@ -84,22 +83,6 @@ def schema(
     typer.echo(
         run_spec.markdown() if markdown else json.dumps(RunSpec.model_json_schema(), indent=2), nl=False
     )
-
-
-@app.command()
-def presets(as_json: AsJson = False) -> None:
-    """List the named model sizes."""
-    if as_json:
-        typer.echo(
-            json.dumps({name: model.model_dump(mode="json") for name, model in PRESETS.items()}, indent=2)
-        )
-        return
-    table = TextTable("name", "parameters", "layers", "width", "heads", "kv heads")
-    parameters = preset_parameters()
-    for name, model in PRESETS.items():
-        shape = (model.layers, model.width, model.heads, model.key_value_heads)
-        table.add_row(name, format_short(parameters[name]), *map(str, shape))
-    out.print(table)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How `--set` parses its values; the commands themselves are tested against a live platform."""
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from trainwright.cli import app
+from trainwright.commands.spec_files import read_object
 from trainwright.commands.terminal import (
     TextTable,
     apply_set,
@@ -25,6 +27,8 @@ from trainwright.commands.terminal import (
     printable,
     table_of,
 )
+from trainwright.contracts.model_spec import ModelSpec
+from trainwright.contracts.presets import PRESETS
 
 
 @pytest.mark.parametrize(
@@ -95,6 +99,23 @@ def test_presets_are_listed_with_their_parameters() -> None:
     shown = CliRunner().invoke(app, ["presets"]).stdout.splitlines()
     assert shown[0].split()[:2] == ["name", "parameters"]
     assert ["nano", "361", "k", "2"] in [line.split()[:4] for line in shown]
+    assert ["tinyllama-1.1b", "1.1", "B", "22", "2,048", "32", "4"] in [line.split() for line in shown]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_printed_as_a_section_of_a_spec(name: str, tmp_path: Path) -> None:
+    for option, suffix in ((), "yaml"), (("--json",), "json"):
+        file = tmp_path / f"spec.{suffix}"
+        file.write_text(CliRunner().invoke(app, ["presets", name, *option]).stdout)
+        section = read_object(file)
+        assert list(section) == ["model"]
+        assert ModelSpec.model_validate(section["model"]) == PRESETS[name]
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
+    refused = CliRunner().invoke(app, ["presets", "llama3-8b"])
+    assert refused.exit_code == 1
+    assert "There is no preset 'llama3-8b'. Did you mean 'llama-3-8b'? The presets are nano, " in refused.stderr
 
 
 @pytest.mark.parametrize(
