@@ -115,7 +115,9 @@ def test_a_preset_is_printed_as_a_section_of_a_spec(name: str, tmp_path: Path) -
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
     refused = CliRunner().invoke(app, ["presets", "llama3-8b"])
     assert refused.exit_code == 1
-    assert "There is no preset 'llama3-8b'. Did you mean 'llama-3-8b'? The presets are nano, " in refused.stderr
+    assert (
+        "There is no preset 'llama3-8b'. Did you mean 'llama-3-8b'? The presets are nano, " in refused.stderr
+    )
 
 
 @pytest.mark.parametrize(

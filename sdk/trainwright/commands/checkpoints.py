@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.commands.run_names import RunName, find_run
+from trainwright.commands.object_names import RunName, find_run
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -111,7 +111,8 @@ DeleteExports = Annotated[
     bool, typer.Option("--delete-exports", help="Also delete exports, except the newest of each run.")
 ]
 OnlyRuns = Annotated[
-    list[str] | None, typer.Option("--run", help="Only checkpoints of this run; can be repeated.")
+    list[str] | None,
+    typer.Option("--run", help="Only checkpoints of this run, by id or name; can be repeated."),
 ]
 
 
@@ -130,14 +131,14 @@ def prune(
 ) -> None:
     """Delete old checkpoints: all that are not among the newest, pinned, being downloaded, or needed by a run. The command says how
     many there are, and asks before it deletes them. --dry-run only lists them."""
-    rule = Retention(
-        runs=None if run is None else tuple(run),
-        keep_last=keep_last,
-        keep_every_steps=keep_every_steps,
-        delete_exports=exports,
-        dry_run=dry_run,
-    )
     with open_team(server, key, team) as api:
+        rule = Retention(
+            runs=None if run is None else tuple(find_run(api, each) for each in run),
+            keep_last=keep_last,
+            keep_every_steps=keep_every_steps,
+            delete_exports=exports,
+            dry_run=dry_run,
+        )
         if not dry_run and not yes:
             would = api.retain(rule.model_copy(update={"dry_run": True}))
             if would.freed.checkpoints:

@@ -9,6 +9,7 @@ import typer
 
 from trainwright.client import TeamClient
 from trainwright.commands.curation_counts import statistics_lines
+from trainwright.commands.object_names import DatasetName, find_dataset
 from trainwright.commands.spec_files import read_object
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
@@ -66,7 +67,7 @@ def mix(
 
 @app.command("curate")
 def curate(
-    dataset: str,
+    dataset: DatasetName,
     curation: Curation,
     key: Key,
     team: TeamSlug,
@@ -75,7 +76,9 @@ def curate(
 ) -> None:
     """Create a version with the files of the newest one and another curation."""
     with open_team(server, key, team) as api:
-        made = api.change_curation(dataset, CurationSpec.model_validate(read_object(curation)))
+        made = api.change_curation(
+            find_dataset(api, dataset), CurationSpec.model_validate(read_object(curation))
+        )
         if print_json(made, as_json):
             return
         typer.echo(f"{made.id} version {made.versions[0].number}")
@@ -88,14 +91,18 @@ def count(
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
     dataset: Annotated[
-        str | None, typer.Option(help="Dataset whose documents are counted; leave it out for a mixture.")
+        str | None,
+        typer.Option(
+            help="Id or name of the dataset whose documents are counted; leave it out for a mixture."
+        ),
     ] = None,
     version: OfVersion = None,
     as_json: AsJson = False,
 ) -> None:
     """Count what a curation would keep of a version's documents, or what a mixture would contain."""
     with open_team(server, key, team) as api:
-        found = api.count(CurationSpec.model_validate(read_object(curation)), dataset, version)
+        of_dataset = None if dataset is None else find_dataset(api, dataset)
+        found = api.count(CurationSpec.model_validate(read_object(curation)), of_dataset, version)
         if print_json(found, as_json):
             return
         for line in statistics_lines(found):
@@ -108,7 +115,7 @@ def count(
 
 @app.command("documents")
 def documents(
-    dataset: str,
+    dataset: DatasetName,
     key: Key,
     team: TeamSlug,
     number: PositionalVersion = None,
@@ -119,6 +126,7 @@ def documents(
 ) -> None:
     """List the first documents of a version, including those that its curation drops."""
     with open_team(server, key, team) as api:
+        dataset = find_dataset(api, dataset)
         page = api.documents(dataset, chosen_version(api, dataset, version, number), limit)
         if print_json(page, as_json):
             return
@@ -128,7 +136,7 @@ def documents(
 
 @app.command("prepare")
 def prepare(
-    dataset: str,
+    dataset: DatasetName,
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
@@ -142,7 +150,7 @@ def prepare(
     """Tokenize a version, so that runs need not wait for it."""
     with open_team(server, key, team) as api:
         chosen = None if tokenizer is None else TokenizerSpec.model_validate(read_object(tokenizer))
-        made = api.prepare(dataset, version, chosen, validation_fraction)
+        made = api.prepare(find_dataset(api, dataset), version, chosen, validation_fraction)
         if print_json(made, as_json):
             return
         typer.echo(made.id)
@@ -150,7 +158,7 @@ def prepare(
 
 @app.command("cancel-preparation")
 def cancel_preparation(
-    dataset: str,
+    dataset: DatasetName,
     preparation: str,
     key: Key,
     team: TeamSlug,
@@ -159,7 +167,7 @@ def cancel_preparation(
 ) -> None:
     """Cancel a preparation. Finished shards are kept for the next time."""
     with open_team(server, key, team) as api:
-        cancelled = api.cancel_preparation(dataset, preparation)
+        cancelled = api.cancel_preparation(find_dataset(api, dataset), preparation)
         if print_json(cancelled, as_json):
             return
         typer.echo(cancelled.state)

@@ -14,6 +14,7 @@ from trainwright.client import TeamClient
 from trainwright.commands import dataset_versions
 from trainwright.commands.curation_counts import statistics_lines
 from trainwright.commands.dataset_versions import OfVersion, PositionalVersion, chosen_version
+from trainwright.commands.object_names import DatasetName, find_dataset
 from trainwright.commands.program import continues_without_reader
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
@@ -111,7 +112,7 @@ def upload(
 
 @app.command("add")
 def add(
-    dataset: str,
+    dataset: DatasetName,
     paths: list[Path],
     key: Key,
     team: TeamSlug,
@@ -132,6 +133,7 @@ def add(
 ) -> None:
     """Upload files and folders to a dataset as its next version, together with the files of the newest one. Options change its curation."""
     with open_team(server, key, team) as api:
+        dataset = find_dataset(api, dataset)
         base = api.dataset(dataset).versions[0].curation
         curation = curation_of(text_documents, field, drop_duplicates, sets, base)
         _print_skipped(paths)
@@ -196,7 +198,7 @@ def list_datasets(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_js
 
 @app.command("show")
 def show(
-    dataset: str,
+    dataset: DatasetName,
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
@@ -204,7 +206,7 @@ def show(
 ) -> None:
     """Show the versions of a dataset: state, statistics, rejected documents, preparations."""
     with open_team(server, key, team) as api:
-        shown = api.dataset(dataset)
+        shown = api.dataset(find_dataset(api, dataset))
         if print_json(shown, as_json):
             return
         _show_dataset(api, shown)
@@ -212,7 +214,7 @@ def show(
 
 @app.command("rejected")
 def rejected(
-    dataset: str,
+    dataset: DatasetName,
     key: Key,
     team: TeamSlug,
     number: PositionalVersion = None,
@@ -222,6 +224,7 @@ def rejected(
 ) -> None:
     """List the documents of a version that could not be read."""
     with open_team(server, key, team) as api:
+        dataset = find_dataset(api, dataset)
         found = api.rejected_documents(dataset, chosen_version(api, dataset, version, number))
         if print_json(found, as_json):
             return
@@ -231,7 +234,7 @@ def rejected(
 
 @app.command("delete")
 def delete_dataset(
-    dataset: str,
+    dataset: DatasetName,
     key: Key,
     team: TeamSlug,
     server: Server = LOCAL_SERVER,
@@ -239,6 +242,7 @@ def delete_dataset(
 ) -> None:
     """Delete a dataset or one of its versions, if no run uses it."""
     with open_team(server, key, team) as api:
+        dataset = find_dataset(api, dataset)
         if version is None:
             api.delete_dataset(dataset)
         else:

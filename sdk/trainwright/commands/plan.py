@@ -11,7 +11,7 @@ import typer
 from pydantic import ValidationError
 from rich.table import Column
 
-from trainwright.commands.run_names import RunName, find_run
+from trainwright.commands.object_names import RunName, find_run
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,

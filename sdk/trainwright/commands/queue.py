@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from trainwright.commands.object_names import RunNames, find_run
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -47,20 +48,20 @@ def list_queue(
 
 
 @app.command("reorder")
-def reorder(runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def reorder(runs: RunNames, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Let RUNS of one priority start in this order. They exchange places among themselves."""
     with open_team(server, key, team) as api:
-        api.reorder(runs)
+        api.reorder([find_run(api, run) for run in runs])
         typer.echo("done")
 
 
 @app.command("priority")
 def set_priority(
-    priority: Priority, runs: list[str], key: Key, team: TeamSlug, server: Server = LOCAL_SERVER
+    priority: Priority, runs: RunNames, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER
 ) -> None:
     """Give RUNS another priority. Editors can assign low and normal, owners also high."""
     with open_team(server, key, team) as api:
-        for run in runs:
+        for run in [find_run(api, run) for run in runs]:
             typer.echo(f"{api.edit(run, priority=priority).name}: {priority}")
 
 

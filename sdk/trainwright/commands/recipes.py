@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from trainwright.commands.object_names import RecipeName, find_recipe
 from trainwright.commands.spec_files import read_object
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
@@ -65,7 +66,7 @@ def save(
 
 @app.command("show")
 def show(
-    recipe: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
+    recipe: RecipeName, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False
 ) -> None:
     """Print a recipe as JSON. To submit it, add `name` and `data.dataset`, for example with --set."""
     with open_team(server, key, team) as api:
@@ -79,10 +80,10 @@ def show(
 
 
 @app.command("delete")
-def delete(recipe: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def delete(recipe: RecipeName, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Delete a recipe. Runs that were started with it are not affected."""
     with open_team(server, key, team) as api:
-        api.delete_recipe(recipe)
+        api.delete_recipe(find_recipe(api, recipe))
 
 
 def without_name_and_dataset(spec: dict[str, Any]) -> dict[str, Any]:

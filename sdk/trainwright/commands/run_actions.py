@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from trainwright.client import TeamClient
+from trainwright.commands.object_names import RunName, RunNames, find_run, find_runs
 from trainwright.commands.program import continues_without_reader
-from trainwright.commands.run_names import RunName, RunNames, find_run, find_runs
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,

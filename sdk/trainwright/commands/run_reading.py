@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.client import TeamClient
-from trainwright.commands.run_names import RunName, RunNames, find_run
+from trainwright.commands.object_names import RunName, RunNames, find_run
 from trainwright.commands.run_states import shown_state
 from trainwright.commands.terminal import (
     LOCAL_SERVER,

@@ -14,8 +14,8 @@ import typer
 
 from trainwright.client import TeamClient
 from trainwright.commands import plan, run_actions, run_reading
+from trainwright.commands.object_names import RunName, find_run
 from trainwright.commands.program import Program, continues_without_reader
-from trainwright.commands.run_names import RunName, find_run
 from trainwright.commands.run_states import States, shown_state
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
@@ -41,7 +41,7 @@ from trainwright.commands.terminal import (
     table_of,
 )
 from trainwright.contracts.api.queue import Priority
-from trainwright.contracts.api.runs import Run, RunGrouping, RunView
+from trainwright.contracts.api.runs import Run, RunGrouping, RunView, SavedView
 from trainwright.contracts.run_state import FINAL, RunState
 
 app = typer.Typer(no_args_is_help=True, cls=Program, help="Start, monitor and stop runs.")
@@ -133,7 +133,7 @@ def list_runs(
 ) -> None:
     """List the team's runs, newest first, or their groups."""
     with open_team(server, key, team) as api:
-        saved = RunView() if view is None else _view_named(api, view)
+        saved = RunView() if view is None else _view_named(api, view).view
         query = _query_of(saved) | _query(state, tag, search, mine)
         grouping = group or saved.group
         if grouping is not None:
@@ -227,10 +227,15 @@ def save_view(
 
 
 @app.command("delete-view")
-def delete_view(view: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def delete_view(
+    view: Annotated[str, typer.Argument(help="Id or name of one of your views.")],
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+) -> None:
     """Delete one of your views."""
     with open_team(server, key, team) as api:
-        api.delete_view(view)
+        api.delete_view(_view_named(api, view).id)
 
 
 def _query(state: Sequence[str] | None, tag: list[str] | None, search: str, mine: bool) -> dict[str, Any]:
@@ -243,8 +248,8 @@ def _query_of(view: RunView) -> dict[str, Any]:
     return _query(list(view.state), list(view.tag), view.q, view.mine)
 
 
-def _view_named(api: TeamClient, name: str) -> RunView:
-    found = next((saved.view for saved in api.views() if name in (saved.id, saved.name)), None)
+def _view_named(api: TeamClient, name: str) -> SavedView:
+    found = next((saved for saved in api.views() if name in (saved.id, saved.name)), None)
     if found is None:
         print_error(f"You have no view {name!r}. `trainwright runs views` lists them.")
         raise typer.Exit(1)

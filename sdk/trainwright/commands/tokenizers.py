@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from trainwright.commands.object_names import TokenizerName, find_tokenizer
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -47,7 +48,7 @@ def list_tokenizers(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_
 
 
 @app.command("delete")
-def delete(tokenizer: str, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
+def delete(tokenizer: TokenizerName, key: Key, team: TeamSlug, server: Server = LOCAL_SERVER) -> None:
     """Delete a tokenizer. Preparations that use it keep their own copy."""
     with open_team(server, key, team) as api:
-        api.delete_tokenizer(tokenizer)
+        api.delete_tokenizer(find_tokenizer(api, tokenizer))

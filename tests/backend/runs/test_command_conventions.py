@@ -274,6 +274,25 @@ def test_actions_take_names_too_and_do_nothing_if_one_is_ambiguous(
     assert [scene.show(run)["state"] for run in (pilot, other)] == ["cancelled", "cancelled"]
 
 
+def test_what_has_a_name_can_be_given_by_it(scene: Scene, served: Served, key: str, spec: Path) -> None:
+    run, other = scene.submit(name="pilot"), scene.submit(name="other")
+    for words in (f"recipes save small {spec}", "runs save-view mine", "recipes show small"):
+        assert served.command(key, words).exit_code == 0
+    for words, sent in (
+        ("queue reorder other pilot", {"runs": [other, run]}),
+        ("queue priority low pilot", {"priority": "low"}),
+        ("checkpoints prune --run pilot --yes", {"runs": [run]}),
+        ("recipes delete small", {}),
+        ("runs delete-view mine", {}),
+    ):
+        done = served.command(key, words)
+        assert done.exit_code == 0, done.output
+        assert sent.items() <= (served.received[-1].body or {}).items()
+    for words in ("recipes delete small", "runs delete-view mine", "tokenizers delete small"):
+        refused = served.command(key, words)
+        assert refused.exit_code == 1 and "lists them" in refused.stderr
+
+
 def test_values_have_the_titles_and_formats_of_the_pages(scene: Scene, served: Served, key: str) -> None:
     work = scene.running()
     values = {"loss": [2.71828], "validation_loss": [3.0], "tokens_per_second": [441_037.0], "mfu": [0.4523]}

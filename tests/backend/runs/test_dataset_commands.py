@@ -74,3 +74,48 @@ def test_add_keeps_the_files_of_the_newest_version_unless_they_are_replaced(
         assert added.exit_code == 0, added.output
         newest = scene.site.admin.get(path).json()["versions"][0]
         assert sorted(part["name"] for part in newest["files"]) == names
+
+
+def test_a_dataset_can_be_given_by_a_name_that_no_other_dataset_has(
+    scene: Scene, served: Served, key: str, tmp_path: Path
+) -> None:
+    made = upload_letters(scene.site, "novels")
+    twins = [upload_letters(scene.site, "twin")["id"] for _ in range(2)]
+    path = f"{scene.site.path}/datasets/{made['id']}"
+    curation, more = tmp_path / "curation.yaml", tmp_path / "more.jsonl"
+    curation.write_text("drop_duplicates: true\n")
+    more.write_text('{"text": "more"}\n')
+    shown = served.command(key, "datasets show novels --json")
+    assert shown.exit_code == 0 and json.loads(shown.stdout)["id"] == made["id"], shown.output
+    preparation = json.loads(shown.stdout)["versions"][0]["preparations"][0]["id"]
+    for words, target in (
+        ("rejected novels", f"GET {path}/versions/1/rejected"),
+        ("documents novels", f"GET {path}/versions/1/documents"),
+        (f"curate novels {curation}", f"POST {path}/versions"),
+        ("prepare novels --version 1", f"POST {path}/preparations"),
+        (f"cancel-preparation novels {preparation}", f"POST {path}/preparations/{preparation}/cancel"),
+        (f"add novels {more} --no-wait", f"POST {path}/versions"),
+        ("delete novels --version 3", f"DELETE {path}/versions/3"),
+        ("delete novels", f"DELETE {path}"),
+    ):
+        served.command(key, f"datasets {words}")
+        assert served.received[-1].target == target
+    ambiguous = served.command(key, "datasets delete twin")
+    assert ambiguous.exit_code == 1 and "2 datasets are named 'twin'" in ambiguous.stderr
+    assert all(twin in ambiguous.stderr for twin in twins)
+    unknown = served.command(key, "datasets show novels")
+    assert unknown.exit_code == 1
+    assert (
+        "No dataset of this team has the id or the name 'novels'. `trainwright datasets list` lists them."
+        in unknown.stderr
+    )
+
+
+def test_counts_are_of_a_dataset_given_by_name(
+    scene: Scene, served: Served, key: str, tmp_path: Path
+) -> None:
+    upload_letters(scene.site, "novels")
+    curation = tmp_path / "curation.yaml"
+    curation.write_text("drop_duplicates: true\n")
+    counted = served.command(key, f"datasets count {curation} --dataset novels")
+    assert counted.exit_code == 0 and "documents kept" in counted.stdout, counted.output

@@ -81,7 +81,7 @@ EXCEPTIONS = {
 }
 """Operations without a command, and why."""
 
-RUN = "run_" + "a" * 26
+RUN, DATASET, TOKENIZER, RECIPE = (f"{prefix}_{'a' * 26}" for prefix in ("run", "ds", "tok", "recipe"))
 """An id: the command line looks for other words among the names of runs."""
 
 WAYS: dict[str, Ways] = {
@@ -128,18 +128,22 @@ WAYS: dict[str, Ways] = {
     "list_datasets": Ways(lambda t, _: t.datasets(), "datasets list"),
     "create_dataset": Ways(lambda t, _: t.mix("a", CURATION), "datasets mix a curation.json"),
     "count_curation": Ways(lambda t, _: t.count(CURATION), "datasets count curation.json"),
-    "delete_dataset": Ways(lambda t, _: t.delete_dataset("a"), "datasets delete a"),
-    "get_dataset": Ways(lambda t, _: t.dataset("a"), "datasets show a"),
-    "create_preparation": Ways(lambda t, _: t.prepare("a"), "datasets prepare a"),
+    "delete_dataset": Ways(lambda t, _: t.delete_dataset("a"), f"datasets delete {DATASET}"),
+    "get_dataset": Ways(lambda t, _: t.dataset("a"), f"datasets show {DATASET}"),
+    "create_preparation": Ways(lambda t, _: t.prepare("a"), f"datasets prepare {DATASET}"),
     "cancel_preparation": Ways(
-        lambda t, _: t.cancel_preparation("a", "b"), "datasets cancel-preparation a b"
+        lambda t, _: t.cancel_preparation("a", "b"), f"datasets cancel-preparation {DATASET} b"
     ),
     "create_dataset_version": Ways(
-        lambda t, _: t.change_curation("a", CURATION), "datasets curate a curation.json"
+        lambda t, _: t.change_curation("a", CURATION), f"datasets curate {DATASET} curation.json"
     ),
-    "delete_dataset_version": Ways(lambda t, _: t.delete_version("a", 1), "datasets delete a --version 1"),
-    "list_documents": Ways(lambda t, _: t.documents("a", 1), "datasets documents a --version 1"),
-    "list_rejected": Ways(lambda t, _: t.rejected_documents("a", 1), "datasets rejected a --version 1"),
+    "delete_dataset_version": Ways(
+        lambda t, _: t.delete_version("a", 1), f"datasets delete {DATASET} --version 1"
+    ),
+    "list_documents": Ways(lambda t, _: t.documents("a", 1), f"datasets documents {DATASET} --version 1"),
+    "list_rejected": Ways(
+        lambda t, _: t.rejected_documents("a", 1), f"datasets rejected {DATASET} --version 1"
+    ),
     "list_invitations": Ways(lambda t, _: t.invitations(), "invitations list"),
     "create_invitation": Ways(lambda t, _: t.invite("a@b.example"), "invitations create a@b.example"),
     "revoke_invitation": Ways(lambda t, _: t.revoke_invitation("a"), "invitations revoke a"),
@@ -157,11 +161,11 @@ WAYS: dict[str, Ways] = {
         lambda t, _: t.compare_metrics(["a", "b"]), f"runs compare {RUN} {RUN} --metric loss"
     ),
     "list_queue": Ways(lambda t, _: t.queue(), "queue list"),
-    "reorder": Ways(lambda t, _: t.reorder(["a", "b"]), "queue reorder a b"),
+    "reorder": Ways(lambda t, _: t.reorder(["a", "b"]), f"queue reorder {RUN} {RUN}"),
     "set_quota": Ways(lambda t, _: t.set_slots("cpu", 2), "limits slots cpu 2"),
     "list_recipes": Ways(lambda t, _: t.recipes(), "recipes list"),
     "save_recipe": Ways(lambda t, _: t.save_recipe("a", SPEC), "recipes save a spec.json"),
-    "delete_recipe": Ways(lambda t, _: t.delete_recipe("a"), "recipes delete a"),
+    "delete_recipe": Ways(lambda t, _: t.delete_recipe("a"), f"recipes delete {RECIPE}"),
     "list_runs": Ways(lambda t, _: t.runs(), "runs list"),
     "submit_run": Ways(lambda t, _: t.submit(SPEC), "runs submit spec.json"),
     "act_on_runs": Ways(lambda t, _: t.act(RunAction.PAUSE, ["a"]), f"runs pause {RUN}"),
@@ -201,7 +205,7 @@ WAYS: dict[str, Ways] = {
     "set_storage": Ways(lambda t, _: t.set_storage(5), "limits files 5"),
     "list_tokenizers": Ways(lambda t, _: t.tokenizers(), "tokenizers list"),
     "create_tokenizer": Ways(lambda t, _: t.upload_tokenizer("a", FILE), "tokenizers upload a letters.jsonl"),
-    "delete_tokenizer": Ways(lambda t, _: t.delete_tokenizer("a"), "tokenizers delete a"),
+    "delete_tokenizer": Ways(lambda t, _: t.delete_tokenizer("a"), f"tokenizers delete {TOKENIZER}"),
     "list_uploads": Ways(lambda t, _: t.uploads(), "datasets uploads"),
     "create_upload": Ways(lambda t, _: t.upload("a", [FILE]), "datasets upload a letters.jsonl --no-wait"),
     "preview_uploads": Ways(lambda t, _: t.preview([FILE]), "datasets preview letters.jsonl"),
@@ -243,7 +247,7 @@ OPERATIONS = {
 }
 
 
-LOOKED_UP = ("get_notice_settings", "get_spec")
+LOOKED_UP = ("get_notice_settings", "get_spec", "list_views")
 
 
 class Server:
