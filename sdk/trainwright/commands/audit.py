@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from trainwright.commands.audit_sentences import names_in, sentence
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -25,12 +26,11 @@ from trainwright.contracts.api.envelopes import Page
 
 app = typer.Typer(no_args_is_help=True, help="Show who changed what.")
 
-SHOWN_CHARACTERS = 80
-"""Characters of an entry's details in a table."""
-
 Words = Annotated[str, typer.Option("--search", help="Words that an entry must contain.")]
 Actor = Annotated[str, typer.Option("--actor", help="Name or id of who made the change.")]
-Operation = Annotated[str, typer.Option("--action", help="Name of the operation, such as submit_run.")]
+Operation = Annotated[
+    str, typer.Option("--action", help="Name of the operation, such as submit_run; --json prints it.")
+]
 Since = Annotated[
     datetime | None,
     typer.Option(
@@ -54,7 +54,7 @@ def list_audit(
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List the newest changes in a team. For its owners. Long details are truncated; --json prints them in full."""
+    """List the newest changes in a team. For its owners. --json also prints the requests."""
     with open_team(server, key, team) as api:
         _print(api.audit(words, limit, actor=actor, action=action, since=_aware(since)), as_json)
 
@@ -70,7 +70,7 @@ def list_site_audit(
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List the newest changes outside of teams: accounts, keys, sign-ins, nodes, new and deleted teams. For site admins."""
+    """List the newest changes outside of teams: accounts, keys, sign-ins, nodes, new and deleted teams. For site admins. --json also prints the requests."""
     with open_client(server, key) as api:
         _print(api.audit(words, limit, actor=actor, action=action, since=_aware(since)), as_json)
 
@@ -96,10 +96,9 @@ def _aware(time: datetime | None) -> datetime | None:
 def _print(page: Page[AuditEntry], as_json: bool) -> None:
     if print_json(page, as_json):
         return
-    table = TextTable("time", "who", "via", "from", "action", "path", "details")
+    table, names = TextTable("time", "who", "what", "via", "from"), names_in(page.items)
     for item in page.items:
-        time, details = f"{item.time.astimezone():%Y-%m-%d %H:%M:%S}", item.details
-        if len(details) > SHOWN_CHARACTERS:
-            details = details[:SHOWN_CHARACTERS] + "…"
-        table.add_row(time, item.name, item.via, item.address, item.action, item.path, details)
+        time = f"{item.time.astimezone():%Y-%m-%d %H:%M:%S}"
+        via = item.via if item.via == "browser" else f"key {item.via}"
+        table.add_row(time, item.name, sentence(item, names), via, item.address)
     print_table(table, empty="No entries.")

@@ -15,10 +15,12 @@ from trainwright_backend import cli
 
 def test_owners_list_search_and_export_the_log(scene: Scene, served: Served, tmp_path: Path) -> None:
     key = scene.site.admin.headers["Authorization"].removeprefix("Bearer ")
-    run_id = scene.submit()
+    run_id = scene.submit(name="pilot")
     assert served.command(key, f"audit list --search {run_id}/cancel").output == "No entries.\n"
     scene.cancel(run_id)
-    assert "cancel_run" in served.command(key, "audit list").output
+    heading, newest, *_ = served.command(key, "audit list").output.splitlines()
+    assert heading.split() == ["time", "who", "what", "via", "from"]
+    assert " Ada Cancelled run pilot key tw_" in " ".join(newest.split())
     listed = served.command(key, f"audit list --search {run_id} --json").output
     [entry] = json.loads(listed)["items"]
     assert entry["path"].endswith(f"{run_id}/cancel") and entry["action"] == "cancel_run"
