@@ -160,10 +160,19 @@ class AsyncMonitoringCalls(AsyncTeamCalls):
         return await get(path, LogText, {"offset": offset})
 
     async def log_lines(
-        self, run_id: str, attempt: int, file: str, first: int = 1, limit: int = 1_000
+        self,
+        run_id: str,
+        attempt: int,
+        file: str,
+        first: int = 1,
+        limit: int = 1_000,
+        *,
+        patiently: bool = False,
     ) -> LogLines:
+        """Lines of a log from number ``first`` on; ``patiently`` as in `log_text`."""
         path = f"{self._path}/runs/{run_id}/logs/{attempt}/{quote(file, safe='')}/lines"
-        return await self._client.get(path, LogLines, {"first": first, "limit": limit})
+        get = self._client.get_patiently if patiently else self._client.get
+        return await get(path, LogLines, {"first": first, "limit": limit})
 
     async def search_log(
         self, run_id: str, attempt: int, file: str, words: str, after_line: int = 0

@@ -156,9 +156,20 @@ class MonitoringCalls(TeamCalls):
         get = self._client.get_patiently if patiently else self._client.get
         return get(path, LogText, {"offset": offset})
 
-    def log_lines(self, run_id: str, attempt: int, file: str, first: int = 1, limit: int = 1_000) -> LogLines:
+    def log_lines(
+        self,
+        run_id: str,
+        attempt: int,
+        file: str,
+        first: int = 1,
+        limit: int = 1_000,
+        *,
+        patiently: bool = False,
+    ) -> LogLines:
+        """Lines of a log from number ``first`` on; ``patiently`` as in `log_text`."""
         path = f"{self._path}/runs/{run_id}/logs/{attempt}/{quote(file, safe='')}/lines"
-        return self._client.get(path, LogLines, {"first": first, "limit": limit})
+        get = self._client.get_patiently if patiently else self._client.get
+        return get(path, LogLines, {"first": first, "limit": limit})
 
     def search_log(self, run_id: str, attempt: int, file: str, words: str, after_line: int = 0) -> LogMatches:
         """Lines that contain ``words``. Continue from `LogMatches.searched_to` until its `end`."""

@@ -1,9 +1,7 @@
-"""Commands that show runs: one in full, its logs, and how several runs differ."""
+"""Commands that show runs: one in full, and how several runs differ."""
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -11,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from trainwright.client import TeamClient
 from trainwright.commands.object_names import RunName, RunNames, find_run
 from trainwright.commands.run_states import shown_state
 from trainwright.commands.terminal import (
@@ -21,7 +18,6 @@ from trainwright.commands.terminal import (
     Server,
     TeamSlug,
     TextTable,
-    err,
     format_decimal,
     format_percent,
     format_rate,
@@ -34,14 +30,8 @@ from trainwright.contracts.api.checkpoints import Checkpoint
 from trainwright.contracts.api.metrics import RunSeries
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.checkpoint import CheckpointKind
-from trainwright.contracts.run_state import FINAL
 from trainwright.contracts.series import SERIES
-from trainwright.transport.errors import ApiError
 
-FOLLOW_SECONDS = 2.0
-"""Between two looks at a log that grows."""
-
-NOT_FOUND = 404
 COMPARED: dict[str, Callable[[float], str]] = {
     "loss": format_decimal,
     "validation_loss": format_decimal,
@@ -111,56 +101,6 @@ def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> TextTable:
 
 def _counted(steps: Sequence[int]) -> str:
     return f"{len(steps):,}, the newest of step {steps[-1]:,}" if steps else "none"
-
-
-def logs(
-    run: RunName,
-    key: Key,
-    team: TeamSlug,
-    server: Server = LOCAL_SERVER,
-    attempt: Annotated[int | None, typer.Option(help="Default: the newest one.")] = None,
-    rank: int = 0,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", "-f", help="Keep printing new lines, also of later attempts, until the run ends."
-        ),
-    ] = False,
-) -> None:
-    """Print the log of one rank."""
-    with open_team(server, key, team) as api:
-        run = find_run(api, run)
-        number, offset = attempt or api.run(run).attempt, 0
-        if attempt is None and number > 1:
-            hint = f"This is the log of attempt {number}, the newest. See an earlier one with --attempt {number - 1}."
-            err.print(hint, soft_wrap=True)
-        while True:
-            now = api.run_patiently(run) if follow else None  # before the log, so that its end is complete
-            offset = _print_log(api, run, number, rank, offset, is_followed=follow)
-            if now is None or (attempt is not None and now.attempt > attempt):
-                return
-            if now.attempt > number:
-                number, offset = number + 1, 0
-            elif now.state in FINAL:
-                return
-            else:
-                time.sleep(FOLLOW_SECONDS)
-
-
-def _print_log(api: TeamClient, run: str, attempt: int, rank: int, offset: int, *, is_followed: bool) -> int:
-    """Print what is stored of a log from ``offset`` on, and return where that ends."""
-    while True:
-        try:
-            part = api.log_text(run, attempt, f"rank-{rank}.log", offset, patiently=is_followed)
-        except ApiError as error:
-            if error.status == NOT_FOUND and is_followed:
-                return offset
-            raise
-        sys.stdout.write(part.text)
-        sys.stdout.flush()
-        offset = part.next_offset
-        if part.end:
-            return offset
 
 
 def compare(

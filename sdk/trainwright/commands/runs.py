@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.client import TeamClient
-from trainwright.commands import plan, run_actions, run_reading
+from trainwright.commands import plan, run_actions, run_logs, run_reading
 from trainwright.commands.object_names import RunName, find_run
 from trainwright.commands.program import Program, continues_without_reader
 from trainwright.commands.run_states import States, shown_state
@@ -48,7 +48,7 @@ app = typer.Typer(no_args_is_help=True, cls=Program, help="Start, monitor and st
 app.registered_commands += run_actions.app.registered_commands
 app.command("layout")(plan.layout)
 app.command("show")(run_reading.show)
-app.command("logs")(run_reading.logs)
+app.command("logs")(run_logs.logs)
 app.command("compare")(run_reading.compare)
 
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="Only runs with this tag; can be repeated.")]

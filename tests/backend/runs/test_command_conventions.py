@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from typer.testing import CliRunner, Result
 from tests.backend.runs.conftest import Served, key_of
 from tests.backend.scripted_agent import Scene
 from trainwright import cli
+from trainwright.commands import run_logs
+from trainwright_backend.runs import attempt_files
 
 PROGRAM = Path(sys.executable).with_name("trainwright")
 
@@ -398,6 +401,39 @@ def test_logs_say_which_attempt_they_are_of_and_which_ranks_there_are(
     assert "attempt 2, the newest. See an earlier one with --attempt 1." in newest.stderr
     assert served.command(key, f"runs logs {work.run_id} --attempt 1").stderr == ""
     scene.cancel(work.run_id)
+
+
+def test_a_log_is_printed_with_times_if_they_are_asked_for(
+    scene: Scene, served: Served, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_logs, "LINES_AT_ONCE", 2)
+    work = scene.running()
+    begin = datetime(2026, 1, 31, 9, tzinfo=UTC)
+    for second, text in enumerate((b"one\ntw", b"o\nthree\n", b"four\nfi")):
+        monkeypatch.setattr(attempt_files, "now", lambda: begin + timedelta(seconds=second))  # noqa: B023
+        work.log(text)
+    times = zip(("00", "01", "01", "02", "02"), ("one", "two", "three", "four", "fi"), strict=True)
+    shown = served.command(key, f"runs logs {work.run_id} --timestamps")
+    assert shown.stdout == "".join(f"2026-01-31T09:00:{time}Z {text}\n" for time, text in times), shown.output
+    assert served.command(key, f"runs logs {work.run_id}").stdout == "one\ntwo\nthree\nfour\nfi"
+    scene.cancel(work.run_id)
+
+
+def test_a_followed_log_with_times_has_only_complete_lines_until_the_end(
+    scene: Scene, served: Served, key: str
+) -> None:
+    work = scene.running()
+    work.log(b"one\ntw")
+    command = f"runs logs {work.run_id} --timestamps --follow"
+    process = started(served, key, command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline().endswith("Z one\n")
+    work.log(b"o\nthree")
+    assert process.stdout.readline().endswith("Z two\n")
+    scene.cancel(work.run_id)
+    assert work.ended("cancelled") == "cancelled"
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out[20:], err) == (0, " three\n", "")
 
 
 def test_a_model_is_not_downloaded_onto_a_file(
