@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -14,6 +16,7 @@ from trainwright.commands.terminal import (
     Key,
     Server,
     TeamSlug,
+    checkpoint_remark,
     describe_freed,
     format_bytes,
     format_validation,
@@ -23,7 +26,7 @@ from trainwright.commands.terminal import (
     table_of,
 )
 from trainwright.contracts.api.actions import Retention, RetentionReason
-from trainwright.contracts.api.checkpoints import CheckpointOrder
+from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointOrder
 from trainwright.contracts.checkpoint import CheckpointKind
 
 app = typer.Typer(no_args_is_help=True, help="Keep and delete checkpoints.")
@@ -56,19 +59,25 @@ def list_checkpoints(
         found = api.all_checkpoints(kind, True if pinned else None, order)
         if print_json(found, as_json):
             return
-        table = table_of("run", "kind", "step", "validation loss", "size", "")
+        table, names = table_of("run", "kind", "step", "validation loss", "size", "remark"), _run_names(found)
         for checkpoint in found:
-            remark = "pinned" if checkpoint.pinned else "" if checkpoint.valid else "damaged"
             table.add_row(
                 checkpoint.id,
-                checkpoint.run,
+                names[checkpoint.run],
                 checkpoint.kind,
                 f"{checkpoint.step:,}",
                 format_validation(checkpoint),
                 format_bytes(checkpoint.bytes),
-                remark,
+                checkpoint_remark(checkpoint),
             )
         print_table(table, empty="No checkpoints.")
+
+
+def _run_names(checkpoints: Iterable[Checkpoint]) -> dict[str, str]:
+    """Names of the checkpoints' runs, by id. Runs with the same name keep their ids."""
+    names = {checkpoint.run: checkpoint.run_name for checkpoint in checkpoints}
+    count = Counter(names.values())
+    return {run: name if count[name] == 1 else run for run, name in names.items()}
 
 
 @app.command("pin")
@@ -147,11 +156,12 @@ def prune(
         if print_json(result, as_json):
             return
         table = table_of("run", "kind", "step", "validation loss", "size", "kept because")
+        names = _run_names([item.checkpoint for item in result.checkpoints])
         for item in result.checkpoints:
             shown = item.checkpoint
             table.add_row(
                 shown.id,
-                shown.run_name,
+                names[shown.run],
                 shown.kind,
                 f"{shown.step:,}",
                 format_validation(shown),

@@ -28,6 +28,7 @@ from trainwright.commands.terminal import (
     format_bytes,
     open_team,
     out,
+    plural,
     print_error,
     print_json,
     print_table,
@@ -309,7 +310,8 @@ def _print_skipped(paths: list[Path]) -> None:
     skipped = find_files(paths).skipped
     if skipped:
         shown = listed(skipped, most=5)
-        err.print(f"Skipped {len(skipped)} hidden or empty files: {shown}.", soft_wrap=True)
+        files = plural(len(skipped), "hidden or empty file")
+        err.print(f"Skipped {files}: {shown}.", soft_wrap=True)
 
 
 def _show_file(file: PreviewFile, most: int) -> None:
@@ -349,8 +351,8 @@ def _show_dataset(api: TeamClient, dataset: Dataset) -> None:
 
 
 def _show_version(version: DatasetVersion, out: Console = out) -> None:
-    files = "1 file" if len(version.files) == 1 else f"{len(version.files):,} files"
-    out.print(f"version {version.number}: {version.state}, {files}, {version.bytes:,} bytes")
+    size = f"{plural(len(version.files), 'file')}, {format_bytes(version.bytes)}"
+    out.print(f"version {version.number}: {version.state}, {size}")
     for text in [*version.changes, *([version.error] if version.error else [])]:
         out.print(f"  {text}", soft_wrap=True)
     counted = version.statistics

@@ -17,6 +17,7 @@ from trainwright.commands.terminal import (
     format_bytes,
     open_team,
     out,
+    plural,
     print_json,
 )
 from trainwright.contracts.api.limits import LimitUse, MemberLimits, TeamLimits
@@ -105,7 +106,7 @@ def list_members(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_jso
             named = ", ".join(f"{name}={value}" for name, value in limits.items()) or "–"
             used = ", ".join(f"{hours.used:,.1f} {NOUNS[hours.device]}" for hours in item.hours if hours.used)
             stored = "–" if item.storage is None else format_bytes(item.storage.used_bytes)
-            table.add_row(item.name, named, used or "–", stored, str(item.running), str(item.queued))
+            table.add_row(item.name, named, used or "–", stored, f"{item.running:,}", f"{item.queued:,}")
         out.print(table)
 
 
@@ -155,8 +156,8 @@ def print_limits(found: LimitUse) -> None:
         f"the next checkpoints of runs: {format_bytes(storage.reserved_bytes)}"
     )
     limits = found.limits
-    typer.echo(f"runs at once: {found.running}, {_of(limits.concurrent_runs)}")
-    typer.echo(f"queued runs: {found.queued}, {_of(limits.queued_runs)}")
+    typer.echo(f"runs at once: {found.running:,}, {_of(limits.concurrent_runs)}")
+    typer.echo(f"queued runs: {found.queued:,}, {_of(limits.queued_runs)}")
     typer.echo(f"highest priority: editors {limits.editor_priority}, owners {limits.owner_priority}")
     for notice in found.notices:
         typer.echo(f"{notice.time.astimezone():%Y-%m-%d %H:%M}  {notice.sentence}")
@@ -165,9 +166,9 @@ def print_limits(found: LimitUse) -> None:
 def quota_line(quota: Quota) -> str:
     """`cpu: 5 of 8 slots, 4 guaranteed, 1 borrowed`."""
     share, borrowed = quota.guaranteed_slots, max(quota.used - quota.guaranteed_slots, 0)
-    guaranteed = f", {share} guaranteed, {borrowed} borrowed" if share else ""
-    return f"{quota.device}: {quota.used} of {quota.limit} slots{guaranteed}"
+    guaranteed = f", {share:,} guaranteed, {borrowed:,} borrowed" if share else ""
+    return f"{quota.device}: {quota.used:,} of {plural(quota.limit, 'slot')}{guaranteed}"
 
 
 def _of(limit: int | None) -> str:
-    return "no limit" if limit is None else f"of {limit}"
+    return "no limit" if limit is None else f"of {limit:,}"

@@ -17,6 +17,7 @@ from trainwright.commands.terminal import (
     err,
     format_bytes,
     format_percent,
+    format_slots,
     open_client,
     print_error,
     print_json,
@@ -39,9 +40,17 @@ def list_nodes(key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False)
             return
         table = table_of("name", "state", "slots free", "use", "runs")
         for node in found:
-            free = (f"{node.slots_free[device]} of {count} {device}" for device, count in node.slots.items())
-            table.add_row(node.id, node.name, _condition(node), ", ".join(free), _use(node), _runs(node))
+            table.add_row(node.id, node.name, _condition(node), _free(node), _use(node), _runs(node))
         print_table(table, empty="No nodes.")
+
+
+def _free(node: Node) -> str:
+    """`1 of 8 GPUs, 2 of 2 CPU slots`, without kinds of slots that it does not have."""
+    return ", ".join(
+        f"{node.slots_free[device]} of {format_slots(count, device)}"
+        for device, count in node.slots.items()
+        if count
+    )
 
 
 def _use(node: Node) -> str:
@@ -134,13 +143,16 @@ def delete(node: str, key: Key, server: Server = LOCAL_SERVER) -> None:
 
 @app.command("show")
 def show(node: str, key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
-    """Show why a node is in quarantine, its failures of the last 24 hours, and its newest self-test."""
+    """Show a node: its slots, use and runs, why it is in quarantine, its failures of the last 24 hours, and its newest self-test."""
     with open_client(server, key) as client:
         found_id = _node_id(client, node)
         [found] = [item for item in client.nodes() if item.id == found_id]
     if print_json(found, as_json):
         return
     typer.echo(f"{found.name}: {_condition(found)}")
+    typer.echo(f"slots free: {_free(found) or 'none'}")
+    typer.echo(f"use: {_use(found)}")
+    typer.echo(f"runs: {_runs(found) or 'none'}")
     if found.quarantine is not None:
         typer.echo(f"in quarantine since {_time(found.quarantine.since)}: {found.quarantine.reason}")
     for failure in found.failures:
@@ -171,7 +183,8 @@ def allow_slots(
         changed = client.allow_slots(found, cuda, cpu)
         if print_json(changed, as_json):
             return
-        typer.echo(f"{changed.name} has {changed.slots['cuda']} GPUs and {changed.slots['cpu']} CPU slots.")
+        slots = " and ".join(format_slots(count, device) for device, count in changed.slots.items())
+        typer.echo(f"{changed.name} has {slots}.")
 
 
 def _node_id(client: Client, node: str) -> str:

@@ -39,9 +39,9 @@ def list_notices(
         page = client.notices(unread=unread, limit=limit)
     if print_json(page, as_json):
         return
-    table = table_of("time", "team", "", "notice")
+    table = table_of("time", "team", "state", "notice")
     for notice in page.items:
-        state = "" if notice.read else "new"
+        state = "read" if notice.read else "new"
         time = f"{notice.time.astimezone():%Y-%m-%d %H:%M}"
         table.add_row(notice.id, time, notice.team or "", state, notice.sentence)
     print_table(table, empty="No notices.")

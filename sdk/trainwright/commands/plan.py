@@ -28,12 +28,13 @@ from trainwright.commands.terminal import (
     format_percent,
     open_team,
     out,
+    plural,
     print_error,
     print_json,
     read_spec,
 )
 from trainwright.contracts.api.actions import RunLayout
-from trainwright.contracts.api.plans import GpuModel, PlannedMemory, RunPlan, WhatIf
+from trainwright.contracts.api.plans import GpuModel, PlannedMemory, PlannedStage, RunPlan, WhatIf
 from trainwright.contracts.api.usage import RunEstimate
 from trainwright.contracts.base import problems
 from trainwright.contracts.run_spec import RunSpec
@@ -134,8 +135,13 @@ def show_what_if(found: WhatIf) -> None:
         typer.echo("time    unknown: the vendor states no peak for this precision")
         return
     typer.echo(
-        f"time    about {format_duration(found.seconds)}, estimated at {format_percent(found.assumed_mfu)} of the peak"
+        f"time    {_about(found.seconds)}, estimated at {format_percent(found.assumed_mfu)} of the peak"
     )
+
+
+def _about(seconds: float) -> str:
+    duration = format_duration(seconds)
+    return duration if duration.startswith("less than") else f"about {duration}"
 
 
 def layout(
@@ -178,8 +184,8 @@ def show_layout(spec: RunSpec) -> str:
     """The layout of the next attempt in one line."""
     degrees = spec.degrees
     return (
-        f"{degrees.ranks} ranks = pipeline {degrees.pipeline} × data {degrees.data} × tensor {degrees.tensor}, "
-        f"{spec.batch.micro_sequences} sequences per micro batch, starting with the next attempt"
+        f"{plural(degrees.ranks, 'rank')} = pipeline {degrees.pipeline} × data {degrees.data} × tensor {degrees.tensor}, "
+        f"{plural(spec.batch.micro_sequences, 'sequence')} per micro batch, starting with the next attempt"
     )
 
 
@@ -214,7 +220,7 @@ def show(plan: RunPlan) -> None:
     """Print degrees, stages with their memory, and the bubble."""
     shared = f", sharded over {plan.shard}" if plan.shard > 1 else ""
     typer.echo(
-        f"{len(plan.ranks)} ranks = pipeline {plan.pipeline} × data {plan.data}{shared} × tensor {plan.tensor}"
+        f"{plural(len(plan.ranks), 'rank')} = pipeline {plan.pipeline} × data {plan.data}{shared} × tensor {plan.tensor}"
     )
     out.print(_stages(plan))
     out.print(_memory(plan.memory))
@@ -241,28 +247,32 @@ def show(plan: RunPlan) -> None:
             "Stages are chosen when the run starts, by the measured speed of its ranks. Those above assume equal speeds."
         )
     if plan.pipeline > 1:
-        typer.echo(
-            f"{plan.schedule}, {plan.micro_batches} micro batches per step: ranks are idle {format_percent(plan.bubble_fraction, digits=1)} of the time."
-        )
+        batches = plural(plan.micro_batches, "micro batch", "micro batches")
+        idle = format_percent(plan.bubble_fraction, digits=1)
+        typer.echo(f"{plan.schedule}, {batches} per step: ranks are idle {idle} of the time.")
 
 
 def _stages(plan: RunPlan) -> TextTable:
-    table = TextTable("stage", "pipeline rank", "layers", "")
+    table = TextTable("stage", "pipeline rank", "layers", "also")
     for item in plan.stages:
-        last = item.first_layer + item.layers - 1
         beside = [name for name, there in (("embedding", item.embedding), ("loss", item.loss)) if there]
-        table.add_row(
-            str(item.stage), str(item.rank), f"{item.layers} ({item.first_layer}–{last})", ", ".join(beside)
-        )
+        table.add_row(str(item.stage), str(item.rank), _layers(item), ", ".join(beside))
     return table
 
 
+def _layers(stage: PlannedStage) -> str:
+    """`4 (0–3)`: their number, and which they are."""
+    first, last = stage.first_layer, stage.first_layer + stage.layers - 1
+    which = {0: "", 1: f" ({first})"}.get(stage.layers, f" ({first}–{last})")
+    return f"{stage.layers}{which}"
+
+
 def _memory(memory: list[PlannedMemory]) -> TextTable:
-    """MiB by component, without components that use none."""
+    """Sizes by component, without components that use none."""
     parts = [name for name in (*_PARTS, "host") if any(getattr(item, name) for item in memory)]
-    columns = [Column(name, justify="right") for name in ("MiB", *parts)]
+    columns = [Column(name, justify="right") for name in ("memory", *parts)]
     table = TextTable("pipeline rank", *columns)
     for item in memory:
         sizes = [item.total, *(getattr(item, name) for name in parts)]
-        table.add_row(str(item.rank), *(f"{size / 2**20:,.0f}" for size in sizes))
+        table.add_row(str(item.rank), *map(format_bytes, sizes))
     return table

@@ -13,6 +13,7 @@ from trainwright.commands.terminal import (
     Key,
     Server,
     TeamSlug,
+    format_slots,
     open_team,
     print_json,
     print_table,
@@ -36,11 +37,11 @@ def list_queue(
         found = api.queue()
         if print_json(found, as_json):
             return
-        table = table_of("place", "name", "by", "slots", "priority", "expected start", "")
+        table = table_of("place", "name", "by", "slots", "priority", "expected start", "why it waits")
         for run in found:
             if mine and not run.mine:
                 continue
-            slots = f"{run.slots} {run.device}"
+            slots = format_slots(run.slots, run.device)
             by = run.created_by or "–"
             place = str(run.position)
             table.add_row(run.id, place, run.name, by, slots, run.priority, _start(run), run.sentence)

@@ -35,7 +35,7 @@ def list_recipes(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_jso
         found = api.recipes()
         if print_json(found, as_json):
             return
-        table = table_of("name", "saved", "by", "")
+        table = table_of("name", "saved", "by", "problems")
         for recipe in found:
             problems = "; ".join(f"{problem.field}: {problem.message}" for problem in recipe.problems)
             day = f"{recipe.saved.astimezone():%Y-%m-%d}"

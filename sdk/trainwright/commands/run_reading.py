@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from trainwright.client import TeamClient
 from trainwright.commands.object_names import RunName, RunNames, find_run
 from trainwright.commands.run_states import shown_state
 from trainwright.commands.terminal import (
@@ -21,6 +22,7 @@ from trainwright.commands.terminal import (
     format_decimal,
     format_percent,
     format_rate,
+    format_slots,
     open_team,
     out,
     print_json,
@@ -31,6 +33,7 @@ from trainwright.contracts.api.metrics import RunSeries
 from trainwright.contracts.api.runs import Run
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.contracts.series import SERIES
+from trainwright.transport.errors import ApiError
 
 COMPARED: dict[str, Callable[[float], str]] = {
     "loss": format_decimal,
@@ -43,6 +46,7 @@ COMPARED: dict[str, Callable[[float], str]] = {
 TITLES = {series.name: series.title for series in SERIES}
 
 CURVE_POINTS = 10
+NOT_FOUND = 404
 
 
 def show(
@@ -57,10 +61,20 @@ def show(
         out.print(found.name, style="bold", end="  ")
         out.print(found.id)
         out.print(f"{shown_state(found.state)}: {printable(found.sentence)}", soft_wrap=True)
-        out.print(_facts(found, api.checkpoints(run)))
+        out.print(_facts(found, _dataset_name(api, found), api.checkpoints(run)))
 
 
-def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> TextTable:
+def _dataset_name(api: TeamClient, run: Run) -> str:
+    """The name of a run's dataset, or its id if it is deleted."""
+    try:
+        return api.dataset(run.spec.data.dataset).name
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return f"{run.spec.data.dataset} (deleted)"
+
+
+def _facts(run: Run, dataset: str, checkpoints: Sequence[Checkpoint]) -> TextTable:
     """One row for each fact; facts that the run does not have are left out."""
     spec, values = run.spec, run.summary.values
     fp8 = spec.precision.fp8
@@ -76,11 +90,11 @@ def _facts(run: Run, checkpoints: Sequence[Checkpoint]) -> TextTable:
         "values": ", ".join(
             f"{TITLES[name]} {form(values[name])}" for name, form in COMPARED.items() if name in values
         ),
-        "data": f"{spec.data.dataset}{version}",
+        "data": f"{dataset}{version}",
         "model": f"{spec.model.layers:,} layers × {spec.model.width:,}",
         "precision": spec.precision.kind if fp8 is None else f"{spec.precision.kind} {fp8.level}",
         "layout": layout,
-        "hardware": f"{spec.resources.ranks} × {spec.resources.device}{across}",
+        "hardware": f"{format_slots(spec.resources.ranks, spec.resources.device)}{across}",
         "nodes": ", ".join(run.attempt_nodes),
         "checkpoints": _counted(steps[CheckpointKind.STATE]),
         "exports": _counted(steps[CheckpointKind.EXPORT]),

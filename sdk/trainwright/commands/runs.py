@@ -24,6 +24,7 @@ from trainwright.commands.terminal import (
     Server,
     Sets,
     TeamSlug,
+    checkpoint_remark,
     err,
     exit_with_problems,
     format_bytes,
@@ -152,7 +153,7 @@ def list_runs(
         runs = api.runs(sort=saved.sort.value, order=saved.order.value, **query)
         if print_json(runs, as_json):
             return
-        table = table_of("state", "name", "loss", "tokens/s", "")
+        table = table_of("state", "name", "loss", "tokens/s", "progress")
         for run in runs:
             values = run.summary.values
             loss, rate = values.get("loss"), values.get("tokens_per_second")
@@ -162,7 +163,7 @@ def list_runs(
                 run.name,
                 format_decimal(loss),
                 format_rate(rate),
-                run.sentence,
+                "" if run.state is RunState.SUCCEEDED else run.sentence,  # its loss again
             )
         print_table(table, empty="No runs.")
 
@@ -328,14 +329,15 @@ def checkpoints(
         found = api.checkpoints(find_run(api, run))
         if print_json(found, as_json):
             return
-        table = table_of("kind", "step", "validation loss", "size")
+        table = table_of("kind", "step", "validation loss", "size", "remark")
         for checkpoint in found:
             table.add_row(
                 checkpoint.id,
                 checkpoint.kind,
-                str(checkpoint.step),
+                f"{checkpoint.step:,}",
                 format_validation(checkpoint),
                 format_bytes(checkpoint.bytes),
+                checkpoint_remark(checkpoint),
             )
         print_table(table, empty="No checkpoints.")
 

@@ -27,6 +27,7 @@ from trainwright.commands.spec_files import read_object
 from trainwright.contracts.api.actions import FreedSpace
 from trainwright.contracts.api.checkpoints import Checkpoint
 from trainwright.contracts.base import Problem, problems, problems_in
+from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.spec_upgrade import upgrade_field, upgrade_spec
 from trainwright.transport.errors import ApiError, DigestMismatchError, FileChangedError
@@ -303,6 +304,16 @@ def print_table(table: Table, *, empty: str) -> None:
         typer.echo(empty)
 
 
+def plural(count: int, one: str, many: str = "") -> str:
+    """1 rank, 1,024 ranks."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def format_slots(count: int, device: Device | str) -> str:
+    """2 GPUs, 1 CPU slot, as the pages write it."""
+    return plural(count, {Device.CUDA: "GPU", Device.CPU: "CPU slot"}.get(Device(device), "slot"))
+
+
 def format_bytes(size_bytes: int) -> str:
     """A size in the largest fitting unit, as the pages write it: 4.71 MiB, 12 GiB, 1,000 TiB."""
     size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
@@ -395,11 +406,15 @@ def format_validation(checkpoint: Checkpoint) -> str:
     return f"{loss} at step {checkpoint.validation_step:,}"
 
 
+def checkpoint_remark(checkpoint: Checkpoint) -> str:
+    """Whether it is pinned or damaged."""
+    return ", ".join((["pinned"] if checkpoint.pinned else []) + ([] if checkpoint.valid else ["damaged"]))
+
+
 def describe_freed(freed: FreedSpace) -> str:
     """Space that a deletion freed, or would free."""
     verb = "Would free" if freed.dry_run else "Freed"
-    number = "1 checkpoint" if freed.checkpoints == 1 else f"{freed.checkpoints:,} checkpoints"
-    return f"{verb} {format_bytes(freed.bytes)}: {number}."
+    return f"{verb} {format_bytes(freed.bytes)}: {plural(freed.checkpoints, 'checkpoint')}."
 
 
 def format_or_dash(value: float | None, form: str) -> str:

@@ -37,7 +37,7 @@ def list_webhooks(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_js
         found = api.webhooks()
         if print_json(found, as_json):
             return
-        table = table_of("address", "events", "last message", "")
+        table = table_of("address", "events", "last message", "error")
         for hook in found:
             last = next(iter(hook.deliveries), None)
             state = (

@@ -308,6 +308,52 @@ def test_values_have_the_titles_and_formats_of_the_pages(scene: Scene, served: S
     assert "validation loss at step" in compared and "validation_loss" not in compared
 
 
+def test_a_run_is_shown_with_the_name_of_its_dataset_and_its_slots(
+    scene: Scene, served: Served, key: str
+) -> None:
+    dataset = scene.site.admin.get(f"{scene.site.path}/datasets/{scene.dataset}").json()
+    scene.submit(slots=2, name="pilot")
+    shown = " ".join(served.command(key, "runs show pilot").stdout.split())
+    assert f" data {dataset['name']} version 1 " in shown and " hardware 2 CPU slots " in shown
+
+
+def test_a_run_of_a_deleted_dataset_is_shown_with_the_id(scene: Scene, served: Served, key: str) -> None:
+    run = scene.submit()
+    scene.cancel(run)
+    deleted = scene.site.admin.delete(f"{scene.site.path}/datasets/{scene.dataset}")
+    assert deleted.status_code == 204, deleted.text
+    shown = " ".join(served.command(key, f"runs show {run}").stdout.split())
+    assert f" data {scene.dataset} (deleted) version 1 " in shown
+
+
+def test_each_column_of_a_list_has_a_title_and_a_loss_appears_once(
+    scene: Scene, served: Served, key: str
+) -> None:
+    work = scene.start(steps=1_000)
+    assert work.finish(1_000) == "succeeded"
+    heading, row = served.command(key, "runs list").stdout.splitlines()
+    assert heading.split() == ["id", "state", "name", "loss", "tokens/s", "progress"]
+    assert "0.00100" in row and "loss" not in row
+    for command in (f"runs checkpoints {work.run_id}", "checkpoints list", "checkpoints prune --dry-run"):
+        shown = served.command(key, command).stdout
+        assert " 1,000 " in shown and work.run_id not in shown, shown
+    assert " pilot " in shown
+
+
+def test_slots_and_sizes_are_written_as_on_the_pages(scene: Scene, served: Served, key: str) -> None:
+    [node] = scene.show(scene.running().run_id)["nodes"]
+    waiting = scene.submit(slots=2, name="later")
+    listed = " ".join(served.command(key, "nodes list").stdout.split())
+    shown = served.command(key, f"nodes show {node}").stdout.splitlines()
+    assert "CPU slots" in listed and " cpu" not in listed and "0 of 0" not in listed
+    assert shown[0] == f"{node}: online" and shown[1].endswith(" CPU slots")
+    assert shown[3] == "runs: acme/pilot (running)"
+    heading, row = served.command(key, "queue list").stdout.splitlines()
+    assert heading.split()[-3:] == ["why", "it", "waits"] and waiting in row and " 2 CPU slots " in row
+    version = served.command(key, f"datasets show {scene.dataset}").stdout.splitlines()[1]
+    assert re.fullmatch(r"version 1: ready, 1 file, [\d.]+ (B|KiB)", version), version
+
+
 @pytest.mark.parametrize(
     ("earlier", "present"),
     [

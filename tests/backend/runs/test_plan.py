@@ -7,6 +7,7 @@ import pytest
 from tests.backend.runs.test_submission import WRONG
 from tests.backend.scripted_agent import Agent, Scene
 from trainwright.commands.plan import show
+from trainwright.commands.terminal import format_bytes
 from trainwright.contracts.api.plans import RunPlan
 
 
@@ -138,3 +139,14 @@ def test_the_command_prints_the_plan(scene: Scene, capsys: pytest.CaptureFixture
     assert "2 ranks = pipeline 2 × data 1 × tensor 1" in printed
     assert "Stages are chosen when the run starts" in printed
     assert "ranks are idle 1" in printed and "weights" in printed and "host" not in printed
+
+
+def test_the_command_writes_numbers_as_the_pages_do(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    layers = {"layers": 2, "width": 8_192, "heads": 64}
+    spec = scene.spec(model=layers, resources={"device": "cpu", "slots_per_node": 1})
+    plan = RunPlan.model_validate(scene.site.admin.post(f"{scene.runs}/plan", json=spec).json())
+    show(plan)
+    printed = capsys.readouterr().out
+    assert printed.startswith("1 rank = pipeline 1")
+    total = format_bytes(plan.memory[0].total)
+    assert f" {total} " in printed and "GiB" in total and "  MiB  " not in printed
