@@ -83,7 +83,9 @@ def test_upload_check_submit_follow_and_download(
     assert f"{parent.name}  {run}\ndone: " in text
     rows = [line.split(maxsplit=1) for line in text.splitlines()[2:]]
     assert {"data", "model", "values", "checkpoints", "created"} <= {name for name, _ in rows}
-    assert dict(rows)["step"].strip() == f"{STEPS} of {STEPS}" and dict(rows)["data"].startswith("letters version ")
+    assert dict(rows)["step"].strip() == f"{STEPS} of {STEPS}" and dict(rows)["data"].startswith(
+        "letters version "
+    )
     assert run in output(run_cli(live, "runs", "list", "--state", "done")).replace("\n", "")
     assert "step 10" in output(run_cli(live, "runs", "logs", run))
     assert "export" in output(run_cli(live, "runs", "checkpoints", run))

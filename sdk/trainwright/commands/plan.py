@@ -32,6 +32,8 @@ from trainwright.commands.terminal import (
     print_error,
     print_json,
     read_spec,
+    read_valid_spec,
+    spec_problems,
 )
 from trainwright.contracts.api.actions import RunLayout
 from trainwright.contracts.api.plans import GpuModel, PlannedMemory, PlannedStage, RunPlan, WhatIf
@@ -62,7 +64,7 @@ def plan(
 ) -> None:
     """Show how a run would be distributed over ranks, and how much memory each rank would need."""
     with open_team(server, key, team) as api:
-        found = api.plan_run(read_spec(spec, sets))
+        found = api.plan_run(read_valid_spec(api, spec, sets))
         if print_json(found, as_json):
             return
         show(found)
@@ -81,7 +83,7 @@ def estimate(
 ) -> None:
     """Estimate the compute, memory and storage of a run, and its time if a similar run was measured."""
     with open_team(server, key, team) as api:
-        found = api.estimate(read_spec(spec, sets), begin_step)
+        found = api.estimate(read_valid_spec(api, spec, sets), begin_step)
         if print_json(found, as_json):
             return
         show_estimate(found)
@@ -101,8 +103,10 @@ def what_if(
     """Plan a run for any known GPU, joined or not: whether it fits, and about how long it takes."""
     with open_team(server, key, team) as api:
         whole = read_spec(spec, sets)
-        own = whole["resources"] if isinstance(whole.get("resources"), dict) else {}
-        whole["resources"] = own | {"device": "cuda", "nodes": nodes, "slots_per_node": count}
+        resources = whole.setdefault("resources", {})
+        if isinstance(resources, dict):
+            resources |= {"device": "cuda", "nodes": nodes, "slots_per_node": count}
+        exit_with_problems(spec_problems(whole))
         found = api.what_if(whole, _gpu_named(api.gpus(), gpu))
         if print_json(found, as_json):
             return

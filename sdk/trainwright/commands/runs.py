@@ -24,6 +24,7 @@ from trainwright.commands.terminal import (
     Server,
     Sets,
     TeamSlug,
+    check_spec,
     checkpoint_remark,
     err,
     exit_with_problems,
@@ -38,6 +39,7 @@ from trainwright.commands.terminal import (
     print_table,
     printable,
     read_spec,
+    read_valid_spec,
     show_bytes,
     table_of,
 )
@@ -69,7 +71,7 @@ def check(
     """Check whether the server would accept a spec and whether it fits the joined nodes, without submitting it."""
     with open_team(server, key, team) as api:
         whole = read_spec(spec, sets)
-        verdict = api.validate(whole)
+        verdict = check_spec(api, whole)
         if as_json:
             with continues_without_reader():
                 print_json(verdict)
@@ -97,7 +99,7 @@ def submit(
 ) -> None:
     """Start a run from a spec in JSON or YAML; with --wait, wait until it ends. Prints only the run's id."""
     with open_team(server, key, team) as api:
-        whole = read_spec(spec, sets)
+        whole = read_valid_spec(api, spec, sets)
         run = api.submit(whole, priority)
         with continues_without_reader():
             if not print_json(run, as_json):

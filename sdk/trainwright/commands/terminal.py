@@ -26,6 +26,7 @@ from trainwright.commands import stored_keys
 from trainwright.commands.spec_files import read_object
 from trainwright.contracts.api.actions import FreedSpace
 from trainwright.contracts.api.checkpoints import Checkpoint
+from trainwright.contracts.api.runs import SpecCheck
 from trainwright.contracts.base import Problem, problems, problems_in
 from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
@@ -172,15 +173,40 @@ def _hint(error: httpx.RequestError) -> str:
 
 
 def read_spec(path: Path, sets: list[str] | None) -> dict[str, Any]:
-    """The spec file with the changes of ``--set``, validated as far as possible without the server."""
+    """The spec file with the changes of ``--set``. It need not be valid."""
     spec: dict[str, Any] = upgrade_spec(read_object(path))
     for change in sets or []:
         apply_set(spec, change)
+    return spec
+
+
+def read_valid_spec(api: TeamClient, path: Path, sets: list[str] | None) -> dict[str, Any]:
+    """As `read_spec`, but problems end the command: all that the server finds, if there are any here."""
+    spec = read_spec(path, sets)
+    found = spec_problems(spec)
+    if found:
+        exit_with_problems(check_spec(api, spec).problems or found)
+    return spec
+
+
+def check_spec(api: TeamClient, spec: Mapping[str, Any]) -> SpecCheck:
+    """The server's check of a spec; that of `spec_problems` if the spec cannot be sent, for example because of a NaN."""
+    try:
+        return api.validate(spec)
+    except ValueError:
+        found = spec_problems(spec)
+        if not found:
+            raise
+        return SpecCheck(valid=False, problems=found)
+
+
+def spec_problems(spec: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with a spec, as far as it can be found without the server."""
     try:
         RunSpec.model_validate(spec)
     except ValidationError as error:
-        exit_with_problems(problems(error, RunSpec))
-    return spec
+        return problems(error, RunSpec)
+    return []
 
 
 def apply_set(spec: dict[str, Any], change: str, models: Mapping[str, type[BaseModel]] | None = None) -> None:

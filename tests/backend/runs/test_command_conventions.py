@@ -59,6 +59,27 @@ def test_plans_use_the_words_and_units_of_the_pages(served: Served, key: str, sp
     ), planned
 
 
+def test_all_problems_of_a_spec_are_shown_at_once(scene: Scene, served: Served, key: str, spec: Path) -> None:
+    nine = "--set resources.slots_per_node=9"
+    for command in ("runs check", "runs submit", "plan", "estimate"):
+        refused = served.command(key, f"{command} {spec} {nine}")
+        fields = [line.partition(":")[0] for line in refused.stderr.splitlines()]
+        assert (refused.exit_code, refused.stdout) == (1, ""), refused.output
+        assert fields == ["batch.global_sequences", "resources.slots_per_node"], refused.output
+    checked = served.command(key, f"runs check {spec} {nine} --json")
+    assert checked.exit_code == 1 and len(json.loads(checked.stdout)["problems"]) == 2
+    planned = served.command(key, f"what-if {spec} {nine} --gpu h100 --count 2")
+    assert planned.exit_code == 0 and planned.stdout.startswith("2 × "), "its own slots do not matter"
+
+
+@pytest.mark.parametrize("command", ["runs check", "runs submit", "plan", "estimate", "what-if --gpu h100"])
+def test_a_spec_that_is_not_json_is_refused_by_field(
+    served: Served, key: str, spec: Path, command: str
+) -> None:
+    refused = served.command(key, f"{command} {spec} --set optimizer.learning_rate=NaN")
+    assert refused.exit_code == 1 and refused.stderr.startswith("optimizer.learning_rate: "), refused.output
+
+
 def started(served: Served, key: str, words: str, *, stdout: int, stderr: int) -> subprocess.Popen[str]:
     """A command in a process of its own, which Ctrl-C ends even if the tests run in the background, where it is ignored."""
     names = {"SERVER": served.url, "KEY": key, "TEAM": "acme"}
