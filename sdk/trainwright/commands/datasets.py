@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +38,7 @@ from trainwright.commands.terminal import (
     table_of,
 )
 from trainwright.contracts.api.datasets import Dataset, DatasetVersion, SameFiles
-from trainwright.contracts.api.uploads import PreviewFile
+from trainwright.contracts.api.uploads import PreviewFile, RejectedDocument
 from trainwright.contracts.base import problems
 from trainwright.contracts.curation import Compression, CurationSpec, FileFormat, TextDocuments
 from trainwright.contracts.listing import listed
@@ -45,6 +46,7 @@ from trainwright.transport.local_files import find_files
 
 app = typer.Typer(no_args_is_help=True, help="Upload and manage datasets.")
 _EXCERPT_CHARACTERS = 200
+_SHOWN_REJECTED = 5
 _FORMATS = {
     FileFormat.TEXT: "text",
     FileFormat.JSON_LINES: "JSON Lines",
@@ -344,13 +346,14 @@ def _show_dataset(api: TeamClient, dataset: Dataset) -> None:
     for same in dataset.same_files_as:
         out.print(_same_files(same), soft_wrap=True)
     for version in dataset.versions:
-        _show_version(version)
-        if version.statistics is not None and version.statistics.rejected:
-            for line in api.rejected_documents(dataset.id, version.number)[:5]:
-                out.print(f"    {line.file}:{line.line}: {line.reason}", soft_wrap=True)
+        has_rejected = version.statistics is not None and version.statistics.rejected
+        rejected = api.rejected_documents(dataset.id, version.number) if has_rejected else []
+        _show_version(version, rejected=rejected[:_SHOWN_REJECTED])
 
 
-def _show_version(version: DatasetVersion, out: Console = out) -> None:
+def _show_version(
+    version: DatasetVersion, out: Console = out, rejected: Sequence[RejectedDocument] = ()
+) -> None:
     size = f"{plural(len(version.files), 'file')}, {format_bytes(version.bytes)}"
     out.print(f"version {version.number}: {version.state}, {size}")
     for text in [*version.changes, *([version.error] if version.error else [])]:
@@ -359,6 +362,8 @@ def _show_version(version: DatasetVersion, out: Console = out) -> None:
     if counted is not None:
         for line in statistics_lines(counted):
             out.print(f"  {line}", soft_wrap=True)
+    for document in rejected:
+        out.print(f"    {document.file}:{document.line}: {document.reason}", soft_wrap=True)
     for preparation in version.preparations:
         tokens = (
             ""

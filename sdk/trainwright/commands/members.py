@@ -86,7 +86,7 @@ def member_id(api: TeamClient, member: str) -> str:
     """Id of a member who is given by id or by email address."""
     if "@" not in member:
         return member
-    members = {item.email: item.id for item in api.members()}
+    members = {item.email: item.id for item in api.members() if item.email}  # service accounts have none
     if member.lower() not in members:
         print_error(
             f"Nobody in the team has the address {member}. Its members are {', '.join(sorted(members))}."

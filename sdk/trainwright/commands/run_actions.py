@@ -86,6 +86,9 @@ def edit(
     as_json: AsJson = False,
 ) -> None:
     """Change a run's name or notes."""
+    if name is None and notes is None:
+        print_error("Give --name or --notes.")
+        raise typer.Exit(2)
     with open_team(server, key, team) as api:
         edited = api.edit(find_run(api, run), name=name, notes=notes)
         if print_json(edited, as_json):

@@ -12,7 +12,7 @@ import typer
 
 from trainwright.client import TeamClient
 from trainwright.commands.object_names import RunName, find_run
-from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, err, open_team
+from trainwright.commands.terminal import LOCAL_SERVER, Key, Server, TeamSlug, err, open_team, print_error
 from trainwright.contracts.run_state import FINAL
 from trainwright.transport.errors import ApiError
 
@@ -49,6 +49,9 @@ def logs(
     with open_team(server, key, team) as api:
         run = find_run(api, run)
         number = attempt or api.run(run).attempt
+        if number == 0 and not follow:
+            print_error("This run has no log yet, because it has not started. --follow waits for it.")
+            raise typer.Exit(1)
         if attempt is None and number > 1:
             hint = f"This is the log of attempt {number}, the newest. See an earlier one with --attempt {number - 1}."
             err.print(hint, soft_wrap=True)

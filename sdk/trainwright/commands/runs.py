@@ -24,6 +24,7 @@ from trainwright.commands.terminal import (
     Server,
     Sets,
     TeamSlug,
+    TextTable,
     check_spec,
     checkpoint_remark,
     err,
@@ -33,7 +34,6 @@ from trainwright.commands.terminal import (
     format_rate,
     format_validation,
     open_team,
-    out,
     print_error,
     print_json,
     print_table,
@@ -44,7 +44,7 @@ from trainwright.commands.terminal import (
     table_of,
 )
 from trainwright.contracts.api.queue import Priority
-from trainwright.contracts.api.runs import Run, RunGrouping, RunView, SavedView
+from trainwright.contracts.api.runs import Run, RunGroup, RunGrouping, RunView, SavedView
 from trainwright.contracts.run_state import FINAL, RunState
 
 app = typer.Typer(no_args_is_help=True, cls=Program, help="Start, monitor and stop runs.")
@@ -143,14 +143,7 @@ def list_runs(
             found = api.run_groups(grouping, **query)
             if print_json(found, as_json):
                 return
-            groups = table_of("name", "runs", "unfinished", "best loss")
-            for item in found:
-                best = format_decimal(item.best_loss)
-                key, name = item.key or "–", item.name or "without a tag"
-                if grouping is RunGrouping.STATE:
-                    key = name = shown_state(RunState(item.key))
-                groups.add_row(key, name, f"{item.runs:,}", f"{item.live:,}", best)
-            out.print(groups)
+            print_table(_groups(found, grouping), empty="No runs.")
             return
         runs = api.runs(sort=saved.sort.value, order=saved.order.value, **query)
         if print_json(runs, as_json):
@@ -168,6 +161,18 @@ def list_runs(
                 "" if run.state is RunState.SUCCEEDED else run.sentence,  # its loss again
             )
         print_table(table, empty="No runs.")
+
+
+def _groups(found: Sequence[RunGroup], grouping: RunGrouping) -> TextTable:
+    """A row for each group: of a dataset with its id, of others only with their name."""
+    numbers = ("runs", "unfinished", "best loss")
+    is_dataset = grouping is RunGrouping.DATASET
+    table = table_of("dataset", *numbers) if is_dataset else TextTable(grouping.value, *numbers)
+    for item in found:
+        name = shown_state(RunState(item.key)) if grouping is RunGrouping.STATE else item.name
+        named = (item.key, name) if is_dataset else (name or "without a tag",)
+        table.add_row(*named, f"{item.runs:,}", f"{item.live:,}", format_decimal(item.best_loss))
+    return table
 
 
 @app.command("export")
@@ -199,9 +204,8 @@ def views(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJs
         table = table_of("name", "filter", "sorted by", "grouped by")
         for saved in found:
             view = saved.view
-            filters = [f"{name}={value}" for name, value in _query_of(view).items()]
             order = f"{view.sort} {view.order}"
-            table.add_row(saved.id, saved.name, ", ".join(filters) or "–", order, view.group or "–")
+            table.add_row(saved.id, saved.name, _filter_of(view) or "–", order, view.group or "–")
         print_table(table, empty="No saved views.")
 
 
@@ -249,6 +253,14 @@ def _query(state: Sequence[str] | None, tag: list[str] | None, search: str, mine
 
 def _query_of(view: RunView) -> dict[str, Any]:
     return _query(list(view.state), list(view.tag), view.q, view.mine)
+
+
+def _filter_of(view: RunView) -> str:
+    """`state done, tag a, mine`: the filters of a view by the names of their options."""
+    words = [f"state {shown_state(state)}" for state in view.state] + [f"tag {tag}" for tag in view.tag]
+    words += [f"search {view.q}"] if view.q else []
+    words += ["mine"] if view.mine else []
+    return ", ".join(words)
 
 
 def _view_named(api: TeamClient, name: str) -> SavedView:

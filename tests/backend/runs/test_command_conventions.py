@@ -470,6 +470,18 @@ def test_logs_say_which_attempt_they_are_of_and_which_ranks_there_are(
     scene.cancel(work.run_id)
 
 
+def test_a_run_that_has_not_started_has_no_log(scene: Scene, served: Served, key: str) -> None:
+    done = served.command(key, f"runs logs {scene.submit()}")
+    assert done.exit_code == 1 and "no log yet, because it has not started" in done.stderr
+
+
+def test_an_edit_without_changes_is_refused(scene: Scene, served: Served, key: str) -> None:
+    before = len(served.received)
+    refused = served.command(key, f"runs edit {scene.submit()}")
+    assert (refused.exit_code, refused.stderr) == (2, "Give --name or --notes.\n")
+    assert len(served.received) == before
+
+
 def test_a_log_is_printed_with_times_if_they_are_asked_for(
     scene: Scene, served: Served, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

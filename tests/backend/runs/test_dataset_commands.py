@@ -59,6 +59,16 @@ def test_counts_are_for_people_unless_json_is_asked_for(
     assert " training and " in shown and " validation tokens" in shown
 
 
+def test_rejected_documents_are_shown_below_their_number(scene: Scene, served: Served, key: str) -> None:
+    made = upload_letters(
+        scene.site, "again", **{"letters.jsonl": b'{"text": "a"}\n' * 900 + b"{broken\n" * 6}
+    )
+    lines = served.command(key, f"datasets show {made['id']}").stdout.splitlines()
+    numbers = next(number for number, line in enumerate(lines) if line.endswith(" 6 rejected"))
+    assert [line.split(":")[0] for line in lines[numbers + 1 :][:6]][:5] == ["    letters.jsonl"] * 5
+    assert lines[numbers + 6].startswith("  prep_")
+
+
 def test_add_keeps_the_files_of_the_newest_version_unless_they_are_replaced(
     scene: Scene, served: Served, key: str, tmp_path: Path
 ) -> None:

@@ -36,13 +36,14 @@ def test_owners_and_site_admins_read_the_audit_logs_by_command(
     scene.site.admin.patch(scene.site.path, json={"name": "Lab"})
     scene.site.other_team("globex")
     listed = served.command(key, "audit list --actor ada --action rename_team --since 2026-01-01").output
-    assert "rename_team" in listed and '{"name": "Lab"}' in listed and len(listed.splitlines()) == 2
-    assert "rename_team" not in served.command(key, "audit list --since 9000-01-01T10:00").output
+    assert "Renamed team acme to Lab" in listed and len(listed.splitlines()) == 2
+    assert "Lab" not in served.command(key, "audit list --since 9000-01-01T10:00").output
     site = served.command(key, "audit site --action create_team --limit 1 --json")
     [entry] = json.loads(site.output)["items"]
     assert (entry["name"], entry["path"]) == ("Ada", "/api/v1/teams") and "globex" in entry["details"]
     file = tmp_path / "site.jsonl"
     assert served.command(key, f"audit export-site {file}").exit_code == 0
+    del entry["names"]  # the export has none
     assert entry in [json.loads(line) for line in file.read_text().splitlines()]
     wrong = served.command(key, "audit site --since yesterday")
     assert wrong.exit_code == 2 and "--since" in wrong.output
@@ -88,9 +89,10 @@ def test_people_are_managed_by_command_with_their_addresses(scene: Scene, served
     assert served.command(key, "teams list").output.split()[-1] == "editor"
     last = served.command(owner, "members leave")
     assert last.exit_code == 1 and "Make another member an owner first" in " ".join(last.output.split())
+    served.command(owner, "service-accounts create nightly")
     unknown = served.command(owner, "members remove bob@example.org")
     assert unknown.exit_code == 1
-    assert "There is ada@acme.example, viewer@acme.example." in " ".join(unknown.output.split())
+    assert "Its members are ada@acme.example, viewer@acme.example." in unknown.stderr
     assert served.command(key, "members leave").exit_code == 0
     assert person.get("/api/v1/me").json()["teams"] == []
     assert "viewer@acme.example" not in served.command(owner, "members list").output
