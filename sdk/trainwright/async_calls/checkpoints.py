@@ -165,7 +165,7 @@ class AsyncCheckpointCalls(AsyncTeamCalls):
                     f"run {run_id} ended ({run.state.value}) without an export: only runs that succeed have one. Choose one of its "
                     "checkpoints instead"
                 )
-            raise LookupError(f"Run {run_id} has no export yet: it is created when the run succeeds.")
+            raise LookupError(f"run {run_id} has no export yet: it is created when the run succeeds")
         return max(exports, key=lambda checkpoint: checkpoint.step).id
 
     def _checkpoint(self, run_id: str, checkpoint_id: str) -> str:

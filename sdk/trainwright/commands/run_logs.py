@@ -50,7 +50,7 @@ def logs(
         run = find_run(api, run)
         number = attempt or api.run(run).attempt
         if number == 0 and not follow:
-            print_error("This run has no log yet, because it has not started. --follow waits for it.")
+            print_error("This run has no log, because it has not started.")
             raise typer.Exit(1)
         if attempt is None and number > 1:
             hint = f"This is the log of attempt {number}, the newest. See an earlier one with --attempt {number - 1}."

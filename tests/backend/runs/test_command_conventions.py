@@ -472,7 +472,7 @@ def test_logs_say_which_attempt_they_are_of_and_which_ranks_there_are(
 
 def test_a_run_that_has_not_started_has_no_log(scene: Scene, served: Served, key: str) -> None:
     done = served.command(key, f"runs logs {scene.submit()}")
-    assert done.exit_code == 1 and "no log yet, because it has not started" in done.stderr
+    assert done.exit_code == 1 and "no log, because it has not started" in done.stderr
 
 
 def test_an_edit_without_changes_is_refused(scene: Scene, served: Served, key: str) -> None:
