@@ -1,5 +1,6 @@
-import { useId, useState, type ReactNode, type SyntheticEvent } from "react";
+import { useEffect, useId, useRef, useState, type ReactNode, type SyntheticEvent } from "react";
 import { invalidText, isFirstInvalid, type FormControl } from "@/components/invalidText";
+import { focusFirstErrorOfSent } from "@/components/sentForm";
 
 export interface FieldControl {
   id: string;
@@ -21,7 +22,8 @@ interface Props {
 
 /**
  * A label, its control, a sentence of help and the error: the given one, or what the browser finds when the form is
- * submitted, such as an empty field that is required. A new value removes the browser's.
+ * submitted, such as an empty field that is required. A new value removes the browser's. When the form was sent and refused,
+ * the focus goes to its first error.
  */
 export function Field({ label, hidesLabel = false, className = "", help, error: givenError, id, children }: Props) {
   const [invalid, setInvalid] = useState<string>();
@@ -30,9 +32,14 @@ export function Field({ label, hidesLabel = false, className = "", help, error: 
   const controlId = id ?? generatedId;
   const helpId = `${controlId}-help`;
   const errorId = `${controlId}-error`;
+  const container = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (givenError !== undefined) focusFirstErrorOfSent(formOf(container.current));
+  }, [givenError]);
   const described = [error === undefined ? null : errorId, help === undefined ? null : helpId].filter(Boolean).join(" ");
   return (
     <div
+      ref={container}
       className={`flex min-w-0 flex-col gap-1 ${className}`}
       onInvalidCapture={showInvalid}
       onChangeCapture={() => {
@@ -66,4 +73,9 @@ export function Field({ label, hidesLabel = false, className = "", help, error: 
     setInvalid(invalidText(control));
     if (isFirstInvalid(control)) control.focus();
   }
+}
+
+/** The form of a field's control, which may be elsewhere in the page. */
+function formOf(container: HTMLElement | null): HTMLFormElement | null {
+  return container?.querySelector<FormControl>("input, select, textarea")?.form ?? null;
 }

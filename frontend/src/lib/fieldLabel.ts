@@ -26,9 +26,16 @@ export function inSentence(label: string): string {
   return startsWithName ? label : label.charAt(0).toLowerCase() + label.slice(1);
 }
 
-const PATH = /`?\b(?:batch|checkpoint|data|memory|model|optimizer|parallelism|precision|resources|schedule|validation)\.(?:\w+\.)*(\w+)`?/g;
+const PATH = /`?\b((?:batch|checkpoint|data|memory|model|optimizer|parallelism|precision|resources|schedule|validation)\.(?:\w+\.)*(\w+))`?/g;
+const KEY = /`?\b([a-z]+(?:_[a-z0-9]+)+)\b`?/g;
 
-/** Names fields as the form does: `data.validation_fraction` → “Validation fraction”. */
-export function withFieldLabels(text: string): string {
-  return text.replace(PATH, (_path, key: string) => `“${fieldLabel(key)}”`);
+/**
+ * Names fields as the form does: `data.validation_fraction` → “Validation fraction”. With the labels of the form's fields by
+ * path, also the keys of fields alone, such as `zero_stage`; other words stay.
+ */
+export function withFieldLabels(text: string, labels: ReadonlyMap<string, string> = new Map()): string {
+  const byKey = new Map([...labels].map(([path, label]) => [path.split(".").at(-1), label]));
+  return text
+    .replace(PATH, (_quoted, path: string, key: string) => `“${labels.get(path) ?? fieldLabel(key)}”`)
+    .replace(KEY, (word, key: string) => (byKey.has(key) ? `“${byKey.get(key)}”` : word));
 }

@@ -3,10 +3,13 @@ import { useDeferredValue, useMemo, useState, type ReactNode, type SubmitEvent }
 import { ApiError } from "@/api/errors";
 import type { Dataset, Problem, Run, Tokenizer } from "@/api/types";
 import { Button } from "@/components/Button";
+import { REQUIRED_TEXT } from "@/components/invalidText";
 import { Segmented } from "@/components/Segmented";
+import { focusFirstError } from "@/components/sentForm";
 import { Time } from "@/components/Time";
 import { deleteDraft } from "@/features/runs/form/draft";
-import { partsOf } from "@/features/runs/form/formParts";
+import { fieldsInOrder, linkLabels, partsOf } from "@/features/runs/form/formParts";
+import { formProblems } from "@/features/runs/form/formProblems";
 import { INITIAL_PRESET, presetOf, valuesOfPreset } from "@/features/runs/form/presets";
 import { isReadable } from "@/features/runs/form/readableDatasets";
 import { suggestName } from "@/features/runs/form/runName";
@@ -20,10 +23,10 @@ import { RunFormFields } from "@/features/runs/form/RunFormFields";
 import { RunFormSummary } from "@/features/runs/form/RunFormSummary";
 import { useRunDraft, type View } from "@/features/runs/form/useRunDraft";
 import { WeightRules } from "@/features/runs/form/WeightRules";
-import { YamlEditor } from "@/features/runs/form/YamlEditor";
+import { goToLine, YamlEditor } from "@/features/runs/form/YamlEditor";
 import { hardwareText, whatIfQuery, type Hardware } from "@/features/runs/whatIf/whatIf";
 import { WhatIfPanel } from "@/features/runs/whatIf/WhatIfPanel";
-import { fieldLabels, sectionsOf, type JsonSchema, type SpecValues } from "@/features/runs/spec/specFields";
+import { sectionsOf, type JsonSchema, type SpecValues } from "@/features/runs/spec/specFields";
 import { useDebounced } from "@/lib/hooks/useDebounced";
 
 interface Props {
@@ -68,7 +71,7 @@ export function RunForm(props: Props) {
   const sections = useMemo(() => sectionsOf(info.run_spec as JsonSchema), [info]);
   const fields = useMemo(() => sections.flatMap((section) => section.fields), [sections]);
   const parts = useMemo(() => partsOf(sections), [sections]);
-  const labelOf = useMemo(() => fieldLabels(sections), [sections]);
+  const labelOf = useMemo(() => linkLabels(parts, sections), [parts, sections]);
   /** A run that nobody named is named for its data and model. */
   const nameFor = (given: SpecValues): string => {
     const dataset = datasets.find(({ id }) => id === given["data.dataset"])?.name ?? "run";
@@ -113,10 +116,11 @@ export function RunForm(props: Props) {
   });
 
   const apiProblems = submission.error instanceof ApiError ? submission.error.problems : [];
-  const nameProblem = named === null || hasName(named) ? [] : [{ field: "name", message: "This field is required." }];
+  const nameProblem = named === null || hasName(named) ? [] : [{ field: "name", message: REQUIRED_TEXT }];
   const checked = [...nameProblem, ...(check?.problems ?? [])];
   // A refused submission names the problems of the spec alone, and the check also what the nodes lack.
-  const problems = [...apiProblems, ...checked.filter(({ field }) => !apiProblems.some((problem) => problem.field === field))];
+  const found = [...apiProblems, ...checked.filter(({ field }) => !apiProblems.some((problem) => problem.field === field))];
+  const problems = asForm ? formProblems(found, { fields: fieldsInOrder(parts), values, datasets, tokenizers }) : found;
   const shownProblems = wasSubmitted || !asForm ? problems : problems.filter((problem) => !isPremature(problem));
   const faults = draft.read?.syntaxErrors ?? [];
   const lineOf = draft.read?.lineOf ?? null;
@@ -128,10 +132,26 @@ export function RunForm(props: Props) {
     return touched.size === 0 || fields.some(({ path, required }) => required && path === field);
   }
 
-  function submit(event: SubmitEvent): void {
+  /** What the form calls the place of the first problem. */
+  function firstPlace(): string | undefined {
+    const [problem] = shownProblems;
+    const line = faults[0]?.line ?? (problem === undefined ? undefined : lineOf?.(problem.field));
+    if (line !== undefined) return `line ${line}`;
+    return problem === undefined || problem.field === "" ? undefined : `“${labelOf(problem.field)}”`;
+  }
+
+  function submit(event: SubmitEvent<HTMLFormElement>): void {
     event.preventDefault();
     setSubmitted(true);
+    goToFirstProblem(event.currentTarget);
     if (named !== null && nameProblem.length === 0) submission.mutate(named);
+  }
+
+  /** Where the next step is. A problem that appears only now gets the focus as soon as its field shows it. */
+  function goToFirstProblem(form: HTMLFormElement): void {
+    const [problem] = shownProblems;
+    if (lineOf === null) focusFirstError(form);
+    else if (problem !== undefined) goToLine(lineOf(problem.field));
   }
 
   /** An edit makes a new request, so the previous error no longer applies. */
@@ -226,7 +246,7 @@ export function RunForm(props: Props) {
         syntaxErrors={faults}
         labelOf={labelOf}
         lineOf={lineOf}
-        verdict={startReadiness({ problemCount: faults.length > 0 ? faults.length : shownProblems.length, check, plan: planned.data })}
+        verdict={startReadiness({ problemCount: faults.length > 0 ? faults.length : shownProblems.length, firstProblem: firstPlace(), check, plan: planned.data })}
         submitLabel={submitLabel}
         busy={submission.isPending}
         error={submission.error}

@@ -26,8 +26,8 @@ interface Props {
 }
 
 /**
- * The estimate, the problems, and the verdict with the submit button. They stay visible: as a column next to the form,
- * and on smaller screens as a bar at the bottom, below which only the estimate's details scroll.
+ * The problems, the estimate, and the verdict with the submit button. They stay visible: as a column next to the form,
+ * and on smaller screens as a bar at the bottom, below which only the problems and the estimate scroll.
  */
 export function RunFormSummary({ problems, syntaxErrors, labelOf, lineOf, verdict, submitLabel, busy, error, children }: Props) {
   const problemCount = syntaxErrors.length > 0 ? syntaxErrors.length : problems.length;
@@ -36,27 +36,28 @@ export function RunFormSummary({ problems, syntaxErrors, labelOf, lineOf, verdic
       aria-label="Summary"
       className="sticky top-4 flex max-h-[calc(100dvh-2rem)] flex-col gap-3 overflow-y-auto max-desk:contents"
     >
-      {children}
       {problemCount > 0 && (
         <div role="alert" className="panel border-bad px-4 py-2">
           <p className="font-medium">{plural(problemCount, "problem")}</p>
-          <ul className="mt-1 flex flex-col gap-1">
+          <ul className="mt-1 flex flex-col gap-2">
             {syntaxErrors.map(({ line, message }) => (
               <li key={`${line} ${message}`} className="text-small break-words">
-                <LineLink line={line} /> {message}
+                <LineLink line={line} />
+                <span className="block">{message}</span>
               </li>
             ))}
             {syntaxErrors.length === 0 &&
               problems.map(({ field, message }) => (
                 <li key={`${field} ${message}`} className="text-small break-words">
-                  {lineOf === null ? <FieldLink field={field} label={labelOf(field)} /> : <LineLink line={lineOf(field)} field={field} />} {message}
+                  {lineOf === null ? <FieldLink field={field} label={labelOf(field)} /> : <LineLink line={lineOf(field)} field={field} />}
+                  <span className="block">{message}</span>
                 </li>
               ))}
           </ul>
         </div>
       )}
-      {error !== null && problems.length === 0 && <ErrorNote error={error} />}
-      <StartBar verdict={verdict} submitLabel={submitLabel} disabled={busy || syntaxErrors.length > 0} onFirstProblem={goToFirstProblem()} />
+      {children}
+      <StartBar error={problems.length === 0 ? error : null} verdict={verdict} submitLabel={submitLabel} disabled={busy || syntaxErrors.length > 0} onFirstProblem={goToFirstProblem()} />
     </aside>
   );
 
@@ -84,17 +85,24 @@ const TONES: Record<StartReadiness["tone"], { Icon: LucideIcon; className: strin
 };
 
 interface StartBarProps {
+  /** Why the run was refused, if not for a problem of a field. */
+  error: Error | null;
   verdict: StartReadiness;
   submitLabel: string;
   disabled: boolean;
   onFirstProblem: (() => void) | undefined;
 }
 
-function StartBar({ verdict, submitLabel, disabled, onFirstProblem }: StartBarProps) {
+function StartBar({ error, verdict, submitLabel, disabled, onFirstProblem }: StartBarProps) {
   const { tone, title, detail, advice } = verdict;
   const { Icon, className } = TONES[tone];
   return (
     <div className={`sticky bottom-0 flex flex-col gap-2 bg-bg pt-1 ${BAR_CLASS}`}>
+      {error !== null && (
+        <div className="w-full">
+          <ErrorNote error={error} />
+        </div>
+      )}
       <div role="status" aria-label="Verdict" className="flex min-w-0 flex-1 items-start gap-2">
         <Icon aria-hidden size={16} className={`mt-0.5 shrink-0 ${className}`} />
         <p className="min-w-0">

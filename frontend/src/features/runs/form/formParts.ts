@@ -1,5 +1,6 @@
 /** The parts of the form: three questions that every run answers, and the settings that have defaults. */
 import { isActive, type SpecField, type SpecSection, type SpecValues } from "@/features/runs/spec/specFields";
+import { inSentence } from "@/lib/fieldLabel";
 
 export interface Question {
   key: "data" | "model" | "length";
@@ -46,6 +47,22 @@ export function partsOf(sections: readonly SpecSection[]): FormParts {
     .map((one) => rest(one, one.key === "" ? "Seed" : one.label))
     .filter((one) => one.fields.length > 0);
   return { name: find(NAME), questions: questions.filter((question) => question.fields.length > 0 || question.more !== null), settings };
+}
+
+/** All fields, in the order in which the form shows them. */
+export function fieldsInOrder({ name, questions, settings }: FormParts): SpecField[] {
+  const asked = questions.flatMap(({ fields, more }) => [...fields, ...(more?.fields ?? [])]);
+  return [...(name === undefined ? [] : [name]), ...asked, ...settings.flatMap(({ fields }) => fields)];
+}
+
+/** What a link to a field calls it: its label, after that of its section if it is folded; an unknown field keeps its path. */
+export function linkLabels(parts: FormParts, sections: readonly SpecSection[]): (path: string) => string {
+  const folded = new Set([...parts.questions.flatMap(({ more }) => more?.fields ?? []), ...parts.settings.flatMap(({ fields }) => fields)]);
+  const labels = fieldsInOrder(parts).map((field): [string, string] => {
+    const section = sections.find(({ key }) => key !== "" && field.path.startsWith(`${key}.`));
+    return [field.path, folded.has(field) && section !== undefined ? `${section.label}: ${inSentence(field.label)}` : field.label];
+  });
+  return (path) => labels.find(([own]) => belongsTo(own, path))?.[1] ?? path;
 }
 
 /** Fields with a value that is not their default. */

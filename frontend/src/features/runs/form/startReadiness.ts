@@ -13,16 +13,18 @@ export interface StartReadiness {
 
 interface Given {
   problemCount: number;
+  /** Where the first of them is, if at a field or line. */
+  firstProblem?: string | undefined;
   check: SpecCheck | undefined;
   plan: RunPlan | undefined;
 }
 
-export function startReadiness({ problemCount, check, plan }: Given): StartReadiness {
+export function startReadiness({ problemCount, firstProblem, check, plan }: Given): StartReadiness {
   const verdict = (tone: StartReadiness["tone"], title: string, text: string): StartReadiness => {
     const [detail = "", ...advice] = text.split(/(?<=\.) (?=[A-Z])/);
     return { tone, title, detail, advice: advice.join(" ") };
   };
-  if (problemCount > 0) return verdict("bad", "Cannot start yet", `${plural(problemCount, "problem")} to solve first.`);
+  if (problemCount > 0) return { tone: "bad", title: "Cannot start yet", detail: whatToFix(problemCount, firstProblem), advice: "" };
   if (check?.valid !== true) return verdict("idle", "Not checked yet", "Fill in the form; it is checked while you type.");
   const warnings = [...(plan?.warnings ?? []), ...check.warnings];
   if (warnings.length > 0) return verdict("warn", (plan?.warnings ?? []).length > 0 ? "May not fit" : "Can start with a warning", withFieldLabels(warnings.join(" ")));
@@ -31,6 +33,12 @@ export function startReadiness({ problemCount, check, plan }: Given): StartReadi
   if (plan.slot_bytes == null) return verdict("good", "Can start", `${need} per rank. No node has reported its memory yet.`);
   const who = plan.memory.length > 1 ? "The rank that needs the most memory takes" : "Each rank needs";
   return verdict("good", "Fits", `${who} ${need} of ${slotText(plan, plan.slot_bytes)}.`);
+}
+
+function whatToFix(problemCount: number, first: string | undefined): string {
+  if (first === undefined) return `${plural(problemCount, "problem")} to solve first.`;
+  const others = problemCount > 1 ? ` and ${plural(problemCount - 1, "other problem")}` : "";
+  return `Fix ${first}${others} first.`;
 }
 
 /** Bytes that the rank with the most needs of its slot; a CPU rank offloads to the same memory. */

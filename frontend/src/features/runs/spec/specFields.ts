@@ -4,7 +4,7 @@
  * another choice (no clipping), the field holds `NONE`.
  */
 
-import { fieldLabel, inSentence } from "@/lib/fieldLabel";
+import { fieldLabel } from "@/lib/fieldLabel";
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
@@ -82,14 +82,6 @@ export function sectionsOf(root: JsonSchema): SpecSection[] {
     }
   }
   return [{ key: "", label: "Run", help: "", fields: general }, ...sections];
-}
-
-/** What a message calls a field: its section's label and its own; an unknown field keeps its path. */
-export function fieldLabels(sections: readonly SpecSection[]): (path: string) => string {
-  const labels = new Map(
-    sections.flatMap(({ key, label: section, fields }) => fields.map(({ path, label }) => [path, key === "" ? label : `${section}: ${inSentence(label)}`])),
-  );
-  return (path) => labels.get(path) ?? path;
 }
 
 function fieldsOf(prefix: string, schema: JsonSchema, root: JsonSchema): SpecField[] {

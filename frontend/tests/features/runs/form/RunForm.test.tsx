@@ -177,11 +177,33 @@ it("shows the problems of the check beside those of a refused submission", async
   expect(screen.getByRole("link", { name: "Model: width" })).toBeDefined();
 });
 
+it("goes to the first problem when the run is started", async () => {
+  show();
+  await openModel();
+  await userEvent.type(screen.getByLabelText("Width"), "63");
+  await screen.findByRole("link", { name: "Model: width" });
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  expect(document.activeElement).toBe(screen.getByLabelText("Width"));
+  await userEvent.clear(await name());
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  expect(document.activeElement).toBe(await name());
+});
+
+it("goes to the field that the server refuses", async () => {
+  const refused = [{ field: "precision.kind", message: "No node has it.", value: "bf16" }];
+  server.use(http.post("*/api/v1/teams/lab/runs", () => HttpResponse.json({ status: 422, code: "invalid", detail: "Invalid.", errors: refused }, { status: 422 })));
+  show();
+  await name();
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await screen.findAllByText("No node has it.");
+  expect(document.activeElement).toBe(screen.getByLabelText("Precision"));
+});
+
 it("shows errors of default values, but not of required fields that are still empty", async () => {
   show();
   await openModel();
   await userEvent.type(screen.getByLabelText("Width"), "66");
-  expect(await screen.findByRole("link", { name: "Precision: kind" })).toBeDefined();
+  expect(await screen.findByRole("link", { name: "Precision" })).toBeDefined();
   expect(screen.queryByRole("link", { name: "Name" })).toBeNull();
 });
 

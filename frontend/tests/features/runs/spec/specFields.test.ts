@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { fieldLabels, isActive, NONE, sectionsOf, specOf, valuesOf, type JsonSchema } from "@/features/runs/spec/specFields";
+import { isActive, NONE, sectionsOf, specOf, valuesOf, type JsonSchema } from "@/features/runs/spec/specFields";
 import { fieldLabel, inSentence } from "@/lib/fieldLabel";
 
 const SCHEMA: JsonSchema = {
@@ -257,10 +257,4 @@ it("heads the fields of an optional section that no kind selects, and sends them
   });
   expect(specOf({}, fields)).toEqual({});
   expect(specOf({ "model.rope_scaling.factor": "4" }, fields)).toEqual({ model: { rope_scaling: { factor: 4 } } });
-});
-
-it("calls a field by the labels of its section and its own", () => {
-  const steps = { properties: { steps: { type: "integer" } } };
-  const labelOf = fieldLabels(sectionsOf({ properties: { name: { type: "string" }, schedule: steps, validation: steps } }));
-  expect(["name", "schedule.steps", "validation.steps", "other.field"].map(labelOf)).toEqual(["Name", "Schedule: steps", "Validation: steps", "other.field"]);
 });

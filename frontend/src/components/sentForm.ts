@@ -1,0 +1,20 @@
+import type { FormControl } from "@/components/invalidText";
+
+/** The form that the user sent and has not edited since. */
+let sentForm: EventTarget | null = null;
+
+document.addEventListener("submit", ({ target }) => (sentForm = target), { capture: true });
+document.addEventListener("input", () => (sentForm = null), { capture: true });
+
+/** Goes to the first control with an error, if its form was just sent: an error that appears while the user types takes no focus. */
+export function focusFirstErrorOfSent(form: HTMLFormElement | null): void {
+  if (form !== null && form === sentForm) focusFirstError(form);
+}
+
+/** Goes to the first control of the form that is marked as invalid. Returns whether there is one. */
+export function focusFirstError(form: HTMLFormElement): boolean {
+  const controls = [...form.elements] as FormControl[];
+  const first = controls.find((control) => control.getAttribute("aria-invalid") === "true");
+  first?.focus();
+  return first !== undefined;
+}
