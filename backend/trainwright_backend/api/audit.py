@@ -12,10 +12,10 @@ from pydantic_core import PydanticCustomError
 from trainwright.contracts.api.audit import AuditEntry
 from trainwright.contracts.api.envelopes import Page
 from trainwright_backend.api.dependencies import CurrentDatabase, ReadSession
-from trainwright_backend.api.object_names import names_in_team, names_of_site
+from trainwright_backend.api.object_names import names_in_team, names_of_keys, names_of_site
 from trainwright_backend.auth import audit
 from trainwright_backend.auth.policies import Owner, SiteManager
-from trainwright_backend.core.db import storable
+from trainwright_backend.core.db import Read, storable
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.resource_router import ResourceRouter
 
@@ -70,7 +70,7 @@ def list_audit(
 ) -> Page[AuditEntry]:
     """Who changed what in the team, newest first. For owners."""
     page = audit.list_entries(session, access.team_id, search, limit, cursor)
-    return _with_names(page, lambda texts: names_in_team(session, access.team_id, texts))
+    return _with_names(session, page, lambda texts: names_in_team(session, access.team_id, texts))
 
 
 @router.get("/teams/{team}/audit/export", response_class=StreamingResponse)
@@ -85,7 +85,7 @@ def list_site_audit(
 ) -> Page[AuditEntry]:
     """Changes outside of teams: accounts, keys, sign-ins and failed ones, nodes, new and deleted teams, newest first. For site admins."""
     page = audit.list_entries(session, audit.NO_TEAM, search, limit, cursor)
-    return _with_names(page, lambda texts: names_of_site(session, texts))
+    return _with_names(session, page, lambda texts: names_of_site(session, texts))
 
 
 @router.get("/audit/export", response_class=StreamingResponse)
@@ -95,12 +95,17 @@ def export_site_audit(admin: SiteManager, database: CurrentDatabase) -> Streamin
 
 
 def _with_names(
-    page: Page[AuditEntry], find_names: Callable[[Iterable[str]], dict[str, str]]
+    session: Read, page: Page[AuditEntry], find_names: Callable[[Iterable[str]], dict[str, str]]
 ) -> Page[AuditEntry]:
     texts = {entry.sequence: f"{entry.path} {entry.details}" for entry in page.items}
-    names = find_names(texts.values())
+    names, keys = find_names(texts.values()), names_of_keys(session, {entry.via for entry in page.items})
     items = [
-        entry.model_copy(update={"names": {id: names[id] for id in names if id in texts[entry.sequence]}})
+        entry.model_copy(
+            update={
+                "names": {id: names[id] for id in names if id in texts[entry.sequence]},
+                "key_name": keys.get(entry.via),
+            }
+        )
         for entry in page.items
     ]
     return page.model_copy(update={"items": items})

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Select, String, cast, literal, or_, select
 
-from trainwright_backend.auth.tables import Account, Membership
+from trainwright_backend.auth.tables import Account, ApiKey, Membership
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import NotFound
@@ -46,6 +46,12 @@ def names_of_site(session: Read, texts: Iterable[str]) -> dict[str, str]:
     """Current names of accounts and nodes, by the ids in ``texts``."""
     accounts, nodes = select(Account.id, Account.name), select(Node.id, Node.name)
     return _names(session, texts, {"user": accounts, "node": nodes})
+
+
+def names_of_keys(session: Read, prefixes: Iterable[str]) -> dict[str, str]:
+    """Current names of API keys, by their prefixes."""
+    rows = session.execute(select(ApiKey.prefix, ApiKey.name).where(ApiKey.prefix.in_(prefixes)))
+    return {prefix: name for prefix, name in rows}
 
 
 def _names(session: Read, texts: Iterable[str], tables: Mapping[Prefix, Select[UUID, str]]) -> dict[str, str]:

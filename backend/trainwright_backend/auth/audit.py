@@ -172,7 +172,7 @@ def export_lines(database: Database, chain: UUID) -> Iterator[str]:
             page = session.scalars(entries.where(AuditEntry.sequence > last).limit(EXPORTED_AT_ONCE)).all()
         if not page:
             return
-        yield from (f"{show_entry(row).model_dump_json(exclude={'names'})}\n" for row in page)
+        yield from (f"{show_entry(row).model_dump_json(exclude={'names', 'key_name'})}\n" for row in page)
         last = page[-1].sequence
 
 
@@ -281,7 +281,8 @@ def _chain_of(session: Read, request: Request) -> UUID:
 
 
 def _details(session: Write, request: Request) -> str:
-    """The query and the JSON body, without secrets, and the names of what was deleted. A long body is cut off, but no name."""
+    """The query and the JSON body, without secrets, the id of what was created and the names of what was deleted. A long body is cut
+    off, but no name."""
     query = f"?{request.url.query}" if request.url.query else ""
     body: bytes = request.scope.get(BODY_KEY, b"")
     try:
@@ -292,6 +293,8 @@ def _details(session: Write, request: Request) -> str:
     most = MAX_DETAILS + len(json.dumps(names))
     if names:
         given = {"name": names[0]} if given is None else {"names": names} | given
+    if session.created_id:
+        given = {"created": session.created_id} | (given or {})
     shown = "" if given is None else json.dumps(_without_secrets(given), ensure_ascii=True)
     text = f"{query} {shown}".strip()
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -136,6 +136,9 @@ class Write(Read):
     deleted_names: Sequence[str] = ()
     """Names of what the transaction deletes, for the audit log: afterwards only ids are known."""
 
+    created_id: str = ""
+    """Public id of what the transaction creates, for the audit log: the request's path does not have it."""
+
     def after_commit(self, hook: Callable[[], object]) -> None:
         """Run ``hook`` after this transaction commits, or never if it does not."""
         self.info.setdefault("after_commit", []).append(hook)

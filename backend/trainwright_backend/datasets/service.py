@@ -69,9 +69,10 @@ def create_dataset(
     )
     session.add(dataset)
     session.flush()
+    session.created_id = public_id("ds", dataset.id)
     _add_version(session, dataset, contents, [])
     _record(session, team_id, key, dataset)
-    return show_dataset(session, team_id, public_id("ds", dataset.id))
+    return show_dataset(session, team_id, session.created_id)
 
 
 def add_version(

@@ -132,7 +132,7 @@ def check_engine(session: Read, spec: RunSpec) -> None:
         return
     large_enough = nodes_for(session, spec)
     if large_enough and not any(can_run(machine, spec) for machine in large_enough):
-        slots = f"{spec.resources.slots_per_node} {spec.resources.device} slots"
+        slots = count_slots(spec.resources.device, spec.resources.slots_per_node)
         message = (
             f"deepspeed is not installed on any node with {slots} ({named(large_enough)}): install it there "
             "(pip install 'trainwright[deepspeed]') and restart the node's agent, or use engine native."

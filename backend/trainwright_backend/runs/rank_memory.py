@@ -42,13 +42,13 @@ def check_memory(session: Read, spec: RunSpec) -> None:
         else f"{available.node}, which the run would need too,"
     )
     message = (
-        f"The rank that needs the most memory takes {format_memory(needed)}, and {which} has {format_memory(available.bytes)} for it"
+        f"Too little memory: the rank that needs the most takes {format_memory(needed)}, and {which} has {format_memory(available.bytes)} for it"
         f"{'' if cuda else ' when no other run is on it'}."
     )
     saving = find_saving(spec, cuda, available.bytes)
     if saving is None:
         layers = spec.model.layers
-        remedy = f"Choose a model with fewer than {layers:,} layers or of less width, use more ranks with parallelism.pipeline or tensor, or add a node."
+        remedy = f"Choose a model with fewer than {layers:,} layers or of less width, use more ranks with parallelism.pipeline or parallelism.tensor, or add a node."
         raise Invalid.at("model.layers", f"{message} {remedy}", layers)
     remedy = f"With {saving.field} {saving.value} instead of {saving.instead_of} it needs {format_memory(saving.rank_bytes)}."
     raise Invalid.at(saving.field, f"{message} {remedy}", saving.instead_of)

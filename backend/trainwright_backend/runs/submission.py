@@ -28,7 +28,7 @@ from trainwright.tracing import current_traceparent
 from trainwright_backend.core.author import Author
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.errors import Invalid
-from trainwright_backend.core.ids import new_id
+from trainwright_backend.core.ids import new_id, public_id
 from trainwright_backend.datasets.data_resolution import check_data, resolve_data
 from trainwright_backend.datasets.preparations import get_preparation, why_too_short
 from trainwright_backend.datasets.tables import Preparation
@@ -52,6 +52,7 @@ from trainwright_backend.runs.rank_memory import check_memory, largest_slot, sma
 from trainwright_backend.runs.tables import NodeSize, Run, RunSummary
 from trainwright_backend.runs.transitions import add_event, add_run
 from trainwright_backend.teams.idempotency import deleted_error, reserve_key
+from trainwright_backend.teams.slot_quota import count_slots
 from trainwright_backend.teams.tables import IdempotencyKey
 from trainwright_backend.teams.usage import SECONDS_AN_HOUR
 
@@ -127,6 +128,7 @@ def create_run(
     run = _new_run(team_id, author, choice.spec, preparation.id)
     run.waiting_reason = "" if _any_node_joined(session) else NO_NODE
     add_run(session, run)
+    session.created_id = public_id("run", run.id)
     for reason in choice.reasons:
         add_event(session, run, "precision_chosen", reason)
     session.add(
@@ -172,7 +174,7 @@ def _check_slots_of_nodes(session: Read, resources: ResourcesSpec) -> None:
     if largest is not None and resources.slots_per_node > largest.slots:
         raise Invalid.at(
             "resources.slots_per_node",
-            f"{resources.slots_per_node} {device} slots are more than any node has: the largest that ever joined, "
+            f"{count_slots(device, resources.slots_per_node)} are more than any node has: the largest that ever joined, "
             f"{largest.node_name}, has {largest.slots}. Request fewer, or add a larger node.",
             resources.slots_per_node,
         )
@@ -213,7 +215,7 @@ def _check_nodes(session: Read, spec: RunSpec) -> None:
         number = "1 joined node qualifies" if len(together) == 1 else f"{len(together)} joined nodes qualify"
         raise Invalid.at(
             "resources.nodes",
-            f"This run needs {resources.nodes} nodes with {resources.slots_per_node} {resources.device} slots each; "
+            f"This run needs {resources.nodes} nodes with {count_slots(resources.device, resources.slots_per_node)} each; "
             f"{number}.{_why_not_others(capable, peers, together)} Request fewer, or add nodes.",
             resources.nodes,
         )

@@ -65,7 +65,7 @@ def why_too_large(planned: RunPlan, gpu: GpuModel) -> str | None:
     who = "A rank needs" if len(planned.memory) > 1 else "Each rank needs"
     return (
         f"{who} {format_memory(needed)}, and this GPU has {format_memory(gpu.memory_bytes)}. Choose a smaller model or "
-        "batch.micro_sequences, memory.recompute, or more GPUs with parallelism.pipeline, tensor or zero_stage."
+        "batch.micro_sequences, memory.recompute, or more GPUs with parallelism.pipeline, parallelism.tensor or parallelism.zero_stage."
     )
 
 

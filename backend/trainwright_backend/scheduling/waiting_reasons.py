@@ -10,6 +10,7 @@ from trainwright_backend.runs.submission import NO_NODE
 from trainwright_backend.scheduling.node_capacity import NodeCapacity
 from trainwright_backend.scheduling.node_pool import Match
 from trainwright_backend.scheduling.requirements import Needs
+from trainwright_backend.teams.slot_quota import SLOT_NOUNS
 
 _SIZE = r"needs (\d+ slots?|\d+ nodes with \d+ slots? each)"
 _CLASSES = (
@@ -90,7 +91,7 @@ def _needs_another_node(
     large_enough = [capacity for capacity in available if capacity.kind.is_large_enough(needs)]
     if not large_enough:
         slots = _count(needs.slots, "slot")
-        return f"needs {slots} on one node; no online node has that many {needs.device} slots"
+        return f"needs {slots} on one node; no online node has that many {SLOT_NOUNS[needs.device]}s"
     if too_small := [capacity for capacity in large_enough if capacity.kind.has_software(needs)]:
         return _needs_memory(needs, too_small)
     if needs.precision is not None and any(not capacity.kind.has_gpus(needs) for capacity in large_enough):

@@ -53,6 +53,7 @@ def create_webhook(
     row = Webhook(team_id=team_id, url=new.url, events=events, created_by_name=by)
     session.add(row)
     session.flush()
+    session.created_id = public_id("hook", row.id)
     secret = f"whsec_{base64.b64encode(signing_key(settings.secret_key, row.id)).decode()}"
     return CreatedWebhook(**_show(session, row).model_dump(), secret=secret)
 

@@ -2678,6 +2678,11 @@ export interface components {
              */
             hash: string;
             /**
+             * Key Name
+             * @description Current name of that API key; null for a browser and once the key is deleted. Not in the export.
+             */
+            key_name?: string | null;
+            /**
              * Name
              * @description The person's name at that time.
              */

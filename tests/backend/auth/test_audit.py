@@ -86,8 +86,9 @@ def test_an_entry_says_who_did_what_to_what_and_from_where(site: Site) -> None:
     prefix = first["via"].removeprefix("tw_")
     assert entries(site, f"Ada {prefix}") == entries(site, "ADA") and entries(site, "Ada browser") == []
     exported = site.admin.get(f"{site.path}/audit/export").text.splitlines()
-    without_names = [entry | {"names": {}} for entry in entries(site)[::-1]]
-    assert [json.loads(line) | {"names": {}} for line in exported] == without_names
+    current = {"names": {}, "key_name": None}
+    without_names = [entry | current for entry in entries(site)[::-1]]
+    assert [json.loads(line) | current for line in exported] == without_names
     numbers = [item["sequence"] for item in entries(site)]
     assert numbers == list(range(len(numbers), 0, -1)) and broken(site) == []
 
@@ -168,7 +169,7 @@ def test_a_failed_sign_in_of_an_account_is_in_the_log_of_the_installation(site: 
 def test_of_the_address_of_a_webhook_only_its_host_is_in_the_log(site: Site, url: str, shown: str) -> None:
     assert site.admin.post(f"{site.path}/webhooks", json={"url": url}).status_code == 201
     [entry] = entries(site, "create_webhook")
-    assert json.loads(entry["details"]) == {"url": shown}
+    assert json.loads(entry["details"])["url"] == shown
 
 
 @pytest.mark.both_databases
@@ -274,6 +275,22 @@ def test_an_entry_has_the_names_of_the_teams_objects(site: Site) -> None:
     assert found == expected, "neither what is deleted, nor an account outside the team"
     exported = site.admin.get(f"{site.path}/audit/export").text.splitlines()
     assert all("names" not in json.loads(line) for line in exported)
+
+
+def test_an_entry_has_the_id_of_what_was_created(site: Site) -> None:
+    hook = site.admin.post(f"{site.path}/webhooks", json={"url": "https://example.org/"}).json()
+    [entry] = entries(site, "create_webhook")
+    assert json.loads(entry["details"]) == {"created": hook["id"], "url": "https://example.org/"}
+
+
+def test_an_entry_has_the_name_of_the_key_until_it_is_deleted(site: Site) -> None:
+    program = site.with_key(site.admin)
+    assert program.patch(site.path, json={"name": "The lab"}).status_code == 200
+    [entry] = entries(site, "rename_team")
+    assert (entry["via"].startswith("tw_"), entry["key_name"]) == (True, "test")
+    assert program.delete("/api/v1/me/keys/current").status_code == 204
+    [entry] = entries(site, "rename_team")
+    assert (entry["via"].startswith("tw_"), entry["key_name"]) == (True, None)
 
 
 def test_pages_continue_at_the_cursor(site: Site) -> None:

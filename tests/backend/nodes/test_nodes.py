@@ -193,7 +193,7 @@ def test_a_silent_node_is_offline_and_gets_nothing(scene: Scene) -> None:
     [shown] = scene.site.admin.get("/api/v1/nodes").json()
     assert (shown["online"], shown["slots_free"]["cpu"]) == (False, 2)
     assert (
-        scene.show(run_id)["sentence"] == "needs 1 slot on one node; no online node has that many cpu slots"
+        scene.show(run_id)["sentence"] == "needs 1 slot on one node; no online node has that many CPU slots"
     )
     assert scene.agent.heartbeat() == []
     scene.control.sweep()

@@ -91,7 +91,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (
         {"resources": {"device": "cpu", "slots_per_node": 3}, "batch": {"global_sequences": 24}},
         "resources.slots_per_node",
-        "the largest that ever joined, node-a, has 2",
+        "3 CPU slots are more than any node has: the largest that ever joined, node-a, has 2",
     ),
     ({"resources": {"device": "cuda"}}, "resources.device", "No node has a GPU."),
 ]

@@ -37,7 +37,7 @@ def test_an_engine_that_no_node_has_is_refused_at_its_field(scene: Scene) -> Non
         found = problem(scene.site.admin.post(path, json=spec))
         assert found["field"] == "parallelism.engine"
         assert found["message"].startswith(
-            "deepspeed is not installed on any node with 2 cpu slots (node-a): install it there"
+            "deepspeed is not installed on any node with 2 CPU slots (node-a): install it there"
         )
     spec_check = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
     assert [item["field"] for item in spec_check["problems"]] == ["parallelism.engine"]

@@ -21,6 +21,9 @@ class AuditEntry(Envelope):
     via: str
     """`browser`, or the first characters of the API key."""
 
+    key_name: str | None = None
+    """Current name of that API key; null for a browser and once the key is deleted. Not in the export."""
+
     address: str
     """Network address of the client, as the server saw it."""
 

@@ -6,8 +6,8 @@ import { AuditSentence } from "@/features/teams/audit/AuditSentence";
 import { detailsText, type ObjectNames } from "@/features/teams/audit/auditText";
 
 /** Who did what to what, and from where. The details have the operation, which the search finds, and the request. */
-export function AuditRow({ entry: { time, name, via, address, action, path, details }, names }: { entry: AuditEntry; names: ObjectNames }) {
-  const origin = via === "browser" ? "browser" : `key ${via}`;
+export function AuditRow({ entry: { time, name, via, key_name: keyName, address, action, path, details }, names }: { entry: AuditEntry; names: ObjectNames }) {
+  const origin = via === "browser" ? via : `key ${keyName ?? via}`;
   return (
     <tr className={`${rowClass} align-top`}>
       <Td className="whitespace-nowrap">
@@ -33,7 +33,11 @@ export function AuditRow({ entry: { time, name, via, address, action, path, deta
           </details>
         </div>
       </Td>
-      <Td className="whitespace-nowrap text-soft max-tablet:hidden">{origin}</Td>
+      <Td className="text-soft max-tablet:hidden">
+        <span className="block max-w-48 truncate" title={via === "browser" ? undefined : via}>
+          {origin}
+        </span>
+      </Td>
       <Td className="text-soft max-tablet:hidden">{address}</Td>
     </tr>
   );

@@ -106,12 +106,17 @@ export function sentenceOf(action: string, path: string, details: string, names:
   const label = actionLabel(action, details);
   const objects = objectsOf(path).reverse();
   const name = givenName(details);
+  const created = createdObject(details);
   if (name === undefined) return [{ text: label }, ...objectParts(label, objects, names)];
   const preposition = NAME_PREPOSITIONS[action];
-  if (preposition !== undefined) return [{ text: label }, ...objectParts(label, objects, names), { text: preposition }, { text: name }];
-  const [named, ...others] = objects;
+  if (preposition !== undefined) return [{ text: label }, ...objectParts(label, objects, names), { text: preposition }, nameOf(name, created)];
+  const [named, ...others] = created === undefined ? objects : [created, ...objects];
   if (named !== undefined && label.endsWith(named.kind)) return [{ text: label }, { text: name, object: named }, ...objectParts("", others, names)];
   return [{ text: label }, { text: name }, ...objectParts("", objects, names)];
+}
+
+function nameOf(name: string, object: AuditObject | undefined): SentencePart {
+  return object === undefined ? { text: name } : { text: name, object };
 }
 
 /** The label names the kind of the first object already, or not. */
@@ -166,13 +171,23 @@ function deletedNames(action: string, path: string, details: string): [string, s
 }
 
 /** The name of a long spec, whose end was cut off, so that it is not JSON. */
-const NAME_OF_LONG_SPEC = /^\{(?:"schema_version": \d+, )?"name": "([^"\\]*)"/;
+const NAME_OF_LONG_SPEC = /^\{(?:"created": "\w+", )?(?:"schema_version": \d+, )?"name": "([^"\\]*)"/;
 
-/** The name or email address that the request gave; undefined if it gave none. */
+/** The name, email address or address of a webhook that the request gave; undefined if it gave none. */
 export function givenName(details: string): string | undefined {
   const given = bodyOf(details);
   if (given === null) return NAME_OF_LONG_SPEC.exec(details.replace(QUERY, ""))?.[1];
-  return [given["name"], given["email"]].find((value) => typeof value === "string");
+  return [given["name"], given["email"], given["url"]].find((value) => typeof value === "string");
+}
+
+const CREATED = /^\{"created": "((\w+?)_\w+)"/;
+const CREATED_KINDS: Record<string, string> = { ds: "dataset", hook: "webhook", run: "run" };
+
+/** What the request created, which is not in its path; undefined in entries of older versions. */
+function createdObject(details: string): AuditObject | undefined {
+  const [, id = "", prefix = ""] = CREATED.exec(details.replace(QUERY, "")) ?? [];
+  const kind = CREATED_KINDS[prefix];
+  return kind === undefined ? undefined : { kind, id };
 }
 
 /** `role: viewer, name: Ada` of an object in JSON; anything else as it is. */

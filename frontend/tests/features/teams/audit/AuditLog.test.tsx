@@ -48,6 +48,20 @@ it("links the run or dataset that a request changed, but not one that it deleted
   expect(screen.getByText("Reordered queue").closest("div")?.textContent).toMatch(/^Reordered queuedetails/);
 });
 
+it("links what a request created, and names the key by which it was made", async () => {
+  const made = (action: string, path: string, details: string) => ({ ...entry(1, "Ana"), action, path, details, key_name: "laptop" });
+  const items = [
+    { ...made("create_dataset", "/api/v1/teams/lab/datasets", '{"created": "ds_b", "name": "stories"}'), sequence: 2 },
+    made("clone_run", "/api/v1/teams/lab/runs/run_a/clone", '{"created": "run_b", "name": "pilot-2"}'),
+  ];
+  server.use(http.get("*/api/v1/teams/lab/audit", () => HttpResponse.json({ items, next_cursor: null })));
+  renderRoute(<AuditLog team="lab" />);
+  expect((await screen.findByRole("link", { name: "stories" })).getAttribute("href")).toBe("/lab/datasets/ds_b");
+  expect(screen.getByRole("link", { name: "pilot-2" }).getAttribute("href")).toBe("/lab/runs/run_b/overview");
+  expect(screen.getByRole("link", { name: "run_a" }).getAttribute("href")).toBe("/lab/runs/run_a/overview");
+  expect(screen.getAllByText("key laptop").map(({ title }) => title)).toEqual(["tw_12345678", "tw_12345678"]);
+});
+
 it("shows the name of the object in the row", async () => {
   const submitted = { ...entry(1, "Ana"), action: "submit_run", path: "/api/v1/teams/lab/runs", details: '{"name": "pilot-8", "seed": 1}' };
   server.use(http.get("*/api/v1/teams/lab/audit", () => HttpResponse.json({ items: [submitted], next_cursor: null })));
