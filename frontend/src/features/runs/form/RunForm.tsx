@@ -80,11 +80,10 @@ export function RunForm(props: Props) {
   const [initial] = useState(() => {
     const hasModel = Object.keys(prefill).some((path) => path.startsWith("model."));
     const model = hasModel ? {} : valuesOfPreset(info.presets, INITIAL_PRESET, fields);
-    const start: SpecValues = { "data.dataset": (datasets.find(isReadable) ?? datasets[0])?.id ?? "", ...model, ...prefill };
-    return view === "form" ? start : { name: nameFor(start), ...start };
+    return { "data.dataset": (datasets.find(isReadable) ?? datasets[0])?.id ?? "", ...model, ...prefill };
   });
   const writer = { userId, team, origin };
-  const draft = useRunDraft(writer, fields, initial, prefill, view);
+  const draft = useRunDraft({ draftKey: writer, fields, initial, prefill, propose: (given) => ({ name: nameFor(given) }), view });
   const { touched } = draft;
   const suggestedName = nameFor(draft.values);
   const values = useMemo((): SpecValues => ({ name: suggestedName, ...draft.values }), [suggestedName, draft.values]);
@@ -182,14 +181,14 @@ export function RunForm(props: Props) {
               value={asForm ? "form" : "YAML"}
               options={VIEWS}
               onChange={(next) => {
-                if (draft.show(next, { name: suggestedName })) onView?.(next);
+                if (draft.show(next)) onView?.(next);
               }}
             />
           </span>
           <RecipeBar
             team={team}
             fields={fields}
-            values={values}
+            values={draft.values}
             spec={named}
             onChoose={(next) => {
               editThenReset(() => {

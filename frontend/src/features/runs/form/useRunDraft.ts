@@ -7,7 +7,10 @@ import { readYaml, updateYaml, writeYaml, type ParsedSpec } from "@/features/run
 export type View = "form" | "YAML";
 
 interface DraftState {
+  /** What the user chose; without what is only proposed. */
   values: SpecValues;
+  /** What the text has besides, such as a name: it goes on following the other fields until the user changes it. */
+  proposed: SpecValues;
   /** The text, while the view is YAML. */
   text: string | null;
   read: ParsedSpec | null;
@@ -22,18 +25,29 @@ interface DraftState {
   key: string;
 }
 
+interface Given {
+  draftKey: DraftKey;
+  fields: readonly SpecField[];
+  initial: SpecValues;
+  prefill: SpecValues;
+  /** Values for what the user has not chosen, given the others. */
+  propose: (values: SpecValues) => SpecValues;
+  view: View;
+}
+
 /**
  * The configuration being edited, as fields or as text. Fields and text stay in sync: text is parsed into the
  * fields whenever possible, and the text view starts from the fields.
  */
-export function useRunDraft(draftKey: DraftKey, fields: readonly SpecField[], initial: SpecValues, prefill: SpecValues, view: View) {
-  const [draft, setDraft] = useState<DraftState>(() => initialState(draftKey, fields, initial, prefill, view));
+export function useRunDraft(given: Given) {
+  const { draftKey, fields, initial } = given;
+  const [draft, setDraft] = useState<DraftState>(() => initialState(given));
   // Keeps comments and order of the text while the form is shown.
   const [lastText, setLastText] = useState<string | null>(null);
 
   function update(values: SpecValues, touched: ReadonlySet<string>): void {
     storeDraft(draftKey, values);
-    setDraft({ ...draft, ...derived(values, fields, draft.text), values, touched, key: randomId(), viewError: null });
+    setDraft({ ...draft, ...derived(given, values, draft.text), values, touched, key: randomId(), viewError: null });
   }
 
   return {
@@ -51,18 +65,15 @@ export function useRunDraft(draftKey: DraftKey, fields: readonly SpecField[], in
     write: (text: string): void => {
       const read = readYaml(text);
       const parsed = read.spec === null ? null : valuesOf(read.spec, fields);
-      const values = parsed?.unknownPaths.length === 0 ? parsed.values : draft.values;
+      const values = parsed?.unknownPaths.length === 0 ? withoutProposed(parsed.values, draft.proposed) : draft.values;
       if (values !== draft.values) storeDraft(draftKey, values);
       setLastText(text);
       setDraft({ ...draft, values, text, read, spec: read.spec, key: randomId(), viewError: null });
     },
-    /** Returns whether the view could be changed. The text also shows `defaults`: values that the form fills in. */
-    show: (next: View, defaults: SpecValues): boolean => {
+    /** Returns whether the view could be changed. */
+    show: (next: View): boolean => {
       if (next === "YAML") {
-        const values = { ...defaults, ...draft.values };
-        const spec = specOf(values, fields);
-        const text = lastText === null ? writeYaml(spec) : updateYaml(lastText, spec);
-        setDraft({ ...draft, values, text, read: readYaml(text), spec, viewError: null });
+        setDraft({ ...draft, ...derived(given, draft.values, lastText ?? ""), viewError: null });
         return true;
       }
       const viewError = viewErrorOf(draft, fields);
@@ -72,18 +83,19 @@ export function useRunDraft(draftKey: DraftKey, fields: readonly SpecField[], in
     discard: (): void => {
       deleteDraft(draftKey);
       setLastText(null);
-      setDraft({ ...draft, ...derived(initial, fields, draft.text), values: initial, touched: new Set(), restoredFrom: null, key: randomId(), viewError: null });
+      setDraft({ ...draft, ...derived(given, initial, draft.text), values: initial, touched: new Set(), restoredFrom: null, key: randomId(), viewError: null });
     },
   };
 }
 
-function initialState(draftKey: DraftKey, fields: readonly SpecField[], initial: SpecValues, prefill: SpecValues, view: View): DraftState {
+function initialState(given: Given): DraftState {
+  const { draftKey, initial, prefill, view } = given;
   const found = storedDraft(draftKey);
   const values = { ...initial, ...mergeDraft(draftKey, found, prefill) };
   const hasContent = Object.entries(values).some(([path, text]) => path !== "data.dataset" && text !== (initial[path] ?? ""));
   return {
     values,
-    ...derived(values, fields, view === "YAML" ? "" : null),
+    ...derived(given, values, view === "YAML" ? "" : null),
     touched: new Set(),
     restoredFrom: hasContent && found !== null ? found.at : null,
     viewError: null,
@@ -91,12 +103,17 @@ function initialState(draftKey: DraftKey, fields: readonly SpecField[], initial:
   };
 }
 
-/** The spec of the fields, and its text if the view is text. */
-function derived(values: SpecValues, fields: readonly SpecField[], before: string | null): Pick<DraftState, "text" | "read" | "spec"> {
-  const spec = specOf(values, fields);
-  if (before === null) return { text: null, read: null, spec };
+/** The spec of the fields, and its text if the view is text, which also has the proposed values. */
+function derived({ fields, propose }: Given, values: SpecValues, before: string | null): Pick<DraftState, "text" | "read" | "spec" | "proposed"> {
+  if (before === null) return { text: null, read: null, spec: specOf(values, fields), proposed: {} };
+  const proposed = propose(values);
+  const spec = specOf({ ...proposed, ...values }, fields);
   const text = before === "" ? writeYaml(spec) : updateYaml(before, spec);
-  return { text, read: readYaml(text), spec };
+  return { text, read: readYaml(text), spec, proposed };
+}
+
+function withoutProposed(values: SpecValues, proposed: SpecValues): SpecValues {
+  return Object.fromEntries(Object.entries(values).filter(([path, text]) => proposed[path] !== text));
 }
 
 function viewErrorOf({ read }: DraftState, fields: readonly SpecField[]): string | null {

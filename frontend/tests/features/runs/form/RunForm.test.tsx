@@ -237,6 +237,24 @@ it("suggests a unique name from data and preset until the user writes one", asyn
   expect(sent[0]?.body).toEqual({ name: "letters-nano-3", data: { dataset: "ds_1" }, model: { width: 64 } });
 });
 
+it("goes on proposing a name after a look at the YAML or a recipe, until the user changes it there", async () => {
+  const recipes = [{ id: "rec_1", name: "night", spec: { model: { width: 96 } }, problems: [], saved: "2026-11-21T13:00:00Z", saved_by: "ana" }];
+  server.use(http.get("*/api/v1/teams/lab/recipes", () => HttpResponse.json({ items: recipes })));
+  show();
+  await userEvent.click(await screen.findByLabelText("YAML"));
+  write(yamlText().value.replace("dataset: ds_1", "dataset: ds_1 # all of it"));
+  await userEvent.click(screen.getByLabelText("form"));
+  await userEvent.selectOptions(await screen.findByLabelText("Recipe"), "night");
+  await userEvent.click(screen.getByRole("radio", { name: /^nano/ }));
+  expect((await name()).value).toBe("letters-nano");
+  await userEvent.click(screen.getByLabelText("YAML"));
+  expect(yamlText().value).toContain("name: letters-nano");
+  write(yamlText().value.replace("letters-nano", "pilot"));
+  await userEvent.click(screen.getByLabelText("form"));
+  await userEvent.selectOptions(await screen.findByLabelText("Recipe"), "night");
+  expect((await name()).value).toBe("pilot");
+});
+
 it("begins with the newest dataset that can be read", async () => {
   const failed = aDataset({ id: "ds_2", name: "broken", versions: [aVersion({ state: "failed" })] });
   show(undefined, {}, 0, [], [failed, ...DATASETS]);
