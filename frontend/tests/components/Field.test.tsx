@@ -1,5 +1,6 @@
 import { fireEvent, render, screen } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
+import { useState } from "react";
 import { expect, it, vi } from "vitest";
 import { Field } from "@/components/Field";
 import { NOT_BLANK } from "@/components/invalidText";
@@ -59,4 +60,37 @@ it("removes the message with a new value, and prevents the browser's own", async
   expect(descriptionOf("Name")).toBe("This field is required.");
   await userEvent.type(input, "a");
   expect(descriptionOf("Name")).toBeNull();
+});
+
+function RefusedForm() {
+  const [refusal, setRefusal] = useState<string>();
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        setRefusal("This name is taken.");
+      }}
+    >
+      <Field label="Team">{(control) => <TextInput {...control} />}</Field>
+      <Field label="Name" error={refusal}>
+        {(control) => <TextInput {...control} />}
+      </Field>
+      <button type="submit">Create</button>
+      <button type="button" onClick={() => { setRefusal("Too short."); }}>
+        Check
+      </button>
+    </form>
+  );
+}
+
+it("goes to the field that was refused when the form was sent, but not to one with an error while the user edits", async () => {
+  const shown = render(<RefusedForm />);
+  await userEvent.click(screen.getByRole("button", { name: "Create" }));
+  expect(document.activeElement).toBe(screen.getByLabelText("Name"));
+  shown.unmount();
+  render(<RefusedForm />);
+  await userEvent.type(screen.getByLabelText("Team"), "a");
+  await userEvent.click(screen.getByRole("button", { name: "Check" }));
+  expect(descriptionOf("Name")).toBe("Too short.");
+  expect(document.activeElement).toBe(screen.getByRole("button", { name: "Check" }));
 });

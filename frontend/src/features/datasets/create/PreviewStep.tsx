@@ -5,6 +5,7 @@ import type { Dataset, CurationSpec } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Collapsible } from "@/components/Collapsible";
+import { focusFirstError } from "@/components/sentForm";
 import { Skeleton } from "@/components/Skeleton";
 import { needDifferentFields } from "@/features/datasets/create/commonFields";
 import { defaultName } from "@/features/datasets/create/defaultName";
@@ -59,9 +60,10 @@ export function PreviewStep({ team, uploads, names, initial, hasName, submitLabe
     return { ...draft, field: draft.field || (preview?.curation.read.field ?? "") };
   }
 
-  function submit(event: SubmitEvent): void {
+  function submit(event: SubmitEvent<HTMLFormElement>): void {
     event.preventDefault();
-    if (!hasMistakes && unreadable.length === 0) creation.mutate();
+    if (hasMistakes) focusFirstError(event.currentTarget);
+    else if (unreadable.length === 0) creation.mutate();
   }
 
   return (
@@ -125,7 +127,7 @@ export function PreviewStep({ team, uploads, names, initial, hasName, submitLabe
               <NameField value={name} onChange={setTyped} />
             </div>
           )}
-          <Button type="submit" variant="primary" disabled={creation.isPending || preview === undefined || unreadable.length > 0 || hasMistakes}>
+          <Button type="submit" variant="primary" disabled={creation.isPending || preview === undefined || unreadable.length > 0}>
             {submitLabel}
           </Button>
           <p className="text-small text-soft">{hint()}</p>

@@ -5,6 +5,7 @@ import type { Dataset, DatasetVersion } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
+import { focusFirstError } from "@/components/sentForm";
 import { TextInput } from "@/components/TextInput";
 import { CountPanel } from "@/features/datasets/curation/CountPanel";
 import { createVersion } from "@/features/datasets/queries";
@@ -40,9 +41,10 @@ export function CurationVersionForm({ team, dataset, base, onCreated }: Props) {
   const hasText = base.files.some(({ format }) => format === "text");
   const hasFields = base.files.some(({ format }) => format !== "text");
 
-  function submit(event: SubmitEvent): void {
+  function submit(event: SubmitEvent<HTMLFormElement>): void {
     event.preventDefault();
-    if (!hasMistakes) creation.mutate();
+    if (hasMistakes) focusFirstError(event.currentTarget);
+    else creation.mutate();
   }
 
   return (
@@ -81,7 +83,7 @@ export function CurationVersionForm({ team, dataset, base, onCreated }: Props) {
       />
       <CountPanel team={team} dataset={dataset.id} version={base.number} curation={curation} disabled={hasMistakes} names={NO_NAMES} />
       <div>
-        <Button type="submit" variant="primary" disabled={creation.isPending || hasMistakes}>
+        <Button type="submit" variant="primary" disabled={creation.isPending}>
           Create version
         </Button>
       </div>

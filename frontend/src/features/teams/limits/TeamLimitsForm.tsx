@@ -5,6 +5,7 @@ import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
+import { focusFirstError } from "@/components/sentForm";
 import { LimitFieldset } from "@/features/teams/limits/LimitFieldset";
 import { limitsQuery } from "@/features/teams/limits/limitQueries";
 import { changeTeamLimits, currentValues, guaranteeProblems, isSame, limitGroups, PRIORITY_FIELDS, type ChosenLimits } from "@/features/teams/limits/teamLimits";
@@ -47,13 +48,14 @@ export function TeamLimitsForm({ team }: { team: string }) {
   });
   const problems = guaranteeProblems(quota, limits);
   const chosen = { values: limits, priorities };
-  const canSave = isValid && Object.keys(problems).length === 0 && !change.isPending && !isSame(current, chosen);
+  const hasMistakes = !isValid || Object.keys(problems).length > 0;
   return (
     <form
       className="panel flex flex-col gap-6 p-4"
       onSubmit={(event) => {
         event.preventDefault();
-        if (canSave) change.mutate(chosen);
+        if (hasMistakes) focusFirstError(event.currentTarget);
+        else change.mutate(chosen);
       }}
     >
       {groups.map(({ title, fields }) => (
@@ -87,7 +89,7 @@ export function TeamLimitsForm({ team }: { team: string }) {
         </div>
       </fieldset>
       <div>
-        <Button type="submit" disabled={!canSave}>
+        <Button type="submit" disabled={change.isPending || isSame(current, chosen)}>
           Save limits
         </Button>
       </div>

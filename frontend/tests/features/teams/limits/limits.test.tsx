@@ -92,11 +92,14 @@ it("replaces the team's limits, with storage in GiB and numbers of runs whole, a
   const save = screen.getByRole<HTMLButtonElement>("button", { name: "Save limits" });
   expect(save.disabled).toBe(true);
   await retype("GPU-hours a month", "many");
-  expect(save.disabled).toBe(true);
+  await userEvent.click(save);
+  expect(document.activeElement).toBe(screen.getByLabelText("GPU-hours a month"));
   await retype("GPU-hours a month", "500");
   await retype("Runs at once", "1.5");
   expect(screen.getByText("Enter a whole number from 0 to 1,000,000, or leave it empty.")).toBeDefined();
-  expect(save.disabled).toBe(true);
+  await userEvent.click(save);
+  expect(document.activeElement).toBe(screen.getByLabelText("Runs at once"));
+  expect(sent).toEqual([]);
   await retype("Runs at once", "");
   await retype("Queued runs", "");
   await retype("Total storage, GiB", "0.5");
@@ -133,7 +136,8 @@ it("guarantees a team at most its limit, and shows the warning of the API", asyn
   expect(await screen.findByText("1 guaranteed, 2 borrowed")).toBeDefined();
   await retype("Guaranteed CPU slots", "5");
   expect(screen.getByText("At most the limit, “CPU slots at once”.")).toBeDefined();
-  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Save limits" }).disabled).toBe(true);
+  await userEvent.click(screen.getByRole("button", { name: "Save limits" }));
+  expect(document.activeElement).toBe(screen.getByLabelText("Guaranteed CPU slots"));
   await retype("Guaranteed CPU slots", "3");
   await userEvent.click(screen.getByRole("button", { name: "Save limits" }));
   expect((await screen.findByRole("status")).textContent).toContain("The shares of all teams are 9 CPU slots");
@@ -188,6 +192,10 @@ it("lets only owners change a member's limits", async () => {
   expect(screen.getByRole("cell", { name: "5 GiB" })).toBeDefined();
   const dialog = within(screen.getByRole("dialog", { name: "Limits of Ana", hidden: true }));
   await userEvent.clear(dialog.getByLabelText("GPUs at once"));
+  await userEvent.type(dialog.getByLabelText("Queued runs"), "few");
+  await userEvent.click(dialog.getByRole("button", { name: "Save", hidden: true }));
+  expect(document.activeElement).toBe(dialog.getByLabelText("Queued runs"));
+  await userEvent.clear(dialog.getByLabelText("Queued runs"));
   await userEvent.type(dialog.getByLabelText("Queued runs"), "5");
   await userEvent.type(dialog.getByLabelText("Total storage, GiB"), "2");
   await userEvent.selectOptions(dialog.getByLabelText("Highest priority"), "low");
