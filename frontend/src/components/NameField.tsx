@@ -1,3 +1,4 @@
+import type { ReactNode } from "react";
 import { Field } from "@/components/Field";
 import { NOT_BLANK } from "@/components/invalidText";
 import { TextInput } from "@/components/TextInput";
@@ -8,7 +9,7 @@ interface Props {
   hidesLabel?: boolean;
   placeholder?: string;
   className?: string;
-  help?: string;
+  help?: ReactNode;
   /** A refusal of the API. */
   error?: string | undefined;
   value: string;

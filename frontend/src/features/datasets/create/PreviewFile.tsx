@@ -5,16 +5,18 @@ import { count, plural } from "@/lib/format";
 
 interface Props {
   file: PreviewFile;
+  /** Its name, and what tells it apart from others of that name. */
+  label: string;
   onLeaveOut: () => void;
 }
 
 /** One file: its format, columns, first documents and unreadable rows. */
-export function PreviewFile({ file, onLeaveOut }: Props) {
-  const { name, columns, field, documents, rejected, problem } = file;
+export function PreviewFile({ file, label, onLeaveOut }: Props) {
+  const { columns, field, documents, rejected, problem } = file;
   return (
     <li className="px-4 py-3">
       <h3 className="flex flex-wrap items-baseline gap-x-3">
-        <span className="min-w-0 font-medium break-all">{name}</span>
+        <span className="min-w-0 font-medium break-all">{label}</span>
         {file.format !== null && <span className="text-small text-soft">{fileKind(file)}</span>}
       </h3>
       {columns.length > 0 && (
@@ -31,12 +33,12 @@ export function PreviewFile({ file, onLeaveOut }: Props) {
         <div role="alert" className="mt-2 flex flex-wrap items-center gap-x-4 gap-y-1 rounded-box border border-bad px-3 py-2">
           <p className="min-w-0 flex-1 basis-64">{problem}</p>
           <button type="button" className="rounded-box text-accent hover:underline max-tablet:min-h-11" onClick={onLeaveOut}>
-            Exclude <span className="sr-only">{name}</span>
+            Exclude <span className="sr-only">{label}</span>
           </button>
         </div>
       )}
       {rejected.length > 0 && (
-        <ul aria-label={`Rows of ${name} that cannot be read`} className="mt-2">
+        <ul aria-label={`Rows of ${label} that cannot be read`} className="mt-2">
           {rejected.map(({ line, reason }) => (
             <li key={line} className="text-warn">
               line {count(line)} {reason}
@@ -45,7 +47,7 @@ export function PreviewFile({ file, onLeaveOut }: Props) {
         </ul>
       )}
       {documents.length > 0 && (
-        <ol aria-label={`First documents of ${name}`} className="mt-2 flex flex-col gap-2">
+        <ol aria-label={`First documents of ${label}`} className="mt-2 flex flex-col gap-2">
           {documents.map((text, index) => (
             <li key={index}>
               <DocumentText text={text} />

@@ -9,13 +9,13 @@ import { focusFirstError } from "@/components/sentForm";
 import { Skeleton } from "@/components/Skeleton";
 import { needDifferentFields } from "@/features/datasets/create/commonFields";
 import { defaultName } from "@/features/datasets/create/defaultName";
+import { DatasetNameField } from "@/features/datasets/create/DatasetNameField";
 import { PreviewFile } from "@/features/datasets/create/PreviewFile";
 import { previewQuery } from "@/features/datasets/queries";
 import { ReadOptions } from "@/features/datasets/create/ReadOptions";
 import { draftOf, describeFilters, mistakesOf, readOf, curationOf } from "@/features/datasets/curation/curation";
 import { CurationFields } from "@/features/datasets/curation/CurationFields";
 import { plural } from "@/lib/format";
-import { NameField } from "@/components/NameField";
 
 export interface NewFiles {
   name: string;
@@ -28,6 +28,8 @@ interface Props {
   /** Ids of complete uploads, in the order of the files. */
   uploads: readonly string[];
   names: readonly string[];
+  /** The files' names with what tells them apart, by upload. */
+  labels: ReadonlyMap<string, string>;
   initial: CurationSpec;
   hasName: boolean;
   submitLabel: string;
@@ -42,7 +44,7 @@ const MAX_PREVIEWED = 20;
 const MAX_NAMED = 3;
 
 /** Previews the files' first rows and sets how they become documents. */
-export function PreviewStep({ team, uploads, names, initial, hasName, submitLabel, onSubmit, onCreated, onLeaveOut }: Props) {
+export function PreviewStep({ team, uploads, names, labels, initial, hasName, submitLabel, onSubmit, onCreated, onLeaveOut }: Props) {
   const [draft, setDraft] = useState(() => draftOf(initial));
   const [typed, setTyped] = useState<string | null>(null);
   const name = typed ?? defaultName(names);
@@ -97,6 +99,7 @@ export function PreviewStep({ team, uploads, names, initial, hasName, submitLabe
                   <PreviewFile
                     key={file.upload}
                     file={file}
+                    label={labels.get(file.upload) ?? file.name}
                     onLeaveOut={() => {
                       onLeaveOut(file.upload);
                     }}
@@ -124,7 +127,7 @@ export function PreviewStep({ team, uploads, names, initial, hasName, submitLabe
         <div className="flex flex-wrap items-end gap-4 border-t px-4 py-3">
           {hasName && (
             <div className="w-80 max-tablet:w-full">
-              <NameField value={name} onChange={setTyped} />
+              <DatasetNameField team={team} value={name} onChange={setTyped} />
             </div>
           )}
           <Button type="submit" variant="primary" disabled={creation.isPending || preview === undefined || unreadable.length > 0}>

@@ -56,6 +56,7 @@ export function UploadWizard({ team, title, initial, hasName, defaultSelection, 
           team={team}
           uploads={ids}
           names={uploads.selected.map(({ name }) => name)}
+          labels={new Map(uploads.selected.map(({ key, uploadId, label }) => [uploadId ?? key, label]))}
           initial={initial}
           hasName={hasName}
           submitLabel={submitLabel}

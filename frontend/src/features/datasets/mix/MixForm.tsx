@@ -6,6 +6,7 @@ import type { Dataset, CurationSpec } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Collapsible } from "@/components/Collapsible";
+import { DatasetNameField } from "@/features/datasets/create/DatasetNameField";
 import { CountPanel } from "@/features/datasets/curation/CountPanel";
 import { mixOf, sharesOf, sourcesOf, duplicateSource } from "@/features/datasets/mix/mixSources";
 import { MixSourceRow } from "@/features/datasets/mix/MixSourceRow";
@@ -14,7 +15,6 @@ import { draftOf, mistakesOf, curationOf } from "@/features/datasets/curation/cu
 import { CurationFields } from "@/features/datasets/curation/CurationFields";
 import { uniqueNames } from "@/lib/uniqueNames";
 import { randomId } from "@/lib/randomId";
-import { NameField } from "@/components/NameField";
 
 export interface NewMix {
   name: string;
@@ -116,7 +116,7 @@ export function MixForm({ team, initial, hasName, submitLabel, onSubmit, onCreat
       <div className="flex flex-wrap items-end gap-4">
         {hasName && (
           <div className="w-80 max-tablet:w-full">
-            <NameField value={name} onChange={setName} />
+            <DatasetNameField team={team} value={name} onChange={setName} />
           </div>
         )}
         <Button type="submit" variant="primary" disabled={creation.isPending}>

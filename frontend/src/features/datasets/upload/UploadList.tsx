@@ -70,7 +70,7 @@ export function UploadList({ rows, isSelected, onSelect, onRemove }: Props) {
       </div>
       {removing !== null && (
         <ConfirmDialog
-          title={`Remove ${removing.name}?`}
+          title={`Remove ${removing.label}?`}
           consequence={`This deletes the ${bytes(removing.bytes)} that the server has. To use the file later, upload it again.`}
           confirmLabel="Remove file"
           cancelLabel="Cancel"

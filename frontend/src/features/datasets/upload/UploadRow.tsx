@@ -43,7 +43,7 @@ export function UploadRow({ row, isSelected, onSelect, onRemove }: Props) {
           }}
         />
         <span className="sr-only">use </span>
-        <span className="min-w-0 break-all">{row.name}</span>
+        <span className="min-w-0 break-all">{row.label}</span>
       </label>
       <span className={`inline-flex items-center gap-1.5 max-desk:justify-self-end ${color}`}>
         <StateIcon shape={shape} />
@@ -54,7 +54,7 @@ export function UploadRow({ row, isSelected, onSelect, onRemove }: Props) {
       ) : (
         <Meter
           fraction={row.bytes === 0 ? 1 : row.sent / row.bytes}
-          label={`Upload of ${row.name}`}
+          label={`Upload of ${row.label}`}
           className="w-full max-desk:col-span-full max-desk:my-1"
         />
       )}
@@ -68,7 +68,7 @@ export function UploadRow({ row, isSelected, onSelect, onRemove }: Props) {
               pause(row.key);
             }}
           >
-            Pause <span className="sr-only">{row.name}</span>
+            Pause <span className="sr-only">{row.label}</span>
           </button>
         )}
         {(row.state === "paused" || row.state === "failed") && (
@@ -80,12 +80,12 @@ export function UploadRow({ row, isSelected, onSelect, onRemove }: Props) {
             }}
           >
             {row.state === "paused" ? "Resume" : "Try again"}{" "}
-            <span className="sr-only">{row.name}</span>
+            <span className="sr-only">{row.label}</span>
           </button>
         )}
         {isUsable(row) && (
           <button type="button" className={ACTION_CLASS} onClick={onRemove}>
-            Remove <span className="sr-only">{row.name}</span>
+            Remove <span className="sr-only">{row.label}</span>
           </button>
         )}
       </span>
@@ -99,7 +99,7 @@ export function UploadRow({ row, isSelected, onSelect, onRemove }: Props) {
               confirmSameFile(row.key);
             }}
           >
-            Yes, resume <span className="sr-only">with {row.name}</span>
+            Yes, resume <span className="sr-only">with {row.label}</span>
           </button>
           <button
             type="button"
@@ -108,7 +108,7 @@ export function UploadRow({ row, isSelected, onSelect, onRemove }: Props) {
               replaceUpload(row.key);
             }}
           >
-            No, start over <span className="sr-only">with {row.name}</span>
+            No, start over <span className="sr-only">with {row.label}</span>
           </button>
         </p>
       )}

@@ -1,10 +1,14 @@
 /** The team's files that no dataset uses yet: uploads of this browser, and uploads that only the server knows. */
 import type { Upload } from "@/api/types";
 import type { UploadTask, UploadState } from "@/features/datasets/upload/uploadStore";
+import { moment } from "@/lib/format";
+import { idsOfSharedNames } from "@/lib/sharedNames";
 
 export interface UploadRowData {
   key: string;
   name: string;
+  /** The name, and what tells the file apart from others of that name. */
+  label: string;
   bytes: number;
   sent: number;
   bytesPerSecond: number;
@@ -21,6 +25,8 @@ export interface UploadRowData {
   local: boolean;
   /** The teammate who uploaded it; null: you. */
   by: string | null;
+  /** When the upload began; null for one that began in this page. */
+  created: string | null;
   expires: string | null;
 }
 
@@ -32,15 +38,28 @@ export function uploadRows(
 ): UploadRowData[] {
   const mine = tasks.filter((task) => task.team === team);
   const known = new Set(mine.map(({ uploadId }) => uploadId));
-  const local = mine.filter(({ isStandalone }) => !isStandalone).map((task) => ({ ...task, local: true, by: null, expires: null }));
+  const local = mine.filter(({ isStandalone }) => !isStandalone).map((task) => ({ ...task, label: task.name, local: true, by: null, created: null, expires: null }));
   const others = uploads.filter(({ id }) => !known.has(id) && !dropped.has(id)).map(rowOf);
-  return [...local, ...others].sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+  const oldestFirst = [...others.sort((a, b) => a.created.localeCompare(b.created)), ...local];
+  return labeled(oldestFirst).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
 }
 
-function rowOf({ id, file_name, bytes, offset, complete, created_by, mine, expires }: Upload): UploadRowData {
+/** Rows whose labels differ. */
+function labeled(rows: readonly UploadRowData[]): UploadRowData[] {
+  const shared = idsOfSharedNames(rows.map(({ key, name }) => ({ id: key, name })));
+  return rows.map((row) => {
+    if (!shared.has(row.key)) return row;
+    const same = rows.filter(({ name }) => name === row.name);
+    const when = row.created === null ? "chosen here" : `uploaded ${moment(row.created)}`;
+    return { ...row, label: `${row.name} (${same.indexOf(row) + 1} of ${same.length}, ${when})` };
+  });
+}
+
+function rowOf({ id, file_name, bytes, offset, complete, created, created_by, mine, expires }: Upload): UploadRowData & { created: string } {
   return {
     key: id,
     name: file_name,
+    label: file_name,
     bytes,
     sent: offset,
     bytesPerSecond: 0,
@@ -50,6 +69,7 @@ function rowOf({ id, file_name, bytes, offset, complete, created_by, mine, expir
     uploadId: id,
     local: false,
     by: mine ? null : (created_by ?? "a former member"),
+    created,
     expires,
   };
 }

@@ -29,6 +29,7 @@ beforeEach(() => {
         curation: { ...curation, read: { ...curation.read, field } },
       });
     }),
+    http.get("*/teams/lab/datasets", () => HttpResponse.json({ items: [], next_cursor: null })),
     http.post("*/teams/lab/datasets", async ({ request }) => {
       made.push(await request.json());
       return HttpResponse.json(aDataset(), { status: 201 });
@@ -86,6 +87,16 @@ it("reads the column chosen in the preview", async () => {
   const curation = { ...DEFAULT_CURATION, read: { text_documents: "file", field: "body" } };
   expect(made).toEqual([{ name: "rows", uploads: ["up_1"], curation }]);
   expect(screen.queryByText("rows.csv")).toBeNull();
+});
+
+it("says that a dataset has the name already, while it is typed", async () => {
+  server.use(http.get("*/teams/lab/datasets", () => HttpResponse.json({ items: [aDataset({ id: "ds_9", name: "rows" })], next_cursor: null })));
+  show();
+  await choose("rows.csv");
+  await userEvent.click(await screen.findByRole("button", { name: "Preview files" }).then(enabled));
+  expect((await screen.findByRole("link", { name: "dataset of this name" })).getAttribute("href")).toBe("/lab/datasets/ds_9");
+  await userEvent.type(screen.getByLabelText("Name"), " b");
+  expect(screen.queryByRole("link", { name: "dataset of this name" })).toBeNull();
 });
 
 it("sends the same request again after its response was lost, and another one after a change", async () => {

@@ -47,6 +47,18 @@ it("lists each file once, sorted by name, including uploads that only the server
   expect(uploadTotals(rows)).toEqual({ files: 3, complete: 1, bytes: 300, sent: 147, bytesPerSecond: 10 });
 });
 
+it("tells files of the same name apart", () => {
+  const begun = (id: string, created: string) => ({ ...anUpload(id, "b.txt", 100), created });
+  const server = [begun("up_3", "2026-11-21T13:00:00Z"), begun("up_2", "2026-11-20T13:00:00Z")];
+  const rows = uploadRows("lab", [aSending({ uploadId: "up_9" }), aSending({ key: "k2", name: "b.txt", uploadId: "up_8" })], server, new Set());
+  expect(rows.map(({ name, label }) => [name, label])).toEqual([
+    ["a.txt", "a.txt"],
+    ["b.txt", expect.stringMatching(/^b\.txt \(1 of 3, uploaded 20 Nov \d\d:00\)$/)],
+    ["b.txt", expect.stringMatching(/^b\.txt \(2 of 3, uploaded 21 Nov \d\d:00\)$/)],
+    ["b.txt", "b.txt (3 of 3, chosen here)"],
+  ]);
+});
+
 it("omits uploads for other purposes, here and in the server's list", () => {
   expect(uploadRows("lab", [aSending({ isStandalone: true })], [anUpload("up_1", "tokenizer.json", 20)], new Set())).toEqual([]);
 });
