@@ -27,6 +27,12 @@ const arrows = [
   },
 ];
 
+/** As in the server's messages, beside which the pages' texts are. */
+const straightApostrophes = ["Literal[value=/’/]", "JSXText[value=/’/]", "TemplateElement[value.raw=/’/]"].map((selector) => ({
+  selector,
+  message: "Write the apostrophe as '.",
+}));
+
 export default ts.config(
   { basePath, ignores: ["node_modules", "src/api/schema.d.ts", "eslint.config.js"] },
   // What a run of the browser tests leaves.
@@ -53,6 +59,7 @@ export default ts.config(
       // It tells what a compiler that is not used here would skip.
       "react-hooks/incompatible-library": "off",
       "jsx-a11y/label-has-associated-control": ["error", { assert: "either" }],
+      "no-restricted-syntax": ["error", ...straightApostrophes],
     },
   },
   ...arrows,

@@ -45,7 +45,7 @@ test("from files on a disk to a mixture of datasets", async ({ page }) => {
 
   await test.step("the first rows are previewed, and a dataset is created", async () => {
     await page.getByRole("button", { name: "Preview files" }).click();
-    const first = page.getByRole("region", { name: "First rows" });
+    const first = page.getByRole("region", { name: "Preview", exact: true });
     await expect(first.getByText("Letter 0: the ship")).toBeVisible();
     await expect(first.getByText("JSON Lines")).toBeVisible();
     await first.getByLabel("Text files").selectOption("blank_line");
@@ -103,7 +103,7 @@ test("from files on a disk to a mixture of datasets", async ({ page }) => {
     await page.getByRole("button", { name: "Exclude broken.csv.gz" }).click();
     await page.getByRole("combobox", { name: "Field" }).selectOption("body");
     await expect(page.getByText("body of row 0, over", { exact: false })).toBeVisible();
-    await page.getByRole("region", { name: "First rows" }).getByLabel("Name").fill("rows");
+    await page.getByRole("region", { name: "Preview", exact: true }).getByLabel("Name").fill("rows");
     await page.getByRole("button", { name: "Create dataset" }).click();
     await expect(page.getByRole("heading", { name: "rows", level: 1 })).toBeVisible();
     await expect(page.getByText("Ready")).toBeVisible({ timeout: 90_000 });

@@ -19,7 +19,7 @@ test("from a one-time link to a downloaded checkpoint", async ({ page }) => {
     await audit(page, "datasets-empty");
     await page.getByLabel("Choose files").setInputFiles({ name: "letters.jsonl", mimeType: "application/jsonl", buffer: letters() });
     await page.getByRole("button", { name: "Preview files" }).click();
-    await page.getByRole("region", { name: "First rows" }).getByLabel("Name").fill("letters");
+    await page.getByRole("region", { name: "Preview", exact: true }).getByLabel("Name").fill("letters");
     await page.getByRole("button", { name: "Create dataset" }).click();
     await expect(page.getByRole("heading", { name: "letters", level: 1 })).toBeVisible();
     await expect(page.getByText("Ready")).toBeVisible({ timeout: 60_000 });

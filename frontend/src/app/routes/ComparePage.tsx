@@ -80,7 +80,7 @@ export function ComparePage() {
       )}
       {view.runs.length === 0 ? (
         <EmptyState title="Nothing to compare yet.">
-          <p>Select runs in the table with x, then press Compare. You can share the comparison’s address.</p>
+          <p>Select runs in the table with x, then press Compare. You can share the comparison's address.</p>
           <Link to="/$team/runs" params={{ team }} className={buttonClass()}>
             Go to runs
           </Link>

@@ -24,7 +24,7 @@ export function NodesPage() {
         </>
       ) : (
         <EmptyState title="Only site admins can see nodes.">
-          <p>A run’s page names its node, and why a run waits for one. Home shows how many slots your team uses.</p>
+          <p>A run's page names its node, and why a run waits for one. Home shows how many slots your team uses.</p>
         </EmptyState>
       )}
     </>

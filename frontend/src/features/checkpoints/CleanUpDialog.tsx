@@ -55,7 +55,7 @@ export function CleanUpDialog({ team, runs, onClose }: Props) {
   };
   return (
     <Dialog
-      title={runs === null ? "Clean up the team’s checkpoints" : "Clean up this run’s checkpoints"}
+      title={runs === null ? "Clean up the team's checkpoints" : "Clean up this run's checkpoints"}
       onClose={onClose}
       actions={
         <>

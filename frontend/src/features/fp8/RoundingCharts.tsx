@@ -26,7 +26,7 @@ const HEADROOMS: ChartScale = { low: -10.4, high: 0.4, ticks: [-10, -8, -6, -4, 
 
 const CLAMPED_TEXT: Record<Fp8Recipe["amax"], string> = {
   current: "Clamped: none, because each scale fits the largest value of the tensor that it scales.",
-  delayed: "Clamped: the share of FP8 layers’ inputs and output gradients whose scale, which fits the last 16 steps, was too small.",
+  delayed: "Clamped: the share of FP8 layers' inputs and output gradients whose scale, which fits the last 16 steps, was too small.",
 };
 
 /** The overall cost of rounding to 8 bits: clamped tensors, underflow, lost updates, headroom and skipped steps. */

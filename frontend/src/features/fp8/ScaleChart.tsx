@@ -81,7 +81,7 @@ function scaleDescription(kind: TensorKind, scaling: Fp8Recipe["scaling"]): stri
     return "The number that multiplies the stored FP8 values to get real ones: a power of two, times the clipping factor.";
   }
   if (scaling === "tensor") return "The number that multiplies the stored FP8 values to get real ones, a power of two.";
-  return `The scale of the entire tensor’s amax; with ${scaling} scaling, each ${scaling} has its own.`;
+  return `The scale of the entire tensor's amax; with ${scaling} scaling, each ${scaling} has its own.`;
 }
 
 function exponentOf(scale: number): number | null {

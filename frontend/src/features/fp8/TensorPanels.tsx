@@ -73,9 +73,9 @@ export function TensorPanels({ scaling, tensors: source, markers, zoom, tensorSe
             }
           >
             <p className="mt-2 border-t pt-2 text-small text-soft">
-              The largest absolute value in each layer’s tensor, which determines its scale. Bands that change slowly are
+              The largest absolute value in each layer's tensor, which determines its scale. Bands that change slowly are
               normal. If a layer brightens step by step, it is about to overflow: lower the learning rate, or keep that
-              layer’s matmuls in bfloat16 (BF16 first layers, BF16 last layers).
+              layer's matmuls in bfloat16 (BF16 first layers, BF16 last layers).
             </p>
           </HeatMap>
         </div>

@@ -133,13 +133,13 @@ it("adapts to the run's FP8 settings: float32 weights at O1, a tensor scale in a
   show(fp8Run({ state: "succeeded" }, { level: "O1", scaling: "row" }), MEASURED);
   expect(await screen.findByText("At O1 weights are float32, so no update is lost.")).toBeDefined();
   expect(screen.queryByText(/stochastically/)).toBeNull();
-  expect(await screen.findByText(/The scale of the entire tensor’s amax; with row scaling, each row has its own/)).toBeDefined();
+  expect(await screen.findByText(/The scale of the entire tensor's amax; with row scaling, each row has its own/)).toBeDefined();
   expect(screen.queryByText(/use row scaling/)).toBeNull();
 });
 
 it.each([
   ["current", /Clamped: none, because each scale fits/],
-  ["delayed", /Clamped: the share of FP8 layers’ inputs and output gradients whose scale, which fits the last 16 steps, was too small/],
+  ["delayed", /Clamped: the share of FP8 layers' inputs and output gradients whose scale, which fits the last 16 steps, was too small/],
 ] as const)("explains clamping for a run with %s amax", async (amax, pattern) => {
   show(fp8Run({ state: "succeeded" }, { amax }), MEASURED);
   expect(await screen.findByText(pattern)).toBeDefined();

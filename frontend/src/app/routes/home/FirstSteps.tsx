@@ -59,7 +59,7 @@ export function FirstSteps({ hasRuns, hasFinished }: Props) {
           starts with a small model, and shows whether it fits and how long it takes.
         </Step>
         <Step number={3} title="Use the weights" isDone={false}>
-          Watch the loss fall here, then download the weights from the run’s checkpoints.
+          Watch the loss fall here, then download the weights from the run's checkpoints.
         </Step>
       </ol>
       {!hasData && (

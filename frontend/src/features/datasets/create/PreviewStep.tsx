@@ -69,8 +69,11 @@ export function PreviewStep({ team, uploads, names, labels, initial, hasName, su
   }
 
   return (
-    <section aria-label="First rows" className="panel mt-3">
-      <h2 className="border-b px-4 py-2 font-semibold">First rows</h2>
+    <section aria-label="Preview" className="panel mt-3">
+      <div className="flex flex-wrap items-baseline gap-x-3 border-b px-4 py-2">
+        <h2 className="font-semibold">Preview</h2>
+        <p className="text-small text-soft">The first documents of each file.</p>
+      </div>
       <form onSubmit={submit}>
         {error !== null && (
           <div className="px-4 pt-3">

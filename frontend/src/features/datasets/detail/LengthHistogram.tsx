@@ -121,9 +121,10 @@ function caption(bins: readonly HistogramBin[], unit: Unit): string {
     before += documents;
     return before * 2 >= all;
   });
-  const longest = bins.findLast(({ documents }) => documents > 0);
+  const last = bins.findLastIndex(({ documents }) => documents > 0);
+  const longest = bins[last];
   if (half === undefined || longest === undefined) return "No documents.";
-  const most = `at most ${count(longest.upto)} ${unit}`;
-  if (half.upto === longest.upto) return all === 1 ? `The document has ${most}.` : `All ${plural(all, "document")} have ${most}.`;
-  return `Half of ${plural(all, "document")} have at most ${count(half.upto)} ${unit}, the longest ${most}.`;
+  const upTo = `up to ${count(half.upto)} ${unit}`;
+  if (half.upto === longest.upto) return all === 1 ? `The document has ${upTo}.` : `All ${plural(all, "document")} have ${upTo}.`;
+  return `Half of the ${plural(all, "document")} have ${upTo}. The longest has between ${count((bins[last - 1]?.upto ?? 0) + 1)} and ${count(longest.upto)}.`;
 }

@@ -60,7 +60,7 @@ export function MixForm({ team, initial, hasName, submitLabel, onSubmit, onCreat
     <form onSubmit={submit} className="flex flex-col gap-4">
       {error !== null && <ErrorNote error={error} />}
       <p className="text-soft">
-        A weight is a dataset’s share of the mixture’s characters, relative to the others. Documents are not repeated, so the
+        A weight is a dataset's share of the mixture's characters, relative to the others. Documents are not repeated, so the
         dataset with the least text for its weight limits the size.
       </p>
       <div className="flex flex-col gap-3">
@@ -96,7 +96,7 @@ export function MixForm({ team, initial, hasName, submitLabel, onSubmit, onCreat
         </Button>
       </div>
       <div className="-mx-4 border-y py-1">
-        <Collapsible title="Filters" summary="applied to the mixture, after each dataset’s own">
+        <Collapsible title="Filters" summary="applied to the mixture, after each dataset's own">
           <CurationFields
             draft={draft}
             mistakes={mistakes}

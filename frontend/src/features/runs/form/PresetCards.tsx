@@ -55,7 +55,7 @@ export function PresetCards({ info, fields, values, onChange }: Props) {
             <span className="text-small text-soft">from the model settings</span>
           </p>
         )}
-        <p className="text-small text-soft">Parameters with each model’s original vocabulary. The estimate uses the vocabulary of this run, so its number can differ.</p>
+        <p className="text-small text-soft">Parameters with each model's original vocabulary. The estimate uses the vocabulary of this run, so its number can differ.</p>
       </div>
     </div>
   );

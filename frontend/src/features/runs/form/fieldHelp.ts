@@ -11,7 +11,7 @@ const WHEN_EMPTY = /when (left )?empty/;
 
 export function helpOf(field: SpecField, tokenizerKind: string): string {
   const { help, defaultText, kind, path, isNullable } = field;
-  if (path === TOKENIZER_SOURCE) return tokenizerKind === "dataset" ? "Its BPE tokenizer is reused." : "One of the team’s tokenizers, uploaded on the datasets page.";
+  if (path === TOKENIZER_SOURCE) return tokenizerKind === "dataset" ? "Its BPE tokenizer is reused." : "One of the team's tokenizers, uploaded on the datasets page.";
   const sentence = isNullable ? help.replace(WHEN_EMPTY, "when off") : help;
   // What is neither a path nor one of its own values is another field of its section.
   const isField = (name: string) => !field.choices.includes(name);

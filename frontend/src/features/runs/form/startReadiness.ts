@@ -48,6 +48,6 @@ export function largestNeed({ memory, slot_device: device }: RunPlan): number {
 
 /** What a rank has: a GPU's memory, or a CPU slot's share of its node's, and what it has if no other run is on the node. */
 export function slotText({ slot_device: device, slot_node: node, largest_bytes: alone }: RunPlan, slot: number): string {
-  const share = `${bytes(slot)}${device === "cpu" ? ", a slot’s share of the memory" : ""}${node == null ? "" : ` on ${node}`}`;
+  const share = `${bytes(slot)}${device === "cpu" ? ", a slot's share of the memory" : ""}${node == null ? "" : ` on ${node}`}`;
   return device === "cpu" && alone != null && alone > slot ? `${share} (up to ${bytes(alone)} when no other run is on the node)` : share;
 }

@@ -88,7 +88,7 @@ export function RunTable({ team, filter, within, columns, pages, onPages, onFilt
   if (runs.length === 0 && isFiltering(listedFilter)) {
     return (
       <EmptyState title="No matching runs.">
-        <p>Change the filter, or show all of the team’s runs.</p>
+        <p>Change the filter, or show all of the team's runs.</p>
         <Button onClick={onClear}>Show all runs</Button>
       </EmptyState>
     );

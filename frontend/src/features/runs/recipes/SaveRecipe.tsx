@@ -51,7 +51,7 @@ export function SaveRecipe({ team, spec, names, initialName, onClose }: Props) {
         </>
       }
     >
-      <p>Saves everything except the run’s name and dataset, for the entire team.</p>
+      <p>Saves everything except the run's name and dataset, for the entire team.</p>
       <Field label="Recipe name" help={replaces ? "This replaces the recipe with the same name." : undefined} error={wasSent && isBlank ? REQUIRED_TEXT : problemAt(save.error, "name")}>
         {(control) => (
           <TextInput

@@ -75,7 +75,7 @@ function Answer({ found }: { found: WhatIf }) {
       <p className="text-small text-soft">
         {found.seconds === null
           ? "The vendor states no peak for this precision."
-          : `Estimated, not measured: assumes ${String(Math.round(100 * found.assumed_mfu))} % of the vendor’s peak and no waiting for data.`}
+          : `Estimated, not measured: assumes ${String(Math.round(100 * found.assumed_mfu))} % of the vendor's peak and no waiting for data.`}
       </p>
       {why != null && <p className="text-small">{why}</p>}
     </div>

@@ -28,7 +28,7 @@ export function AuditLog({ team }: Props) {
       <div className="flex flex-wrap gap-3">
         <TextInput
           type="search"
-          aria-label={team === null ? "Search the site’s audit log" : "Search the audit log"}
+          aria-label={team === null ? "Search the site's audit log" : "Search the audit log"}
           placeholder="Name, action, id or address"
           className="max-w-80"
           value={words}

@@ -34,7 +34,7 @@ const ACTION_LABELS: Record<string, string> = {
   use_link: "Used a one-time link",
 };
 
-/** What follows the object if the name in the request is not the object’s own. */
+/** What follows the object if the name in the request is not the object's own. */
 const NAME_PREPOSITIONS: Record<string, string> = {
   clone_run: "as",
   failed_sign_in: "as",
@@ -86,7 +86,7 @@ function pastTense(verb: string): string {
   return IRREGULAR_PAST[verb] ?? (verb.endsWith("e") ? `${verb}d` : `${verb}ed`);
 }
 
-/** A part of a sentence. With an object, it is the object’s name or short id. */
+/** A part of a sentence. With an object, it is the object's name or short id. */
 export interface SentencePart {
   text: string;
   object?: AuditObject;

@@ -4,7 +4,7 @@ import { teamQuery } from "@/features/teams/queries";
 import { DEVICE_LABELS, quotaFraction, quotaNote, shownQuota } from "@/features/teams/usage/usageView";
 import { bytes, count } from "@/lib/format";
 
-/** A team’s slots in use and uploaded files, with their limits. */
+/** A team's slots in use and uploaded files, with their limits. */
 export function QuotaMeters({ team }: { team: string }) {
   const { data } = useSuspenseQuery({ ...teamQuery(team), refetchInterval: 5_000 });
   const { storage } = data;

@@ -39,7 +39,7 @@ it("shows how many documents each filter dropped", async () => {
     "characters kept: 350 k",
   ]);
   expect(panel.getByText("1,150 documents, 90 k tokens for training, 1 k for validation")).toBeDefined();
-  expect(panel.getByText("Half of 1,150 documents have at most 256 characters, the longest at most 512 characters.")).toBeDefined();
+  expect(panel.getByText("Half of the 1,150 documents have up to 256 characters. The longest has between 257 and 512.")).toBeDefined();
 });
 
 it("names a dataset of the same files", async () => {
@@ -52,7 +52,7 @@ it("names a dataset of the same files", async () => {
 it("shows lengths in tokens and as a table", async () => {
   show(aDataset());
   await userEvent.click(await screen.findByRole("radio", { name: "tokens" }));
-  expect(screen.getByText("Half of 1,150 documents have at most 64 tokens, the longest at most 128 tokens.")).toBeDefined();
+  expect(screen.getByText("Half of the 1,150 documents have up to 64 tokens. The longest has between 65 and 128.")).toBeDefined();
   await userEvent.click(screen.getByRole("button", { name: "Length as a table" }));
   const rows = within(screen.getByRole("region", { name: "Length, table" })).getAllByRole("row").slice(1);
   expect(rows.map((row) => row.textContent)).toEqual(["641,000", "128150"]);

@@ -600,7 +600,7 @@ it("plans the run on hardware that no node has, with its resources", async () =>
     expect(panel.textContent).toContain("Fits H100 80GB HBM3 × 8 on each of 4 nodes");
   });
   expect(panel.textContent).toContain("about 2 h");
-  expect(panel.textContent).toContain("Estimated, not measured: assumes 40 % of the vendor’s peak");
+  expect(panel.textContent).toContain("Estimated, not measured: assumes 40 % of the vendor's peak");
   expect(asked.at(-1)).toEqual([GPU.name, { device: "cuda", nodes: 4, slots_per_node: 8 }]);
 });
 

@@ -6,10 +6,10 @@ const GIB = 2 ** 30;
 
 it("says that a CPU slot has a share of its node's memory, which is less than the node has", () => {
   const plan = { slot_device: "cpu", slot_node: "local" } as RunPlan;
-  expect(slotText(plan, 12 * GIB)).toBe("12 GiB, a slot’s share of the memory on local");
-  const alone = "12 GiB, a slot’s share of the memory on local (up to 24 GiB when no other run is on the node)";
+  expect(slotText(plan, 12 * GIB)).toBe("12 GiB, a slot's share of the memory on local");
+  const alone = "12 GiB, a slot's share of the memory on local (up to 24 GiB when no other run is on the node)";
   expect(slotText({ ...plan, largest_bytes: 24 * GIB }, 12 * GIB)).toBe(alone);
-  expect(slotText({ ...plan, largest_bytes: 12 * GIB }, 12 * GIB)).toBe("12 GiB, a slot’s share of the memory on local");
+  expect(slotText({ ...plan, largest_bytes: 12 * GIB }, 12 * GIB)).toBe("12 GiB, a slot's share of the memory on local");
   expect(slotText({ ...plan, slot_device: "cuda" }, 80 * GIB)).toBe("80 GiB on local");
   expect(slotText({ ...plan, slot_device: null, slot_node: null }, 80 * GIB)).toBe("80 GiB");
 });

@@ -70,7 +70,7 @@ it("knows the current names, and those that deletions recorded", () => {
   expect(Object.fromEntries(names)).toEqual({ run_c: "gone", run_d: "left", ds_g: "corpus", run_a: "after" });
 });
 
-/** Operations of every route that can change something, from the API’s schema. */
+/** Operations of every route that can change something, from the API's schema. */
 function changingOperations(): string[] {
   const schema = readFileSync(join(import.meta.dirname, "../../../../src/api/schema.d.ts"), "utf8");
   return [...schema.matchAll(/^ +(?:post|put|patch|delete): operations\["([a-z_]+)"\]/gm)].map(([, operation = ""]) => operation);
@@ -84,7 +84,7 @@ const PAST_TENSES = new Set(
   ).split(" "),
 );
 
-it("tells every change of the API in the past tense and without the API’s names", () => {
+it("tells every change of the API in the past tense and without the API's names", () => {
   const operations = changingOperations();
   expect(operations.length).toBeGreaterThan(60);
   const beginnings = [...operations, "failed_sign_in"].map((operation) => actionLabel(operation, "").split(" ")[0] ?? "");
