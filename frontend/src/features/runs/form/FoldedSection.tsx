@@ -45,7 +45,7 @@ export function FoldedSection({ section, context, preset, below }: Props) {
           <span className="min-w-0 flex-1 truncate text-small text-soft">{isOpen ? section.help : summaryOf(fields, changed, values)}</span>
           {hasProblem && <span className="shrink-0 text-small text-bad">needs attention</span>}
           {changed.length > 0 && (
-            <span className={`shrink-0 rounded-pill bg-raised px-2 text-small ${preset === undefined ? "text-accent" : "text-soft"}`}>
+            <span className={`shrink-0 rounded-pill bg-raised px-2 text-small ${hasProblem ? "max-tablet:hidden" : ""} ${preset === undefined ? "text-accent" : "text-soft"}`}>
               {preset === undefined ? `${changed.length} changed` : `preset ${preset}`}
             </span>
           )}

@@ -109,7 +109,7 @@ function StartBar({ error, verdict, submitLabel, disabled, onFirstProblem }: Sta
           <span className={`font-medium ${className}`}>{title}</span>
           <span className="block text-small text-soft">
             {tone === "bad" && onFirstProblem !== undefined ? (
-              <button type="button" className={LINK_CLASS} onClick={onFirstProblem}>
+              <button type="button" className={`text-left ${LINK_CLASS}`} onClick={onFirstProblem}>
                 {detail}
               </button>
             ) : (

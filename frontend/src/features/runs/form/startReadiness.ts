@@ -38,7 +38,7 @@ export function startReadiness({ problemCount, firstProblem, check, plan }: Give
 function whatToFix(problemCount: number, first: string | undefined): string {
   if (first === undefined) return `${plural(problemCount, "problem")} to solve first.`;
   const others = problemCount > 1 ? ` and ${plural(problemCount - 1, "other problem")}` : "";
-  return `Fix ${first}${others} first.`;
+  return `Fix ${first}${others}.`;
 }
 
 /** Bytes that the rank with the most needs of its slot; a CPU rank offloads to the same memory. */

@@ -30,8 +30,8 @@ it("names the fields of a warning as the form does", () => {
 });
 
 it.each([
-  [1, "“Slots per node”", "Fix “Slots per node” first."],
-  [3, "line 4", "Fix line 4 and 2 other problems first."],
+  [1, "“Slots per node”", "Fix “Slots per node”."],
+  [3, "line 4", "Fix line 4 and 2 other problems."],
   [2, undefined, "2 problems to solve first."],
 ])("says where the first problem is (%#)", (problemCount, firstProblem, detail) => {
   expect(startReadiness({ problemCount, firstProblem, check: undefined, plan: undefined })).toMatchObject({ tone: "bad", detail });
