@@ -1,5 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { GpuUse } from "@/api/types";
+import { Meter } from "@/components/Meter";
 import { StatePill } from "@/components/StatePill";
 import { bytes } from "@/lib/format";
 import { gpuUseText, slotLabel, type Slot } from "@/features/nodes/nodeSlots";
@@ -22,7 +23,7 @@ export function SlotTile({ slot, isUsable, memory, use }: Props) {
         {slotLabel(slot)}
         {memory !== undefined && <span>{bytes(memory)}</span>}
       </span>
-      {use !== undefined && <span className="text-small">{gpuUseText(use)}</span>}
+      {use !== undefined && <GpuUseMeters slot={slot} use={use} memory={memory} />}
       {run === null ? (
         <span className="text-small text-soft">{isUsable ? "free" : "unavailable"}</span>
       ) : (
@@ -42,5 +43,16 @@ export function SlotTile({ slot, isUsable, memory, use }: Props) {
         </span>
       )}
     </li>
+  );
+}
+
+function GpuUseMeters({ slot, use, memory }: { slot: Slot; use: GpuUse; memory: number | undefined }) {
+  const { utilization, memory_bytes: usedMemory } = use;
+  return (
+    <span className="my-1 flex flex-col gap-1 text-small">
+      {gpuUseText(use)}
+      {typeof utilization === "number" && <Meter fraction={utilization} label={`Utilization of ${slotLabel(slot)}`} className="w-full" />}
+      {typeof usedMemory === "number" && memory !== undefined && <Meter fraction={usedMemory / memory} label={`Memory of ${slotLabel(slot)}`} className="w-full" />}
+    </span>
   );
 }

@@ -36,6 +36,8 @@ function aNode(deepspeed: boolean | null): Node {
   };
 }
 
+const GPU = { index: 0, name: "A GPU", memory_bytes: 4 * 2 ** 30 };
+
 it.each([
   [true, "a CPU, 16 cores, 64 GiB, Linux, with DeepSpeed"],
   [false, "a CPU, 16 cores, 64 GiB, Linux, without DeepSpeed"],
@@ -87,6 +89,7 @@ it("shows the current use of the node and its GPUs", async () => {
   const node: Node = {
     ...aNode(null),
     slots: { cuda: 2 },
+    inventory: { ...aNode(null).inventory, gpus: [GPU, GPU] },
     hardware: {
       cpu_utilization: 0.431,
       memory_bytes: 16 * 2 ** 30,
@@ -101,8 +104,10 @@ it("shows the current use of the node and its GPUs", async () => {
   expect(screen.getByText("43.1 %")).toBeDefined();
   expect(screen.getByRole("progressbar", { name: "memory of gpu-07" }).getAttribute("aria-valuenow")).toBe("25");
   const [first, second] = screen.getAllByRole("listitem").slice(1);
-  expect(first?.textContent).toBe("GPU 0free");
-  expect(second?.textContent).toBe("GPU 198.0 %, 1 GiB, 412 Wfree");
+  expect(first?.textContent).toBe("GPU 04 GiBfree");
+  expect(second?.textContent).toBe("GPU 14 GiB98.0 %, 1 GiB, 412 Wfree");
+  const meters = screen.getAllByRole("progressbar", { name: /GPU/ }).map((meter) => [meter.getAttribute("aria-label"), meter.getAttribute("aria-valuenow")]);
+  expect(meters).toEqual([["Utilization of GPU 1", "98"], ["Memory of GPU 1", "25"]]);
 });
 
 it("shows why a node is in quarantine and the result of its self-test, and releases it", async () => {

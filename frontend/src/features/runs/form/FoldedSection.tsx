@@ -1,6 +1,7 @@
 import { useState, type ReactNode } from "react";
 import { CollapsibleHeader } from "@/components/CollapsibleHeader";
 import { FieldGrid, type FieldContext } from "@/features/runs/form/FieldGrid";
+import { sectionId } from "@/features/runs/form/fieldId";
 import { belongsTo, changedFields, shownFields } from "@/features/runs/form/formParts";
 import { NONE, type SpecField, type SpecSection, type SpecValues } from "@/features/runs/spec/specFields";
 import { defaultValueText, fieldValueText } from "@/features/runs/spec/valueText";
@@ -30,7 +31,7 @@ export function FoldedSection({ section, context, preset, below }: Props) {
   }
   if (!hasProblem && hadProblem) setHadProblem(false);
   if (fields.length === 0) return null;
-  const bodyId = `section-${section.key}`;
+  const bodyId = sectionId(section.key);
   return (
     <section className="min-w-0">
       <h3>

@@ -5,9 +5,9 @@ import type { Dataset, Problem, Run, Tokenizer } from "@/api/types";
 import { Button } from "@/components/Button";
 import { REQUIRED_TEXT } from "@/components/invalidText";
 import { Segmented } from "@/components/Segmented";
-import { focusFirstError } from "@/components/sentForm";
 import { Time } from "@/components/Time";
 import { deleteDraft } from "@/features/runs/form/draft";
+import { goToField } from "@/features/runs/form/fieldId";
 import { fieldsInOrder, linkLabels, partsOf } from "@/features/runs/form/formParts";
 import { formProblems } from "@/features/runs/form/formProblems";
 import { INITIAL_PRESET, presetOf, valuesOfPreset } from "@/features/runs/form/presets";
@@ -139,18 +139,19 @@ export function RunForm(props: Props) {
     return problem === undefined || problem.field === "" ? undefined : `“${labelOf(problem.field)}”`;
   }
 
-  function submit(event: SubmitEvent<HTMLFormElement>): void {
+  function submit(event: SubmitEvent): void {
     event.preventDefault();
     setSubmitted(true);
-    goToFirstProblem(event.currentTarget);
+    goToFirstProblem();
     if (named !== null && nameProblem.length === 0) submission.mutate(named);
   }
 
   /** Where the next step is. A problem that appears only now gets the focus as soon as its field shows it. */
-  function goToFirstProblem(form: HTMLFormElement): void {
+  function goToFirstProblem(): void {
     const [problem] = shownProblems;
-    if (lineOf === null) focusFirstError(form);
-    else if (problem !== undefined) goToLine(lineOf(problem.field));
+    if (problem === undefined) return;
+    if (lineOf === null) goToField(problem.field);
+    else goToLine(lineOf(problem.field));
   }
 
   /** An edit makes a new request, so the previous error no longer applies. */

@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import type { Problem } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
-import { fieldId } from "@/features/runs/form/fieldId";
+import { fieldId, goToField } from "@/features/runs/form/fieldId";
 import type { StartReadiness } from "@/features/runs/form/startReadiness";
 import { goToLine } from "@/features/runs/form/YamlEditor";
 import type { YamlError } from "@/features/runs/spec/specYaml";
@@ -141,10 +141,6 @@ function LineLink({ line, field = "" }: { line: number; field?: string }) {
       {field !== "" && `, ${field}`}
     </button>
   );
-}
-
-function goToField(field: string): void {
-  document.getElementById(fieldId(field))?.focus();
 }
 
 function FieldLink({ field, label }: { field: string; label: string }) {

@@ -10,6 +10,7 @@ import { LayoutPlan } from "@/features/runs/parallelism/LayoutPlan";
 import { planQuery, specQuery } from "@/features/runs/queries";
 import { SpecFieldInput } from "@/features/runs/form/SpecFieldInput";
 import { sectionsOf, specOf, valuesOf, type Json, type JsonSchema } from "@/features/runs/spec/specFields";
+import { withFieldLabels } from "@/lib/fieldLabel";
 import { useDebounced } from "@/lib/hooks/useDebounced";
 
 interface Props {
@@ -25,6 +26,7 @@ const PLAN_DELAY_MS = 300;
 export function ChangeLayout({ team, run, onChanged, onClose }: Props) {
   const { data: info } = useSuspenseQuery(specQuery);
   const fields = useMemo(() => layoutFields(sectionsOf(info.run_spec as JsonSchema)), [info]);
+  const labels = useMemo(() => new Map(fields.map(({ path, label }) => [path, label])), [fields]);
   const [values, setValues] = useState(() => valuesOf(run.spec as unknown as Record<string, Json>, fields).values);
   const layout = useMemo(() => specOf(values, fields), [values, fields]);
   const spec = useDebounced(useMemo(() => withLayout(run, layout), [run, layout]), PLAN_DELAY_MS);
@@ -37,6 +39,10 @@ export function ChangeLayout({ team, run, onChanged, onClose }: Props) {
     },
   });
   const problems = [...problemsOf(change.error), ...problemsOf(planError)];
+  const problemAt = (path: string) => {
+    const message = problems.find(({ field }) => belongsTo(path, field))?.message;
+    return message === undefined ? undefined : withFieldLabels(message, labels);
+  };
   const isAtField = (error: unknown) => problemsOf(error).some(({ field }) => fields.some(({ path }) => belongsTo(path, field)));
   const isInPlan = change.error !== null && planError !== null && !isAtField(planError) && errorMessage(change.error) === errorMessage(planError);
   return (
@@ -70,7 +76,7 @@ export function ChangeLayout({ team, run, onChanged, onClose }: Props) {
             key={field.path}
             field={field}
             value={values[field.path] ?? ""}
-            problem={problems.find((problem) => belongsTo(field.path, problem.field))?.message}
+            problem={problemAt(field.path)}
             datasets={[]}
             tokenizers={[]}
             tokenizerKind=""

@@ -5,6 +5,7 @@ import { Field } from "@/components/Field";
 import { Meter } from "@/components/Meter";
 import { Select } from "@/components/Select";
 import { GPU_COUNTS, gpuLabel, hardwareText, NODE_COUNTS, type Hardware } from "@/features/runs/whatIf/whatIf";
+import { withFieldLabels } from "@/lib/fieldLabel";
 import { bytes, duration } from "@/lib/format";
 
 interface Props {
@@ -77,7 +78,7 @@ function Answer({ found }: { found: WhatIf }) {
           ? "The vendor states no peak for this precision."
           : `Estimated, not measured: assumes ${String(Math.round(100 * found.assumed_mfu))} % of the vendor's peak and no waiting for data.`}
       </p>
-      {why != null && <p className="text-small">{why}</p>}
+      {why != null && <p className="text-small">{withFieldLabels(why)}</p>}
     </div>
   );
 }
@@ -126,5 +127,5 @@ function problemOf(error: Error, formProblems: readonly Problem[]): string {
   const isOfForm = ({ field, message }: Problem) => formProblems.some((one) => one.field === field && one.message === message);
   const own = error.problems.find((problem) => !isOfForm(problem));
   if (own === undefined && error.problems.length > 0) return `Fix the ${error.problems.length === 1 ? "problem" : "problems"} of the form first.`;
-  return own?.message ?? error.message;
+  return withFieldLabels(own?.message ?? error.message);
 }

@@ -184,6 +184,10 @@ it("goes to the first problem when the run is started", async () => {
   await screen.findByRole("link", { name: "Model: width" });
   await userEvent.click(screen.getByRole("button", { name: "Start run" }));
   expect(document.activeElement).toBe(screen.getByLabelText("Width"));
+  await openModel();
+  expect(screen.queryByLabelText("Width")).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  expect(document.activeElement).toBe(screen.getByLabelText("Width"));
   await userEvent.clear(await name());
   await userEvent.click(screen.getByRole("button", { name: "Start run" }));
   expect(document.activeElement).toBe(await name());
@@ -583,7 +587,7 @@ it("plans the run on hardware that no node has, with its resources", async () =>
     http.post("*/runs/what-if", async ({ request }) => {
       const { resources } = (await request.json()) as { resources: { nodes: number } };
       asked.push([new URL(request.url).searchParams.get("gpu"), resources]);
-      const too_large = resources.nodes > 1 ? null : "Each rank needs 90 GiB, and this GPU has 80 GiB.";
+      const too_large = resources.nodes > 1 ? null : "Each rank needs 90 GiB, and this GPU has 80 GiB. Use more with parallelism.pipeline.";
       const plan = { ...PLAN, memory: [{ rank: 0, total: resources.nodes > 1 ? 40 * GIB : 90 * GIB }], too_large };
       return HttpResponse.json({ gpu: GPU, nodes: resources.nodes, slots_per_node: 8, plan, flops: 1e18, assumed_mfu: 0.4, seconds: 7_200 });
     }),
@@ -594,7 +598,7 @@ it("plans the run on hardware that no node has, with its resources", async () =>
   await waitFor(() => {
     expect(panel.textContent).toContain("Will not fit");
   });
-  expect(panel.textContent).toContain("Each rank needs 90 GiB");
+  expect(panel.textContent).toContain("Each rank needs 90 GiB, and this GPU has 80 GiB. Use more with “Pipeline”.");
   await userEvent.selectOptions(screen.getByLabelText("Nodes"), "4");
   await waitFor(() => {
     expect(panel.textContent).toContain("Fits H100 80GB HBM3 × 8 on each of 4 nodes");

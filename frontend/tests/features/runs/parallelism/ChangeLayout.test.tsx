@@ -28,7 +28,7 @@ const SCHEMA = {
   },
 };
 const RUN = aRun({ spec: { ...aRun().spec, resources: { ...aRun().spec.resources, slots_per_node: 4 } } });
-const MISFIT = { field: "parallelism.tensor", message: "3 does not divide model.heads 4.", value: 3 };
+const MISFIT = { field: "parallelism.tensor", message: "3 does not divide model.heads 4 with micro_sequences 8.", value: 3 };
 
 let planned: unknown[] = [];
 
@@ -81,6 +81,7 @@ it("plans the edited layout, and shows errors at their fields", async () => {
   await waitFor(() => {
     expect(tensor.getAttribute("aria-invalid")).toBe("true");
   });
+  expect(screen.getByText("3 does not divide “Heads” 4 with “Micro sequences” 8.")).toBeDefined();
 });
 
 it("sends the layout, passes on the updated run, and closes", async () => {
