@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from trainwright.contracts.api.audit import AuditEntry
 from trainwright.contracts.api.envelopes import Page
+from trainwright_backend.api.audit_sentences import recorded_names, sentence_of
 from trainwright_backend.api.dependencies import CurrentDatabase, ReadSession
 from trainwright_backend.api.object_names import names_in_team, names_of_keys, names_of_site
 from trainwright_backend.auth import audit
@@ -70,7 +71,7 @@ def list_audit(
 ) -> Page[AuditEntry]:
     """Who changed what in the team, newest first. For owners."""
     page = audit.list_entries(session, access.team_id, search, limit, cursor)
-    return _with_names(session, page, lambda texts: names_in_team(session, access.team_id, texts))
+    return _described(session, page, lambda texts: names_in_team(session, access.team_id, texts))
 
 
 @router.get("/teams/{team}/audit/export", response_class=StreamingResponse)
@@ -85,7 +86,7 @@ def list_site_audit(
 ) -> Page[AuditEntry]:
     """Changes outside of teams: accounts, keys, sign-ins and failed ones, nodes, new and deleted teams, newest first. For site admins."""
     page = audit.list_entries(session, audit.NO_TEAM, search, limit, cursor)
-    return _with_names(session, page, lambda texts: names_of_site(session, texts))
+    return _described(session, page, lambda texts: names_of_site(session, texts))
 
 
 @router.get("/audit/export", response_class=StreamingResponse)
@@ -94,16 +95,19 @@ def export_site_audit(admin: SiteManager, database: CurrentDatabase) -> Streamin
     return _as_file(audit.export_lines(database, audit.NO_TEAM), "audit.jsonl")
 
 
-def _with_names(
+def _described(
     session: Read, page: Page[AuditEntry], find_names: Callable[[Iterable[str]], dict[str, str]]
 ) -> Page[AuditEntry]:
+    """The page with the names of what its entries are about, and with their sentences."""
     texts = {entry.sequence: f"{entry.path} {entry.details}" for entry in page.items}
     names, keys = find_names(texts.values()), names_of_keys(session, {entry.via for entry in page.items})
+    known = names | recorded_names(page.items)
     items = [
         entry.model_copy(
             update={
                 "names": {id: names[id] for id in names if id in texts[entry.sequence]},
                 "key_name": keys.get(entry.via),
+                "sentence": sentence_of(entry, known),
             }
         )
         for entry in page.items

@@ -37,6 +37,8 @@ UNCHANGED_KEY = "trainwright.unchanged"
 """The request changed nothing: it only reported what it would change, or all of it was refused."""
 MAX_DETAILS = 2_000
 EXPORTED_AT_ONCE = 500
+CURRENT_FIELDS = {"names", "key_name", "sentence"}
+"""Fields that depend on what exists now. The export leaves them out."""
 HIDDEN = "..."
 """Instead of a secret, in ASCII, as all details are."""
 ADDRESS_FIELD = "url"
@@ -172,7 +174,7 @@ def export_lines(database: Database, chain: UUID) -> Iterator[str]:
             page = session.scalars(entries.where(AuditEntry.sequence > last).limit(EXPORTED_AT_ONCE)).all()
         if not page:
             return
-        yield from (f"{show_entry(row).model_dump_json(exclude={'names', 'key_name'})}\n" for row in page)
+        yield from (f"{show_entry(row).model_dump_json(exclude=CURRENT_FIELDS)}\n" for row in page)
         last = page[-1].sequence
 
 

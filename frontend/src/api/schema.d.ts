@@ -2703,6 +2703,12 @@ export interface components {
             /** Request Id */
             request_id: string;
             /**
+             * Sentence
+             * @description What the entry did, in parts that spaces join: `Deleted checkpoint`, `step 40`, `of run`, `pilot`. Not in the export.
+             * @default []
+             */
+            sentence: components["schemas"]["SentencePart"][];
+            /**
              * Sequence
              * @description Number of the entry within the team, from 1.
              */
@@ -2719,6 +2725,19 @@ export interface components {
              * @description `browser`, or the first characters of the API key.
              */
             via: string;
+        };
+        /**
+         * AuditObject
+         * @description What an entry is about.
+         */
+        AuditObject: {
+            /** Id */
+            id: string;
+            /**
+             * Kind
+             * @description `run`, `service account`
+             */
+            kind: string;
         };
         /**
          * AxisCount
@@ -7496,6 +7515,15 @@ export interface components {
              * Format: date-time
              */
             time: string;
+        };
+        /**
+         * SentencePart
+         * @description Words, or the name of an object, or its id if it has none.
+         */
+        SentencePart: {
+            object?: components["schemas"]["AuditObject"] | null;
+            /** Text */
+            text: string;
         };
         /**
          * Series

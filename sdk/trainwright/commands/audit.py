@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from trainwright.commands.audit_sentences import names_in, sentence
 from trainwright.commands.terminal import (
     LOCAL_SERVER,
     AsJson,
@@ -96,9 +95,10 @@ def _aware(time: datetime | None) -> datetime | None:
 def _print(page: Page[AuditEntry], as_json: bool) -> None:
     if print_json(page, as_json):
         return
-    table, names = TextTable("time", "who", "what", "via", "from"), names_in(page.items)
+    table = TextTable("time", "who", "what", "via", "from")
     for item in page.items:
         time = f"{item.time.astimezone():%Y-%m-%d %H:%M:%S}"
-        via = item.via if item.via == "browser" else f"key {item.via}"
-        table.add_row(time, item.name, sentence(item, names), via, item.address)
+        what = " ".join(part.text for part in item.sentence) or f"{item.action} {item.path}"
+        via = item.via if item.via == "browser" else f"key {item.key_name or item.via}"
+        table.add_row(time, item.name, what, via, item.address)
     print_table(table, empty="No entries.")

@@ -86,7 +86,7 @@ def test_an_entry_says_who_did_what_to_what_and_from_where(site: Site) -> None:
     prefix = first["via"].removeprefix("tw_")
     assert entries(site, f"Ada {prefix}") == entries(site, "ADA") and entries(site, "Ada browser") == []
     exported = site.admin.get(f"{site.path}/audit/export").text.splitlines()
-    current = {"names": {}, "key_name": None}
+    current = {"names": {}, "key_name": None, "sentence": []}
     without_names = [entry | current for entry in entries(site)[::-1]]
     assert [json.loads(line) | current for line in exported] == without_names
     numbers = [item["sequence"] for item in entries(site)]

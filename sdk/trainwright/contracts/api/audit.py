@@ -7,6 +7,22 @@ from pydantic import AwareDatetime
 from trainwright.contracts.base import Envelope
 
 
+class AuditObject(Envelope):
+    """What an entry is about."""
+
+    kind: str
+    """`run`, `service account`"""
+
+    id: str
+
+
+class SentencePart(Envelope):
+    """Words, or the name of an object, or its id if it has none."""
+
+    text: str
+    object: AuditObject | None = None
+
+
 class AuditEntry(Envelope):
     """A change that a person made, or a failed sign-in. Entries are never changed or deleted."""
 
@@ -38,6 +54,9 @@ class AuditEntry(Envelope):
 
     names: dict[str, str] = {}
     """Current names of objects whose ids are in `path` and `details`, by id; without those that are deleted. Not in the export."""
+
+    sentence: list[SentencePart] = []
+    """What the entry did, in parts that spaces join: `Deleted checkpoint`, `step 40`, `of run`, `pilot`. Not in the export."""
 
     request_id: str
     hash: str

@@ -6,7 +6,6 @@ import { Table } from "@/components/Table";
 import { TextInput } from "@/components/TextInput";
 import { Th } from "@/components/Th";
 import { AuditRow } from "@/features/teams/audit/AuditRow";
-import { namesOf } from "@/features/teams/audit/auditText";
 import { auditQuery } from "@/features/teams/audit/auditQuery";
 import { useDebounced } from "@/lib/hooks/useDebounced";
 
@@ -22,7 +21,6 @@ export function AuditLog({ team }: Props) {
   const [words, setWords] = useState("");
   const { data, error, hasNextPage, isFetching, fetchNextPage } = useInfiniteQuery({ ...auditQuery(team, useDebounced(words, TYPING_MS)), placeholderData: keepPreviousData });
   const entries = data?.pages.flatMap(({ items }) => items) ?? [];
-  const names = namesOf(entries);
   return (
     <div className="flex flex-col gap-3">
       <div className="flex flex-wrap gap-3">
@@ -57,7 +55,7 @@ export function AuditLog({ team }: Props) {
           }
         >
           {entries.map((entry) => (
-            <AuditRow key={entry.sequence} entry={entry} names={names} />
+            <AuditRow key={entry.sequence} entry={entry} />
           ))}
         </Table>
       )}

@@ -3,10 +3,11 @@ import { rowClass } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Time } from "@/components/Time";
 import { AuditSentence } from "@/features/teams/audit/AuditSentence";
-import { detailsText, type ObjectNames } from "@/features/teams/audit/auditText";
+import { requestText } from "@/features/teams/audit/requestText";
 
 /** Who did what to what, and from where. The details have the operation, which the search finds, and the request. */
-export function AuditRow({ entry: { time, name, via, key_name: keyName, address, action, path, details }, names }: { entry: AuditEntry; names: ObjectNames }) {
+export function AuditRow({ entry }: { entry: AuditEntry }) {
+  const { time, name, via, key_name: keyName, address, action, path, details } = entry;
   const origin = via === "browser" ? via : `key ${keyName ?? via}`;
   return (
     <tr className={`${rowClass} align-top`}>
@@ -20,13 +21,13 @@ export function AuditRow({ entry: { time, name, via, key_name: keyName, address,
       </Td>
       <Td>
         <div className="flex flex-wrap items-baseline gap-x-3">
-          <AuditSentence action={action} path={path} details={details} names={names} />
+          <AuditSentence entry={entry} />
           <details className="text-small text-soft open:basis-full">
             <summary className="w-fit cursor-pointer">details</summary>
             <p className="wrap-anywhere">
               {action} {path}
             </p>
-            {details !== "" && <p className="wrap-anywhere">{detailsText(details)}</p>}
+            {details !== "" && <p className="wrap-anywhere">{requestText(details)}</p>}
             <p className="tablet:hidden">
               {origin}, {address}
             </p>

@@ -1,18 +1,19 @@
-"""Entries of the audit log as sentences: the same as on the page (frontend/tests/features/teams/audit/auditText.test.ts)."""
+"""Entries of the audit log as sentences."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from trainwright.commands.audit_sentences import label_of, names_in, sentence
-from trainwright.contracts.api.audit import AuditEntry
+from trainwright.contracts.api.audit import AuditEntry, AuditObject
+from trainwright_backend.api.audit_sentences import label_of, recorded_names, sentence_of
 
 TEAM = "/api/v1/teams/lab"
 
 
-def entry(action: str, path: str, details: str = "", names: dict[str, str] | None = None) -> AuditEntry:
+def entry(action: str, path: str, details: str = "") -> AuditEntry:
     return AuditEntry(
         sequence=1,
         time=datetime(2026, 1, 31, 9, tzinfo=UTC),
@@ -23,10 +24,13 @@ def entry(action: str, path: str, details: str = "", names: dict[str, str] | Non
         action=action,
         path=path,
         details=details,
-        names=names or {},
         request_id="",
         hash="",
     )
+
+
+def text_of(action: str, path: str, details: str, names: Mapping[str, str] = {}) -> str:
+    return " ".join(part.text for part in sentence_of(entry(action, path, details), names))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,29 @@ def entry(action: str, path: str, details: str = "", names: dict[str, str] | Non
             '{"schema_version": 2, "name": "pilot", "data": {"dataset": "ds_…',
             "Submitted run pilot",
         ),
+        (
+            "submit_run",
+            f"{TEAM}/runs",
+            '{"created": "run_a", "schema_version": 2, "name": "pilot", "data": {"dat…',
+            "Submitted run pilot",
+        ),
+        (
+            "create_webhook",
+            f"{TEAM}/webhooks",
+            '{"created": "hook_a", "url": "https://example.org/..."}',
+            "Created webhook https://example.org/...",
+        ),
+        ("remove_member", f"{TEAM}/members/user_c", '?runs=cancel {"name": "Bob"}', "Removed member Bob"),
+        (
+            "create_service_key",
+            f"{TEAM}/service-accounts/user_c/keys",
+            '{"name": "ci"}',
+            "Created key ci of service account user_c",
+        ),
+        ("sign_in", "/api/v1/auth/sign-in", '{"email": "bob@example.org"}', "Signed in as bob@example.org"),
+        ("edit_run", f"{TEAM}/runs/run_a", '{"name": "pilot"}', "Edited run pilot"),
         ("edit_run", f"{TEAM}/runs/run_a", '{"name": null, "notes": "x"}', "Edited run run_a"),
+        ("edit_run", f"{TEAM}/runs/run_a", '["name"]', "Edited run run_a"),
         ("clone_run", f"{TEAM}/runs/run_a/clone", '{"name": "pilot-2"}', "Cloned run run_a as pilot-2"),
         (
             "edit_checkpoint",
@@ -101,7 +127,7 @@ def entry(action: str, path: str, details: str = "", names: dict[str, str] | Non
     ],
 )
 def test_an_entry_is_a_sentence(action: str, path: str, details: str, expected: str) -> None:
-    assert sentence(entry(action, path, details), {}) == expected
+    assert text_of(action, path, details) == expected
 
 
 @pytest.mark.parametrize(
@@ -123,10 +149,10 @@ def test_an_entry_is_a_sentence(action: str, path: str, details: str, expected: 
     ],
 )
 def test_a_sentence_has_the_names_that_are_known(action: str, path: str, details: str, expected: str) -> None:
-    assert sentence(entry(action, path, details), {"run_a": "pilot", "ckpt_b": "step 40"}) == expected
+    assert text_of(action, path, details, {"run_a": "pilot", "ckpt_b": "step 40"}) == expected
 
 
-def test_names_are_the_current_ones_and_those_that_deletions_recorded() -> None:
+def test_names_that_deletions_recorded_are_known() -> None:
     bulk = f"{TEAM}/runs/bulk"
     entries = [
         entry(
@@ -134,9 +160,54 @@ def test_names_are_the_current_ones_and_those_that_deletions_recorded() -> None:
         ),
         entry("act_on_runs", bulk, '{"names": ["one"], "action": "delete", "runs": ["run_e", "run_f"]}'),
         entry("delete_dataset", f"{TEAM}/datasets/ds_g", '{"name": "corpus"}'),
-        entry("edit_run", f"{TEAM}/runs/run_a", '{"name": "before"}', {"run_a": "after"}),
+        entry("edit_run", f"{TEAM}/runs/run_a", '{"name": "before"}'),
     ]
-    assert names_in(entries) == {"run_c": "gone", "run_d": "left", "ds_g": "corpus", "run_a": "after"}
+    assert recorded_names(entries) == {"run_c": "gone", "run_d": "left", "ds_g": "corpus"}
+
+
+@pytest.mark.parametrize(
+    ("action", "path", "details", "objects"),
+    [
+        (
+            "delete_checkpoint",
+            f"{TEAM}/runs/run_a/checkpoints/ckpt_b",
+            "",
+            {"ckpt_b": ("checkpoint", "ckpt_b"), "run_a": ("run", "run_a")},
+        ),
+        (
+            "create_dataset",
+            f"{TEAM}/datasets",
+            '{"created": "ds_b", "name": "tales"}',
+            {"tales": ("dataset", "ds_b")},
+        ),
+        (
+            "clone_run",
+            f"{TEAM}/runs/run_a/clone",
+            '{"created": "run_b", "name": "pilot-2"}',
+            {"run_a": ("run", "run_a"), "pilot-2": ("run", "run_b")},
+        ),
+        (
+            "act_on_runs",
+            f"{TEAM}/runs/bulk",
+            '{"action": "pause", "runs": ["run_a"]}',
+            {"run_a": ("run", "run_a")},
+        ),
+        (
+            "create_key",
+            f"{TEAM}/service-accounts/user_c/keys",
+            "",
+            {"user_c": ("service account", "user_c")},
+        ),
+        ("rename_team", TEAM, "", {"lab": ("team", "lab")}),
+        ("reorder", "/api/v1/teams/my_team/queue/order", "", {}),
+    ],
+)
+def test_parts_have_the_objects_that_they_name(
+    action: str, path: str, details: str, objects: dict[str, tuple[str, str]]
+) -> None:
+    parts = sentence_of(entry(action, path, details), {})
+    found = {part.text: part.object for part in parts if part.object is not None}
+    assert found == {text: AuditObject(kind=kind, id=id) for text, (kind, id) in objects.items()}
 
 
 PAST_TENSES = """

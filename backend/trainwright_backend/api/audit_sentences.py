@@ -1,13 +1,11 @@
-"""An entry of the audit log in plain words, as the page of the log writes it, with full ids of what has no name."""
-
-from __future__ import annotations
+"""Entries of the audit log as sentences: `Deleted checkpoint step 40 of run pilot`."""
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from trainwright.contracts.api.audit import AuditEntry
+from trainwright.contracts.api.audit import AuditEntry, AuditObject, SentencePart
 
 _LABELS = {
     "act_on_runs": "Changed several runs",
@@ -77,44 +75,40 @@ _MAX_NAMED_RUNS = 5
 _QUERY = re.compile(r"^\?\S* ")
 _DRY_RUN = re.compile(r"^\?(\S*&)?dry_run=true\b")
 _BULK_ACTION = re.compile(r'"(?:action|verb)": "([a-z]+)"')
-_NAME_OF_LONG_SPEC = re.compile(r'^\{(?:"schema_version": \d+, )?"name": "([^"\\]*)"')
+_NAME_OF_LONG_SPEC = re.compile(r'^\{(?:"created": "\w+", )?(?:"schema_version": \d+, )?"name": "([^"\\]*)"')
 """The name in a spec whose end was cut off, so that it is not JSON."""
 
 _TEAM_ITSELF = re.compile(r"/api/v1/teams/([^/]+)")
 _OUTER_PATH = re.compile(r"^/api/v1(/teams/[^/]+)?")
+_CREATED = re.compile(r'^\{"created": "(([a-z]+)_\w+)"')
+_CREATED_KINDS = {"ds": "dataset", "hook": "webhook", "run": "run"}
 _COLLECTION_AND_ID = re.compile(r"/([a-z-]+)s/([a-z]+_[^/]+|\d+)")
 
 
-class _Object(NamedTuple):
-    """What a request is about: a `service account` and its id."""
 
-    kind: str
-    id: str
-
-
-def sentence(entry: AuditEntry, names: Mapping[str, str]) -> str:
-    """`Deleted checkpoint step 40 of run pilot`: what an entry did, with the names that the request gave or ``names`` has by id."""
+def sentence_of(entry: AuditEntry, names: Mapping[str, str]) -> list[SentencePart]:
+    """What an entry did, in parts that spaces join, with the names that the request gave or ``names`` has by id, otherwise ids."""
     if entry.action == "act_on_runs":
         return _bulk_sentence(entry.details, names)
-    label = label_of(entry.action, entry.details)
-    name = _given_name(entry.details)
-    objects = _objects_in(entry.path)[::-1]
+    label, name = label_of(entry.action, entry.details), _given_name(entry.details)
+    objects, created = _objects_in(entry.path)[::-1], _created_object(entry.details)
     if name is None:
-        return " ".join((label, *_described(label, objects, names)))
+        return [_words(label), *_described(label, objects, names)]
     preposition = _NAME_PREPOSITIONS.get(entry.action)
     if preposition is not None:
-        return " ".join((label, *_described(label, objects, names), preposition, name))
-    others = objects[1:] if objects and label.endswith(objects[0].kind) else objects
-    return " ".join((label, name, *_described("", others, names)))
+        own = SentencePart(text=name, object=created)
+        return [_words(label), *_described(label, objects, names), _words(preposition), own]
+    if created is not None:
+        objects = [created, *objects]
+    if objects and label.endswith(objects[0].kind):
+        named, *others = objects
+        return [_words(label), SentencePart(text=name, object=named), *_described("", others, names)]
+    return [_words(label), _words(name), *_described("", objects, names)]
 
 
-def names_in(entries: Iterable[AuditEntry]) -> dict[str, str]:
-    """Names of what the entries are about, by id: the current ones, and those that deletions recorded."""
-    names: dict[str, str] = {}
-    for entry in entries:
-        names |= entry.names
-        names |= _deleted_names(entry)
-    return names
+def recorded_names(entries: Iterable[AuditEntry]) -> dict[str, str]:
+    """Names that deletions among the entries recorded, by id."""
+    return {id: name for entry in entries for id, name in _deleted_names(entry).items()}
 
 
 def label_of(action: str, details: str) -> str:
@@ -139,27 +133,39 @@ def _is_preview(action: str, details: str) -> bool:
     return action in _PREVIEW_LABELS and _DRY_RUN.match(details) is not None
 
 
-def _described(label: str, objects: Iterable[_Object], names: Mapping[str, str]) -> Iterator[str]:
+def _words(text: str) -> SentencePart:
+    return SentencePart(text=text)
+
+
+def _named(item: AuditObject, names: Mapping[str, str], end: str = "") -> SentencePart:
+    return SentencePart(text=names.get(item.id, item.id) + end, object=item)
+
+
+def _described(
+    label: str, objects: Iterable[AuditObject], names: Mapping[str, str]
+) -> Iterator[SentencePart]:
     """The objects from the innermost one outwards. ``label`` may end with the kind of the first one already."""
     for number, item in enumerate(objects):
-        name = names.get(item.id, item.id)
-        yield name if number == 0 and label.endswith(item.kind) else f"of {item.kind} {name}"
+        if number > 0 or not label.endswith(item.kind):
+            yield _words(f"of {item.kind}")
+        yield _named(item, names)
 
 
-def _bulk_sentence(details: str, names: Mapping[str, str]) -> str:
+def _bulk_sentence(details: str, names: Mapping[str, str]) -> list[SentencePart]:
     """Some of the runs may have refused it. Details of very many runs are cut off, so that their number is unknown."""
     found = _BULK_ACTION.search(details)
     label = f"Asked to {found[1] if found else 'change'}"
     runs = _body_of(details).get("runs")
     if not isinstance(runs, list):
-        return f"{label} several runs"
-    named = [names.get(str(run), str(run)) for run in runs]
-    if len(named) == 1:
-        return f"{label} run {named[0]}"
-    counted = f"{label} {len(named):,} runs"
-    if len(named) > _MAX_NAMED_RUNS or not any(str(run) in names for run in runs):
-        return counted
-    return f"{counted}: {', '.join(named)}"
+        return [_words(f"{label} several runs")]
+    items = [AuditObject(kind="run", id=str(run)) for run in runs]
+    if len(items) == 1:
+        return [_words(f"{label} run"), _named(items[0], names)]
+    counted = f"{label} {len(items):,} runs"
+    if len(items) > _MAX_NAMED_RUNS or not any(item.id in names for item in items):
+        return [_words(counted)]
+    *others, last = items
+    return [_words(f"{counted}:"), *(_named(item, names, ",") for item in others), _named(last, names)]
 
 
 def _deleted_names(entry: AuditEntry) -> dict[str, str]:
@@ -176,12 +182,12 @@ def _deleted_names(entry: AuditEntry) -> dict[str, str]:
 
 
 def _given_name(details: str) -> str | None:
-    """The name or email address that the request gave."""
+    """The name, email address or address of a webhook that the request gave."""
     body = _body_of(details)
     if not body:
         found = _NAME_OF_LONG_SPEC.match(_QUERY.sub("", details))
         return found[1] if found else None
-    return next((body[key] for key in ("name", "email") if isinstance(body.get(key), str)), None)
+    return next((body[key] for key in ("name", "email", "url") if isinstance(body.get(key), str)), None)
 
 
 def _body_of(details: str) -> dict[str, Any]:
@@ -193,10 +199,17 @@ def _body_of(details: str) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-def _objects_in(path: str) -> list[_Object]:
+def _created_object(details: str) -> AuditObject | None:
+    """What the request created, which is not in its path; None in entries of older versions."""
+    found = _CREATED.match(_QUERY.sub("", details))
+    kind = _CREATED_KINDS.get(found[2]) if found else None
+    return AuditObject(kind=kind, id=found[1]) if found and kind else None
+
+
+def _objects_in(path: str) -> list[AuditObject]:
     """What the path of a request names, outermost first; the team only if it is the object itself."""
     team = _TEAM_ITSELF.fullmatch(path)
     if team is not None:
-        return [_Object("team", team[1])]
+        return [AuditObject(kind="team", id=team[1])]
     found = _COLLECTION_AND_ID.findall(_OUTER_PATH.sub("", path))
-    return [_Object(re.sub("ie$", "y", kind).replace("-", " "), id) for kind, id in found]
+    return [AuditObject(kind=re.sub("ie$", "y", kind).replace("-", " "), id=id) for kind, id in found]
