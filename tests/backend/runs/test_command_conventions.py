@@ -19,6 +19,7 @@ from tests.backend.runs.conftest import Served, key_of
 from tests.backend.scripted_agent import Scene
 from trainwright import cli
 from trainwright.commands import run_logs
+from trainwright.prepare.tokenizer import byte_tokenizer, tokenizer_bytes
 from trainwright_backend.runs import attempt_files
 
 PROGRAM = Path(sys.executable).with_name("trainwright")
@@ -300,19 +301,23 @@ def test_actions_take_names_too_and_do_nothing_if_one_is_ambiguous(
 
 def test_what_has_a_name_can_be_given_by_it(scene: Scene, served: Served, key: str, spec: Path) -> None:
     run, other = scene.submit(name="pilot"), scene.submit(name="other")
-    for words in (f"recipes save small {spec}", "runs save-view mine", "recipes show small"):
+    tokenizer = spec.with_name("tokenizer.json")
+    tokenizer.write_bytes(tokenizer_bytes(byte_tokenizer()))
+    uploaded = f"tokenizers upload bytes {tokenizer}"
+    for words in (uploaded, f"recipes save small {spec}", "runs save-view mine", "recipes show small"):
         assert served.command(key, words).exit_code == 0
     for words, sent in (
         ("queue reorder other pilot", {"runs": [other, run]}),
         ("queue priority low pilot", {"priority": "low"}),
         ("checkpoints prune --run pilot --yes", {"runs": [run]}),
+        ("tokenizers delete bytes", {}),
         ("recipes delete small", {}),
         ("runs delete-view mine", {}),
     ):
         done = served.command(key, words)
         assert done.exit_code == 0, done.output
         assert sent.items() <= (served.received[-1].body or {}).items()
-    for words in ("recipes delete small", "runs delete-view mine", "tokenizers delete small"):
+    for words in ("recipes delete small", "runs delete-view mine", "tokenizers delete bytes"):
         refused = served.command(key, words)
         assert refused.exit_code == 1 and "lists them" in refused.stderr
 
