@@ -85,7 +85,6 @@ _CREATED_KINDS = {"ds": "dataset", "hook": "webhook", "run": "run"}
 _COLLECTION_AND_ID = re.compile(r"/([a-z-]+)s/([a-z]+_[^/]+|\d+)")
 
 
-
 def sentence_of(entry: AuditEntry, names: Mapping[str, str]) -> list[SentencePart]:
     """What an entry did, in parts that spaces join, with the names that the request gave or ``names`` has by id, otherwise ids."""
     if entry.action == "act_on_runs":

@@ -81,12 +81,14 @@ def estimate(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate the compute, memory and storage of a run, and its time if a similar run was measured."""
+    """Estimate the compute, memory and storage of a run, and its time if a similar run was measured. Fails after printing the
+    estimate if no node could run it."""
     with open_team(server, key, team) as api:
-        found = api.estimate(read_valid_spec(api, spec, sets), begin_step)
-        if print_json(found, as_json):
-            return
-        show_estimate(found)
+        valid = read_valid_spec(api, spec, sets)
+        found = api.estimate(valid, begin_step)
+        if not print_json(found, as_json):
+            show_estimate(found)
+        exit_with_problems(api.validate(valid).problems)
 
 
 def what_if(

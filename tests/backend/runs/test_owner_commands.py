@@ -20,9 +20,10 @@ def test_owners_list_search_and_export_the_log(scene: Scene, served: Served, tmp
     scene.cancel(run_id)
     heading, newest, *_ = served.command(key, "audit list").output.splitlines()
     assert heading.split() == ["time", "who", "what", "via", "from"]
-    assert " Ada Cancelled run pilot key tw_" in " ".join(newest.split())
+    assert " Ada Cancelled run pilot key test testclient" in " ".join(newest.split())
     listed = served.command(key, f"audit list --search {run_id} --json").output
-    [entry] = json.loads(listed)["items"]
+    entry, submission = json.loads(listed)["items"]
+    assert submission["action"] == "submit_run"
     assert entry["path"].endswith(f"{run_id}/cancel") and entry["action"] == "cancel_run"
     file = tmp_path / "log.jsonl"
     assert served.command(key, f"audit export {file}").exit_code == 0

@@ -154,3 +154,6 @@ def test_check_and_submit_print_the_field(scene: Scene, served: Served, tmp_path
         assert printed.exit_code == 1
         for text in ("model.layers", "1,000", f"the largest node, {largest}", "or add a node"):
             assert text in printed.output, printed.output
+    estimated = served.command(key, f"estimate {file}")
+    assert estimated.exit_code == 1
+    assert "memory       " in estimated.stdout and "model.layers" in estimated.stderr
