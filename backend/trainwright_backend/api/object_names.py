@@ -50,8 +50,7 @@ def names_of_site(session: Read, texts: Iterable[str]) -> dict[str, str]:
 
 def names_of_keys(session: Read, prefixes: Iterable[str]) -> dict[str, str]:
     """Current names of API keys, by their prefixes."""
-    rows = session.execute(select(ApiKey.prefix, ApiKey.name).where(ApiKey.prefix.in_(prefixes)))
-    return {row.prefix: row.name for row in rows}
+    return dict(session.execute(select(ApiKey.prefix, ApiKey.name).where(ApiKey.prefix.in_(prefixes))).all())
 
 
 def _names(session: Read, texts: Iterable[str], tables: Mapping[Prefix, Select[UUID, str]]) -> dict[str, str]:

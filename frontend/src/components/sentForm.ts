@@ -11,10 +11,8 @@ export function focusFirstErrorOfSent(form: HTMLFormElement | null): void {
   if (form !== null && form === sentForm) focusFirstError(form);
 }
 
-/** Goes to the first control of the form that is marked as invalid. Returns whether there is one. */
-export function focusFirstError(form: HTMLFormElement): boolean {
+/** Goes to the first control of the form that is marked as invalid. */
+export function focusFirstError(form: HTMLFormElement): void {
   const controls = [...form.elements] as FormControl[];
-  const first = controls.find((control) => control.getAttribute("aria-invalid") === "true");
-  first?.focus();
-  return first !== undefined;
+  controls.find((control) => control.getAttribute("aria-invalid") === "true")?.focus();
 }

@@ -8,7 +8,7 @@ import { Segmented } from "@/components/Segmented";
 import { Time } from "@/components/Time";
 import { deleteDraft } from "@/features/runs/form/draft";
 import { goToField } from "@/features/runs/form/fieldId";
-import { fieldsInOrder, linkLabels, partsOf } from "@/features/runs/form/formParts";
+import { fieldsInOrder, labelsOf, linkLabels, partsOf } from "@/features/runs/form/formParts";
 import { formProblems } from "@/features/runs/form/formProblems";
 import { INITIAL_PRESET, presetOf, valuesOfPreset } from "@/features/runs/form/presets";
 import { isReadable } from "@/features/runs/form/readableDatasets";
@@ -71,6 +71,7 @@ export function RunForm(props: Props) {
   const sections = useMemo(() => sectionsOf(info.run_spec as JsonSchema), [info]);
   const fields = useMemo(() => sections.flatMap((section) => section.fields), [sections]);
   const parts = useMemo(() => partsOf(sections), [sections]);
+  const ordered = useMemo(() => fieldsInOrder(parts), [parts]);
   const labelOf = useMemo(() => linkLabels(parts, sections), [parts, sections]);
   /** A run that nobody named is named for its data and model. */
   const nameFor = (given: SpecValues): string => {
@@ -119,7 +120,7 @@ export function RunForm(props: Props) {
   const checked = [...nameProblem, ...(check?.problems ?? [])];
   // A refused submission names the problems of the spec alone, and the check also what the nodes lack.
   const found = [...apiProblems, ...checked.filter(({ field }) => !apiProblems.some((problem) => problem.field === field))];
-  const problems = asForm ? formProblems(found, { fields: fieldsInOrder(parts), values, datasets, tokenizers }) : found;
+  const problems = asForm ? formProblems(found, { fields: ordered, values, datasets, tokenizers }) : found;
   const shownProblems = wasSubmitted || !asForm ? problems : problems.filter((problem) => !isPremature(problem));
   const faults = draft.read?.syntaxErrors ?? [];
   const lineOf = draft.read?.lineOf ?? null;
@@ -246,7 +247,7 @@ export function RunForm(props: Props) {
         syntaxErrors={faults}
         labelOf={labelOf}
         lineOf={lineOf}
-        verdict={startReadiness({ problemCount: faults.length > 0 ? faults.length : shownProblems.length, firstProblem: firstPlace(), check, plan: planned.data })}
+        verdict={startReadiness({ problemCount: faults.length > 0 ? faults.length : shownProblems.length, firstProblem: firstPlace(), check, plan: planned.data, labels: labelsOf(ordered) })}
         submitLabel={submitLabel}
         busy={submission.isPending}
         error={submission.error}

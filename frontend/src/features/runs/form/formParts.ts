@@ -55,6 +55,11 @@ export function fieldsInOrder({ name, questions, settings }: FormParts): SpecFie
   return [...(name === undefined ? [] : [name]), ...asked, ...settings.flatMap(({ fields }) => fields)];
 }
 
+/** The fields' own labels, by path. */
+export function labelsOf(fields: readonly SpecField[]): Map<string, string> {
+  return new Map(fields.map(({ path, label }) => [path, label]));
+}
+
 /** What a link to a field calls it: its label, after that of its section if it is folded; an unknown field keeps its path. */
 export function linkLabels(parts: FormParts, sections: readonly SpecSection[]): (path: string) => string {
   const folded = new Set([...parts.questions.flatMap(({ more }) => more?.fields ?? []), ...parts.settings.flatMap(({ fields }) => fields)]);

@@ -2,7 +2,7 @@
 import type { Dataset, Problem, Tokenizer } from "@/api/types";
 import { REQUIRED_TEXT } from "@/components/invalidText";
 import { TOKENIZER_SOURCE } from "@/features/runs/form/fieldHelp";
-import { belongsTo } from "@/features/runs/form/formParts";
+import { belongsTo, labelsOf } from "@/features/runs/form/formParts";
 import type { SpecField, SpecValues } from "@/features/runs/spec/specFields";
 import { withFieldLabels } from "@/lib/fieldLabel";
 
@@ -19,7 +19,7 @@ interface Form {
  * field. The API identifies datasets and tokenizers by id, and the form by name.
  */
 export function formProblems(problems: readonly Problem[], form: Form): Problem[] {
-  const labels = new Map(form.fields.map(({ path, label }) => [path, label]));
+  const labels = labelsOf(form.fields);
   const placed = problems.map((problem): [number, Problem] => {
     const { field, message } = atMissingField(problem, form);
     const place = form.fields.findIndex(({ path }) => belongsTo(path, field));

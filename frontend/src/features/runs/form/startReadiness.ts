@@ -17,9 +17,11 @@ interface Given {
   firstProblem?: string | undefined;
   check: SpecCheck | undefined;
   plan: RunPlan | undefined;
+  /** Of the form's fields, by path. */
+  labels?: ReadonlyMap<string, string>;
 }
 
-export function startReadiness({ problemCount, firstProblem, check, plan }: Given): StartReadiness {
+export function startReadiness({ problemCount, firstProblem, check, plan, labels }: Given): StartReadiness {
   const verdict = (tone: StartReadiness["tone"], title: string, text: string): StartReadiness => {
     const [detail = "", ...advice] = text.split(/(?<=\.) (?=[A-Z])/);
     return { tone, title, detail, advice: advice.join(" ") };
@@ -27,7 +29,7 @@ export function startReadiness({ problemCount, firstProblem, check, plan }: Give
   if (problemCount > 0) return { tone: "bad", title: "Cannot start yet", detail: whatToFix(problemCount, firstProblem), advice: "" };
   if (check?.valid !== true) return verdict("idle", "Not checked yet", "Fill in the form; it is checked while you type.");
   const warnings = [...(plan?.warnings ?? []), ...check.warnings];
-  if (warnings.length > 0) return verdict("warn", (plan?.warnings ?? []).length > 0 ? "May not fit" : "Can start with a warning", withFieldLabels(warnings.join(" ")));
+  if (warnings.length > 0) return verdict("warn", (plan?.warnings ?? []).length > 0 ? "May not fit" : "Can start with a warning", withFieldLabels(warnings.join(" "), labels));
   if (plan === undefined) return verdict("idle", "Checking the memory…", "");
   const need = bytes(largestNeed(plan));
   if (plan.slot_bytes == null) return verdict("good", "Can start", `${need} per rank. No node has reported its memory yet.`);

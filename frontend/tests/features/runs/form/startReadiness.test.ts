@@ -27,6 +27,9 @@ it("names the fields of a warning as the form does", () => {
   const check = { valid: true, warnings: ["Few documents. Raise data.validation_fraction."] } as unknown as SpecCheck;
   const verdict = startReadiness({ problemCount: 0, check, plan: undefined });
   expect(verdict).toMatchObject({ title: "Can start with a warning", advice: "Raise “Validation fraction”." });
+  const tight = { memory: [], warnings: ["It may not fit. Raise zero_stage."] } as unknown as RunPlan;
+  const labels = new Map([["parallelism.zero_stage", "ZeRO stage"]]);
+  expect(startReadiness({ problemCount: 0, check: { ...check, warnings: [] }, plan: tight, labels })).toMatchObject({ title: "May not fit", advice: "Raise “ZeRO stage”." });
 });
 
 it.each([
