@@ -127,7 +127,7 @@ function Main({ children }: { children: ReactNode }) {
 function TimeSource({ estimate: { measured, seconds_at_peak: atPeak }, team }: { estimate: RunEstimate; team: string }) {
   if (measured === null) {
     const untried = "No run with this model and batch has trained on this kind of node, so the time is unknown.";
-    return atPeak == null ? untried : `${untried} At the fastest node’s peak it would take ${duration(atPeak)}.`;
+    return atPeak == null ? untried : `${untried} At the fastest node's peak it would take ${duration(atPeak)}.`;
   }
   return (
     <>

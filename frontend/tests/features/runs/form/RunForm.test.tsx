@@ -410,7 +410,7 @@ it("shows the estimate and its source", async () => {
   await userEvent.clear(screen.getByLabelText("Width"));
   await userEvent.type(screen.getByLabelText("Width"), "32");
   expect(await within(estimate).findByText("over 2 h")).toBeDefined();
-  expect(estimate.textContent).toContain("At the fastest node’s peak it would take 2 h.");
+  expect(estimate.textContent).toContain("At the fastest node's peak it would take 2 h.");
   await userEvent.type(screen.getByLabelText("Width"), "8");
   expect(await within(estimate).findByText("not measured yet")).toBeDefined();
 });
