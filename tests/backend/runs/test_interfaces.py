@@ -543,11 +543,11 @@ def test_every_route_that_changes_runs_is_listed_here(scene: Scene) -> None:
 def _differences(scene: Scene, action: Action, named: Named, served: Served) -> list[object]:
     """Differences between an interface's request and the action's, as the route parses both; empty if none.
 
-    Besides this one request, an interface may send GET requests, and ask for a plan, which stores nothing."""
+    Besides this one request, an interface may send GET requests, and ask for a plan or a check, which store nothing."""
     received = served.received.copy()
     served.received.clear()
     target = " ".join(_address(scene, action, named))
-    reading = ("GET ", f"POST {scene.runs}/plan")
+    reading = ("GET ", f"POST {scene.runs}/plan", f"POST {scene.runs}/validate")
     sent = [item for item in received if item.target == target or not item.target.startswith(reading)]
     if len(sent) != 1:
         return [sent]
