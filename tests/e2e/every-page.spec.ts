@@ -25,7 +25,7 @@ function pageWith(path: string, text: string | RegExp): PageToCheck {
 const PAGES: readonly PageToCheck[] = [
   pageWith(`/${TEAM}`, "held"),
   pageWith(`/${TEAM}/runs`, "eight bits"),
-  pageWith(`/${TEAM}/runs/new`, "not measured yet"),
+  pageWith(`/${TEAM}/runs/new`, /^(over |not measured yet)/),
   pageWith(`/${TEAM}/runs/new?fork=${DONE}`, /at step 30, saved/),
   pageWith(`/${TEAM}/runs/${DONE}/overview`, /last: train [\d.]+, validation [\d.]+/),
   pageWith(`/${TEAM}/runs/${DONE}/fp8`, /last: clamped [\d.e-]+/),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import Depends, Query
 from fastapi.responses import StreamingResponse
@@ -11,10 +12,10 @@ from pydantic_core import PydanticCustomError
 
 from trainwright.contracts.api.audit import AuditEntry
 from trainwright.contracts.api.envelopes import Page
-from trainwright_backend.api.audit_sentences import recorded_names, sentence_of
 from trainwright_backend.api.dependencies import CurrentDatabase, ReadSession
-from trainwright_backend.api.object_names import names_in_team, names_of_keys, names_of_site
+from trainwright_backend.api.object_names import ids_in, names_in_team, names_of_keys, names_of_site
 from trainwright_backend.auth import audit
+from trainwright_backend.auth.audit_sentences import recorded_names, sentence_of
 from trainwright_backend.auth.policies import Owner, SiteManager
 from trainwright_backend.core.db import Read, storable
 from trainwright_backend.core.policy import GuardedRoute
@@ -71,7 +72,9 @@ def list_audit(
 ) -> Page[AuditEntry]:
     """Who changed what in the team, newest first. For owners."""
     page = audit.list_entries(session, access.team_id, search, limit, cursor)
-    return _described(session, page, lambda texts: names_in_team(session, access.team_id, texts))
+    return _described(
+        session, access.team_id, page, lambda texts: names_in_team(session, access.team_id, texts)
+    )
 
 
 @router.get("/teams/{team}/audit/export", response_class=StreamingResponse)
@@ -86,7 +89,7 @@ def list_site_audit(
 ) -> Page[AuditEntry]:
     """Changes outside of teams: accounts, keys, sign-ins and failed ones, nodes, new and deleted teams, newest first. For site admins."""
     page = audit.list_entries(session, audit.NO_TEAM, search, limit, cursor)
-    return _described(session, page, lambda texts: names_of_site(session, texts))
+    return _described(session, audit.NO_TEAM, page, lambda texts: names_of_site(session, texts))
 
 
 @router.get("/audit/export", response_class=StreamingResponse)
@@ -96,18 +99,24 @@ def export_site_audit(admin: SiteManager, database: CurrentDatabase) -> Streamin
 
 
 def _described(
-    session: Read, page: Page[AuditEntry], find_names: Callable[[Iterable[str]], dict[str, str]]
+    session: Read,
+    chain: UUID,
+    page: Page[AuditEntry],
+    find_names: Callable[[Iterable[str]], dict[str, str]],
 ) -> Page[AuditEntry]:
     """The page with the names of what its entries are about, and with their sentences."""
     texts = {entry.sequence: f"{entry.path} {entry.details}" for entry in page.items}
-    names, keys = find_names(texts.values()), names_of_keys(session, {entry.via for entry in page.items})
-    known = names | recorded_names(page.items)
+    names = find_names(texts.values())
+    deleted: dict[str, str] = {}
+    if ids_in(texts.values()) - names.keys():
+        deleted = recorded_names(audit.list_deletions(session, chain, after=min(texts) - 1))
+    keys = names_of_keys(session, {(entry.via, entry.user) for entry in page.items})
     items = [
         entry.model_copy(
             update={
                 "names": {id: names[id] for id in names if id in texts[entry.sequence]},
-                "key_name": keys.get(entry.via),
-                "sentence": sentence_of(entry, known),
+                "key_name": keys.get((entry.via, entry.user)),
+                "sentence": sentence_of(entry, names | deleted),
             }
         )
         for entry in page.items

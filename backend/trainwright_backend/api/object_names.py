@@ -48,9 +48,21 @@ def names_of_site(session: Read, texts: Iterable[str]) -> dict[str, str]:
     return _names(session, texts, {"user": accounts, "node": nodes})
 
 
-def names_of_keys(session: Read, prefixes: Iterable[str]) -> dict[str, str]:
-    """Current names of API keys, by their prefixes."""
-    return dict(session.execute(select(ApiKey.prefix, ApiKey.name).where(ApiKey.prefix.in_(prefixes))).all())
+def names_of_keys(session: Read, keys: Iterable[tuple[str, str | None]]) -> dict[tuple[str, str | None], str]:
+    """Current names of API keys, by their prefixes and the ids of their accounts."""
+    wanted = set(keys)
+    rows = session.execute(
+        select(ApiKey.prefix, ApiKey.user_id, ApiKey.name).where(
+            ApiKey.prefix.in_({prefix for prefix, _ in wanted})
+        )
+    )
+    found = [((row.prefix, public_id("user", row.user_id)), row.name) for row in rows]
+    return {key: name for key, name in found if key in wanted}
+
+
+def ids_in(texts: Iterable[str]) -> set[str]:
+    """The public ids in texts, of objects of any kind."""
+    return {match[0] for text in texts for match in _ID.finditer(text)}
 
 
 def _names(session: Read, texts: Iterable[str], tables: Mapping[Prefix, Select[UUID, str]]) -> dict[str, str]:

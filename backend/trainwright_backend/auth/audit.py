@@ -37,6 +37,7 @@ UNCHANGED_KEY = "trainwright.unchanged"
 """The request changed nothing: it only reported what it would change, or all of it was refused."""
 MAX_DETAILS = 2_000
 EXPORTED_AT_ONCE = 500
+MAX_DELETIONS = 5_000
 CURRENT_FIELDS = {"names", "key_name", "sentence"}
 """Fields that depend on what exists now. The export leaves them out."""
 HIDDEN = "..."
@@ -163,6 +164,16 @@ def list_entries(
     return Page[AuditEntryOut](
         items=items, next_cursor=str(items[-1].sequence) if len(rows) > limit else None
     )
+
+
+def list_deletions(session: Read, chain: UUID, after: int) -> list[AuditEntryOut]:
+    """Deletions with a number above ``after``, oldest first. At most `MAX_DELETIONS`."""
+    is_deletion = AuditEntry.action.startswith("delete_", autoescape=True) | (
+        AuditEntry.action == "act_on_runs"
+    )
+    found = select(AuditEntry).where(AuditEntry.chain == chain, AuditEntry.sequence > after, is_deletion)
+    rows = session.scalars(found.order_by(AuditEntry.sequence).limit(MAX_DELETIONS))
+    return [show_entry(row) for row in rows]
 
 
 def export_lines(database: Database, chain: UUID) -> Iterator[str]:

@@ -5,7 +5,7 @@ dataset is refused immediately. One that has to wait for data, for a free node, 
 the first node joins, sizes are unknown, so every size is accepted and waits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -273,14 +273,26 @@ def validate_run(session: Read, team_id: UUID, spec: object) -> SpecCheck:
         fields = {problem.field for problem in found}
         more = [problem for problem in _slot_problems(session, spec) if problem.field not in fields]
         return SpecCheck(valid=False, problems=[*found, *more])
-    refusal = _refusal(session, team_id, parsed)
+    refused = _problems_of(lambda: resolve_spec(session, parsed))
     try:
         stored, preparation = plannable_spec(session, team_id, parsed)
     except Invalid as error:
-        return SpecCheck(valid=False, problems=refusal or error.errors)
+        known = {problem.field for problem in refused}
+        return SpecCheck(
+            valid=False,
+            problems=[*refused, *(problem for problem in error.errors if problem.field not in known)],
+        )
+
+    def check_rest() -> None:
+        check_slots(session, team_id, None, stored)
+        if preparation is not None:
+            _check_length(preparation, stored)
+        check_memory(session, stored)
+
+    refused = refused or _problems_of(check_rest)
     return SpecCheck(
-        valid=not refusal,
-        problems=refusal,
+        valid=not refused,
+        problems=refused,
         spec=stored,
         parameters=count_parameters(
             stored.model, stored.data.tokenizer.size, stored.batch.sequence_tokens
@@ -290,25 +302,21 @@ def validate_run(session: Read, team_id: UUID, spec: object) -> SpecCheck:
     )
 
 
-def _refusal(session: Read, team_id: UUID, spec: RunSpec) -> list[Problem]:
-    """Why `submit_run` would refuse ``spec``; empty if it would not."""
+def _problems_of(check: Callable[[], object]) -> list[Problem]:
+    """The problems that ``check`` raises."""
     try:
-        resolved = resolve_spec(session, spec)
-        check_slots(session, team_id, None, resolved)
-        data, preparation = check_data(session, team_id, resolved.data)
-        if preparation is not None:
-            _check_length(preparation, resolved)
-        check_memory(session, choose_precision(session, with_data(resolved, data)).spec)
+        check()
     except Invalid as error:
         return error.errors
     return []
 
 
 def plannable_spec(session: Read, team_id: UUID, spec: RunSpec) -> tuple[RunSpec, Preparation | None]:
-    """The spec that `submit_run` would store if nodes could run it, and the preparation of its data, if there is one.
+    """The spec that `submit_run` would store, and the preparation of its data, if there is one. Whether the nodes, the team's limit and
+    the length of the data suffice is not checked.
 
     Raises:
-        Invalid: a submission would be refused for another reason.
+        Invalid: the data does not fit the spec, or no node has the engine.
     """
     placed = with_warmup(with_device(session, spec))
     check_engine(session, placed)
@@ -317,10 +325,10 @@ def plannable_spec(session: Read, team_id: UUID, spec: RunSpec) -> tuple[RunSpec
 
 
 def plan_run(session: Read, team_id: UUID, spec: RunSpec) -> RunPlan:
-    """The plan of a run for ``spec``, even if no node has its device or as many slots.
+    """The plan of a run for ``spec``, even if no node could run it.
 
     Raises:
-        Invalid: a submission would be refused for another reason.
+        Invalid: as `plannable_spec`.
     """
     resolved, _ = plannable_spec(session, team_id, spec)
     return plan(

@@ -1,5 +1,5 @@
 """Estimating a run from its spec: FLOPs, memory and bytes by formulas, and time only from a measurement; until there is one, the
-time that it would take at its nodes' peak, which is a lower bound.
+time that it would take at the peak of the fastest node.
 
 The time comes from an earlier run of the team that computed the same on the same kind of node: model and vocabulary,
 sequence and micro batch, layout, precision, recomputation. The JobSpec granted to an attempt's claim says what the
@@ -31,7 +31,7 @@ from trainwright_backend.core.ids import public_id
 from trainwright_backend.metrics.reading import read_curves
 from trainwright_backend.metrics.tables import MetricSeries
 from trainwright_backend.nodes.inventory import inventory_of, slots_of, threads_per_slot
-from trainwright_backend.nodes.peaks import slot_peak
+from trainwright_backend.nodes.peaks import fastest_peak
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.submission import plannable_spec
 from trainwright_backend.runs.tables import Attempt, Placement, Run
@@ -62,7 +62,7 @@ def estimate_run(session: Read, team_id: UUID, requested: RunSpec, begin_step: i
     """Estimate a run for ``requested`` that continues from ``begin_step``, as a fork does, even if no node could run it.
 
     Raises:
-        Invalid: a submission would be refused for another reason, or no steps are left to train.
+        Invalid: as `plannable_spec`, or no steps are left to train.
     """
     spec, _ = plannable_spec(session, team_id, requested)
     steps = spec.schedule.steps
@@ -87,18 +87,22 @@ def estimate_run(session: Read, team_id: UUID, requested: RunSpec, begin_step: i
         team_checkpoint_bytes=checkpoint_bytes(session, team_id),
         measured=measured,
         seconds=seconds,
-        seconds_at_peak=_seconds_at_peak(session, spec, flops),
+        seconds_at_peak=_seconds_at_peak(session, spec, flops) if measured is None else None,
         slot_hours=None if seconds is None else seconds * spec.resources.ranks / SECONDS_AN_HOUR,
     )
 
 
 def _seconds_at_peak(session: Read, spec: RunSpec, flops: float) -> float | None:
-    """The time at the peak of the fastest node with enough slots; None if no peak is known."""
-    device, least, kind = spec.resources.device, spec.resources.slots_per_node, spec.precision.kind
-    slots = [(node, slots_of(node)[device]) for node in session.scalars(select(Node))]
-    peaks = [slot_peak(node, device, found, kind) for node, found in slots if len(found) >= least]
-    fastest = max((peak.flops_per_second for peak in peaks if peak is not None), default=None)
-    return None if fastest is None else flops / (fastest * spec.resources.ranks)
+    """The time at the peak of the fastest node with enough slots; None if there is none, or if the peak of one is unknown."""
+    resources, kind = spec.resources, spec.precision.kind
+    slots = [(node, slots_of(node)[resources.device]) for node in session.scalars(select(Node))]
+    peaks = [
+        fastest_peak(node, resources.device, found, kind)
+        for node, found in slots
+        if len(found) >= resources.slots_per_node
+    ]
+    known = [peak.flops_per_second for peak in peaks if peak is not None]
+    return flops / (max(known) * resources.ranks) if known and len(known) == len(peaks) else None
 
 
 def find_measured(session: Read, team_id: UUID, spec: RunSpec) -> MeasuredThroughput | None:

@@ -99,6 +99,7 @@ def _print(page: Page[AuditEntry], as_json: bool) -> None:
     for item in page.items:
         time = f"{item.time.astimezone():%Y-%m-%d %H:%M:%S}"
         what = " ".join(part.text for part in item.sentence) or f"{item.action} {item.path}"
-        via = item.via if item.via == "browser" else f"key {item.key_name or item.via}"
+        key = f"key {item.via}" if item.key_name is None else f"key {item.key_name} ({item.via})"
+        via = item.via if item.via == "browser" else key
         table.add_row(time, item.name, what, via, item.address)
     print_table(table, empty="No entries.")

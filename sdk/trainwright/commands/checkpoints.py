@@ -77,7 +77,7 @@ def _run_names(checkpoints: Iterable[Checkpoint]) -> dict[str, str]:
     """Names of the checkpoints' runs, by id. Runs with the same name keep their ids."""
     names = {checkpoint.run: checkpoint.run_name for checkpoint in checkpoints}
     count = Counter(names.values())
-    return {run: name if count[name] == 1 else run for run, name in names.items()}
+    return {run: name if name and count[name] == 1 else run for run, name in names.items()}
 
 
 @app.command("pin")

@@ -15,6 +15,8 @@ from trainwright.contracts.api.actions import Recipe
 from trainwright.contracts.api.datasets import Dataset, Tokenizer
 from trainwright.contracts.api.runs import Run
 
+MAX_WORDS = 10
+"""Of a search."""
 _HELP = "Id of a {0}, or its name if no other {0} has it."
 
 RunName = Annotated[str, typer.Argument(metavar="RUN", help=_HELP.format("run"))]
@@ -30,13 +32,13 @@ class _Kind:
 
     noun: str
     prefix: str
-    """With which their ids begin."""
+    """Of their ids."""
 
-    list_like: Callable[[TeamClient, str], Sequence[Run | Dataset | Tokenizer | Recipe]]
-    """Those whose names contain a text, or all."""
+    search: Callable[[TeamClient, str], Sequence[Run | Dataset | Tokenizer | Recipe]]
+    """Finds those whose names contain a text, and maybe others."""
 
 
-_RUN = _Kind("run", "run", lambda api, name: api.runs(q=name))
+_RUN = _Kind("run", "run", lambda api, name: api.runs(q=" ".join(name.split()[:MAX_WORDS])))
 _DATASET = _Kind("dataset", "ds", lambda api, _: api.datasets())
 _TOKENIZER = _Kind("tokenizer", "tok", lambda api, _: api.tokenizers())
 _RECIPE = _Kind("recipe", "recipe", lambda api, _: api.recipes())
@@ -81,7 +83,7 @@ def _find(api: TeamClient, kind: _Kind, given: str) -> str:
 def _candidates(api: TeamClient, kind: _Kind, given: str) -> list[str]:
     if re.fullmatch(f"{kind.prefix}_[a-z2-7]{{26}}", given):
         return [given]
-    return [one.id for one in kind.list_like(api, given) if one.name == given]
+    return [one.id for one in kind.search(api, given) if one.name == given]
 
 
 def _only(kind: _Kind, given: str, ids: list[str]) -> str:

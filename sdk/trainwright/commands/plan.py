@@ -81,8 +81,8 @@ def estimate(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate the compute, memory and storage of a run, and its time if a similar run was measured. Fails after printing the
-    estimate if no node could run it."""
+    """Estimate the compute, memory and storage of a run, and its time if a similar run was measured. Exits with 1 after
+    printing the estimate if no node could run it."""
     with open_team(server, key, team) as api:
         valid = read_valid_spec(api, spec, sets)
         found = api.estimate(valid, begin_step)

@@ -17,7 +17,7 @@ from trainwright.contracts.run_state import FINAL
 from trainwright.transport.errors import ApiError
 
 FOLLOW_SECONDS = 2.0
-"""Between two looks at a log that grows."""
+"""Between two polls of a log."""
 
 NOT_FOUND = 404
 LINES_AT_ONCE = 1_000
@@ -41,7 +41,7 @@ def logs(
         typer.Option(
             "--timestamps",
             help="Begin each line with the time (UTC) at which it arrived at the server, usually within two seconds"
-            " after it was written, or with – if it is not known.",
+            " after it was written, or with – if it is not known. Lines are cut after 10,000 characters.",
         ),
     ] = False,
 ) -> None:
@@ -81,7 +81,7 @@ class _Log:
     offset: int = 0
     lines: int = 0
     has_open_line: bool = False
-    """What is stored ends within a line."""
+    """The last stored line has no line feed yet."""
 
     def print_new(self) -> None:
         """Print what was stored since the last call; with times only complete lines."""
@@ -106,7 +106,7 @@ class _Log:
                 return
 
     def print_open_line(self) -> None:
-        """Print the beginning of a line whose end will not come, if `print_new` did not."""
+        """Print an unfinished last line, if `print_new` did not."""
         if self.has_times and self.has_open_line:
             self._print_lines(1)
 
@@ -117,6 +117,8 @@ class _Log:
             found = self.api.log_lines(
                 self.run, self.attempt, self.file, first, limit, patiently=self.is_followed
             ).lines
+            if not found:
+                return
             for line in found:
                 sys.stdout.write(f"{_timestamp(line.time)} {line.text}\n")
             self.lines += len(found)

@@ -337,7 +337,7 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 def format_slots(count: int, device: Device | str) -> str:
     """2 GPUs, 1 CPU slot, as the pages write it."""
-    return plural(count, {Device.CUDA: "GPU", Device.CPU: "CPU slot"}.get(Device(device), "slot"))
+    return plural(count, {"cuda": "GPU", "cpu": "CPU slot"}.get(device, "slot"))
 
 
 def format_bytes(size_bytes: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.contracts.api.audit import AuditEntry, AuditObject
-from trainwright_backend.api.audit_sentences import label_of, recorded_names, sentence_of
+from trainwright_backend.auth.audit_sentences import label_of, recorded_names, sentence_of
 
 TEAM = "/api/v1/teams/lab"
 
@@ -70,6 +70,13 @@ def text_of(action: str, path: str, details: str, names: Mapping[str, str] = {})
             f"{TEAM}/webhooks",
             '{"created": "hook_a", "url": "https://example.org/..."}',
             "Created webhook https://example.org/...",
+        ),
+        ("submit_run", f"{TEAM}/runs", '{"created": "run_a", "model": {"wid…', "Submitted run run_a"),
+        (
+            "clone_run",
+            f"{TEAM}/runs/run_a/clone",
+            '{"created": "run_b", "spec": {"…',
+            "Cloned run run_a as run_b",
         ),
         ("remove_member", f"{TEAM}/members/user_c", '?runs=cancel {"name": "Bob"}', "Removed member Bob"),
         (
@@ -160,9 +167,15 @@ def test_names_that_deletions_recorded_are_known() -> None:
         ),
         entry("act_on_runs", bulk, '{"names": ["one"], "action": "delete", "runs": ["run_e", "run_f"]}'),
         entry("delete_dataset", f"{TEAM}/datasets/ds_g", '{"name": "corpus"}'),
+        entry("delete_service_account", f"{TEAM}/service-accounts/user_h", '{"name": "nightly"}'),
         entry("edit_run", f"{TEAM}/runs/run_a", '{"name": "before"}'),
     ]
-    assert recorded_names(entries) == {"run_c": "gone", "run_d": "left", "ds_g": "corpus"}
+    assert recorded_names(entries) == {
+        "run_c": "gone",
+        "run_d": "left",
+        "ds_g": "corpus",
+        "user_h": "nightly",
+    }
 
 
 @pytest.mark.parametrize(
@@ -218,7 +231,7 @@ PAST_TENSES = """
 """
 
 
-def test_every_change_of_the_api_is_told_in_the_past_tense(repository: Path) -> None:
+def test_every_change_of_the_api_has_a_label_in_the_past_tense(repository: Path) -> None:
     document = json.loads((repository / "frontend" / "openapi.json").read_text())
     operations = [
         operation["operationId"]

@@ -20,7 +20,7 @@ def test_owners_list_search_and_export_the_log(scene: Scene, served: Served, tmp
     scene.cancel(run_id)
     heading, newest, *_ = served.command(key, "audit list").output.splitlines()
     assert heading.split() == ["time", "who", "what", "via", "from"]
-    assert " Ada Cancelled run pilot key test testclient" in " ".join(newest.split())
+    assert " Ada Cancelled run pilot key test (tw_" in " ".join(newest.split())
     listed = served.command(key, f"audit list --search {run_id} --json").output
     entry, submission = json.loads(listed)["items"]
     assert submission["action"] == "submit_run"

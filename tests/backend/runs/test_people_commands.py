@@ -88,7 +88,7 @@ def test_people_are_managed_by_command_with_their_addresses(scene: Scene, served
     assert served.command(key, "teams list").output.split()[-1] == "editor"
     last = served.command(owner, "members leave")
     assert last.exit_code == 1 and "Make another member an owner first" in " ".join(last.output.split())
-    served.command(owner, "service-accounts create nightly")
+    assert served.command(owner, "service-accounts create nightly").exit_code == 0
     unknown = served.command(owner, "members remove bob@example.org")
     assert unknown.exit_code == 1
     assert "Its members are ada@acme.example, viewer@acme.example." in unknown.stderr

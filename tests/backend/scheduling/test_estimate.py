@@ -58,6 +58,7 @@ def test_time_is_unknown_until_an_equal_workload_was_measured(scene: Scene) -> N
     tokens = 10 * RunSpec.model_validate(scene.spec()).tokens_per_step
     found = ask(scene)
     assert found["measured"]["run"] == work.run_id
+    assert found["seconds_at_peak"] is None, "it is measured now"
     assert found["measured"]["node"] == "node-a"
     assert found["measured"]["tokens_per_second"] == median(RATES)
     assert found["seconds"] == pytest.approx(tokens / 1_000)
@@ -66,7 +67,7 @@ def test_time_is_unknown_until_an_equal_workload_was_measured(scene: Scene) -> N
     assert longer["seconds"] == pytest.approx(1_000 * found["seconds"]), "these do not change the speed"
 
 
-def test_until_a_run_was_measured_the_time_at_the_nodes_peak_is_a_lower_bound(scene: Scene) -> None:
+def test_until_a_run_was_measured_there_is_the_time_at_the_peak_of_the_fastest_node(scene: Scene) -> None:
     """node-a computes 10¹¹ FLOP/s a slot in float32, and node-b, with one slot, twice as many."""
     spec = scene.spec(precision={"kind": "fp32"})
     found = ask(scene, spec)
@@ -77,8 +78,25 @@ def test_until_a_run_was_measured_the_time_at_the_nodes_peak_is_a_lower_bound(sc
     assert ask(scene, spec)["seconds_at_peak"] == pytest.approx(found["flops"] / 2e11)
     two = ask(scene, scene.spec(2, precision={"kind": "fp32"}))
     assert two["seconds_at_peak"] == pytest.approx(two["flops"] / 1e11 / 2), "node-b has too few slots"
-    unknown = scene.spec(precision={"kind": "fp32"}, resources={"device": "cuda"})
-    assert ask(scene, unknown)["seconds_at_peak"] is None
+    on_gpu = scene.spec(precision={"kind": "bf16"}, resources={"device": "cuda"})
+    assert ask(scene, on_gpu)["seconds_at_peak"] is None, "no node has a GPU"
+
+
+def test_the_fastest_gpu_counts_and_one_whose_peak_is_unknown_leaves_the_time_unknown(scene: Scene) -> None:
+    spec = scene.spec(precision={"kind": "bf16"}, resources={"device": "cuda"})
+    mixed = _named_gpus("NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3")
+    Agent.join(scene.site, "node-g", gpus=2).heartbeat(inventory=mixed)
+    found = ask(scene, spec)
+    assert found["seconds_at_peak"] == pytest.approx(found["flops"] / 989e12)
+    Agent.join(scene.site, "node-h", gpus=1).heartbeat(inventory=_named_gpus("Unknown GPU"))
+    assert ask(scene, spec)["seconds_at_peak"] is None
+
+
+def _named_gpus(*names: str) -> dict[str, Any]:
+    found = inventory(gpus=len(names))
+    for gpu, name in zip(found["gpus"], names, strict=True):
+        gpu["name"] = name
+    return found
 
 
 def test_an_estimate_of_a_fork_counts_only_the_steps_after_its_start(scene: Scene) -> None:
@@ -268,6 +286,7 @@ def test_a_spec_without_its_data_has_no_estimate(scene: Scene) -> None:
     spec = scene.spec(data={"dataset": "ds_none"}, resources={"device": "cuda"})
     check = scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()
     assert (check["valid"], check["spec"]) == (False, None)
+    assert [problem["field"] for problem in check["problems"]] == ["resources.device", "data.dataset"]
     assert scene.site.admin.post(f"{scene.runs}/estimate", json=spec).status_code == 422
 
 

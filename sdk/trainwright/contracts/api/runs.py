@@ -102,7 +102,8 @@ class SpecCheck(Envelope):
     valid: bool
     problems: list[Problem] = []
     spec: RunSpec | None = None
-    """The spec as it would be stored, including values that are filled in at submission."""
+    """The spec as it would be stored, including values that are filled in at submission. An invalid spec has it too, if only nodes, limits
+    or the length of the data are in its way."""
 
     parameters: int | None = None
     """Parameters of the model, including embeddings."""
@@ -111,7 +112,7 @@ class SpecCheck(Envelope):
     """Tokens of the training split. Null until the data has been prepared with this tokenizer and split."""
 
     warnings: list[str] = []
-    """A warning about a valid spec: its validation split is shorter than one sequence."""
+    """A warning: the validation split is shorter than one sequence."""
 
 
 class RunSort(StrEnum):

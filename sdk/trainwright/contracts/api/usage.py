@@ -116,6 +116,7 @@ class RunEstimate(Envelope):
 
     seconds: float | None
     seconds_at_peak: float | None = None
-    """The time at the peak FLOP/s of the fastest node with enough slots: no run is faster. Null if no peak is known."""
+    """While nothing was measured: the time at the peak FLOP/s of the fastest node with enough slots, which runs do not reach. Null if the peak of
+    one is unknown."""
 
     slot_hours: float | None

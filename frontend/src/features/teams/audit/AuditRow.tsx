@@ -28,8 +28,9 @@ export function AuditRow({ entry }: { entry: AuditEntry }) {
               {action} {path}
             </p>
             {details !== "" && <p className="wrap-anywhere">{requestText(details)}</p>}
-            <p className="tablet:hidden">
-              {origin}, {address}
+            <p className={keyName == null ? "tablet:hidden" : undefined}>
+              {origin}
+              {keyName != null && ` (${via})`}, {address}
             </p>
           </details>
         </div>

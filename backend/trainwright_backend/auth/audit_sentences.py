@@ -91,6 +91,8 @@ def sentence_of(entry: AuditEntry, names: Mapping[str, str]) -> list[SentencePar
         return _bulk_sentence(entry.details, names)
     label, name = label_of(entry.action, entry.details), _given_name(entry.details)
     objects, created = _objects_in(entry.path)[::-1], _created_object(entry.details)
+    if name is None and created is not None:
+        name = names.get(created.id, created.id)
     if name is None:
         return [_words(label), *_described(label, objects, names)]
     preposition = _NAME_PREPOSITIONS.get(entry.action)
@@ -175,7 +177,7 @@ def _deleted_names(entry: AuditEntry) -> dict[str, str]:
         if not isinstance(runs, list) or not isinstance(names, list) or len(runs) != len(names):
             return {}
         return {str(run): str(name) for run, name in zip(runs, names, strict=True)}
-    is_deletion = bool(objects) and entry.action == f"delete_{objects[-1].kind}"
+    is_deletion = bool(objects) and entry.action == f"delete_{objects[-1].kind.replace(' ', '_')}"
     name = body.get("name")
     return {objects[-1].id: name} if is_deletion and isinstance(name, str) else {}
 
