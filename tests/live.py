@@ -18,6 +18,7 @@ from typing import Any
 
 from trainwright.client import Client, TeamClient
 from trainwright.contracts.agent_protocol import CpuPeak
+from trainwright.contracts.api.actions import RunAction
 from trainwright.contracts.api.datasets import Dataset
 from trainwright.contracts.api.nodes import JoinToken
 from trainwright.contracts.api.people import NewTeam, OneTimeLink, Team
@@ -183,9 +184,9 @@ def new_team(live: Live, slug: str) -> TeamClient:
 
 def end_runs(team: TeamClient) -> None:
     """Cancel the team's runs and wait until their slots are free."""
-    for run in team.runs():
-        if run.state not in FINAL:
-            team.cancel(run.id)
+    running = [run.id for run in team.runs() if run.state not in FINAL]
+    if running:
+        team.act(RunAction.CANCEL, running)  # one that has ended meanwhile refuses alone
     for run in team.runs():
         finished(team, run.id)
 

@@ -6848,7 +6848,8 @@ export interface components {
             seconds: number | null;
             /**
              * Seconds At Peak
-             * @description The time at the peak FLOP/s of the fastest node with enough slots: no run is faster. Null if no peak is known.
+             * @description While nothing was measured: the time at the peak FLOP/s of the fastest node with enough slots, which runs do not reach. Null if the peak of
+             *     one is unknown.
              */
             seconds_at_peak?: number | null;
             /** Slot Hours */
@@ -7709,7 +7710,10 @@ export interface components {
              * @default []
              */
             problems: components["schemas"]["Problem"][];
-            /** @description The spec as it would be stored, including values that are filled in at submission. */
+            /**
+             * @description The spec as it would be stored, including values that are filled in at submission. An invalid spec has it too, if only nodes, limits
+             *     or the length of the data are in its way.
+             */
             spec?: components["schemas"]["RunSpec"] | null;
             /**
              * Train Tokens
@@ -7720,7 +7724,7 @@ export interface components {
             valid: boolean;
             /**
              * Warnings
-             * @description A warning about a valid spec: its validation split is shorter than one sequence.
+             * @description A warning: the validation split is shorter than one sequence.
              * @default []
              */
             warnings: string[];
