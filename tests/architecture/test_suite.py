@@ -96,12 +96,15 @@ def test_the_sources_of_slow_targets_exist(repository: Path) -> None:
 def test_parity_and_layouts_name_the_schemas_of_the_api_that_the_planner_and_the_trainer_import(
     repository: Path,
 ) -> None:
-    imported = {
-        f"sdk/trainwright/contracts/api/{name}.py"
-        for folder in ("sdk/trainwright/planner", "trainer/trainwright_trainer")
-        for file in (repository / folder).rglob("*.py")
-        for name in re.findall(r"trainwright\.contracts\.api\.(\w+)", file.read_text())
-    }
+    folders = ("sdk/trainwright/planner", "trainer/trainwright_trainer")
+    unread = [file for folder in folders for file in (repository / folder).rglob("*.py")]
+    imported: set[str] = set()
+    while unread:
+        for name in re.findall(r"trainwright\.contracts\.api\.(\w+)", unread.pop().read_text()):
+            schemas = f"sdk/trainwright/contracts/api/{name}.py"
+            if schemas not in imported:
+                imported.add(schemas)
+                unread.append(repository / schemas)
     lines = [
         line
         for line in (repository / ".ci" / "targets").read_text().splitlines()
