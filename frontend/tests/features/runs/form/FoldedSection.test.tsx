@@ -1,5 +1,7 @@
 import { render, screen } from "@testing-library/react";
 import { expect, it } from "vitest";
+import type { Problem } from "@/api/types";
+import { goToField } from "@/features/runs/form/fieldId";
 import { FoldedSection } from "@/features/runs/form/FoldedSection";
 import { sectionsOf, type JsonSchema, type SpecValues } from "@/features/runs/spec/specFields";
 
@@ -13,12 +15,15 @@ const OPTIMIZER: JsonSchema = {
   },
 };
 
-function summary(values: SpecValues): string {
-  const section = sectionsOf({ properties: { optimizer: OPTIMIZER } }).find(({ key }) => key === "optimizer");
+function show(properties: Record<string, JsonSchema>, values: SpecValues = {}, problems: Problem[] = []): HTMLElement {
+  const [key = ""] = Object.keys(properties);
+  const section = sectionsOf({ properties }).find((one) => one.key === key);
   if (section === undefined) throw new Error("The schema has no such section.");
-  render(<FoldedSection section={section} context={{ values, problems: [], datasets: [], tokenizers: [], help: {}, onChange: () => undefined }} />);
-  return screen.getByRole("button", { name: /^Optimizer/ }).textContent;
+  render(<FoldedSection section={section} context={{ values, problems, datasets: [], tokenizers: [], help: {}, onChange: () => undefined }} />);
+  return screen.getByRole("button", { name: new RegExp(`^${section.label}`) });
 }
+
+const summary = (values: SpecValues) => show({ optimizer: OPTIMIZER }, values).textContent;
 
 it("names the group of fields that mean little without it", () => {
   const factors = { "optimizer.learning_rate_factors.embedding": "0.5", "optimizer.learning_rate_factors.head": "2" };
@@ -27,4 +32,26 @@ it("names the group of fields that mean little without it", () => {
 
 it("does not name the group that the kind shows", () => {
   expect(summary({ "optimizer.kind": "muon", "optimizer.muon.momentum": "0.9" })).toContain("kind muon, momentum 0.9");
+});
+
+const VALIDATION: JsonSchema = {
+  properties: { prompts: { type: "array", items: { type: "string" }, default: [] }, every_steps: { type: "integer", default: 100 } },
+};
+
+it.each([
+  [[{ field: "validation.prompts.0", message: "Must not be empty." }], "true"],
+  [[], "false"],
+])("goes to the list of an element, whether its section is open or not (%#)", (problems, isOpen) => {
+  const header = show({ validation: VALIDATION }, {}, problems);
+  expect(header.getAttribute("aria-expanded")).toBe(isOpen);
+  goToField("validation.prompts.0");
+  expect(document.activeElement).toBe(screen.getByLabelText("Prompts"));
+});
+
+it("goes to the section of a field that is not shown, and leaves it open", () => {
+  const header = show({ validation: VALIDATION });
+  goToField("validation.other");
+  goToField("validation.other");
+  expect(document.activeElement).toBe(header);
+  expect(header.getAttribute("aria-expanded")).toBe("true");
 });
