@@ -26,16 +26,17 @@ export function inSentence(label: string): string {
   return startsWithName ? label : label.charAt(0).toLowerCase() + label.slice(1);
 }
 
-const PATH = /`?\b((?:batch|checkpoint|data|memory|model|optimizer|parallelism|precision|resources|schedule|validation)\.(?:\w+\.)*(\w+))`?/g;
-const KEY = /`?\b([a-z]+(?:_[a-z0-9]+)+)\b`?/g;
+/** `data.validation_fraction`, `zero_stage`: not one word, which may be of the sentence. */
+const PATH_OR_KEY = /`?\b([a-z]\w*(?:[._][a-z0-9]\w*)+)\b`?/g;
 
 /**
- * Names fields as the form does: `data.validation_fraction` → “Validation fraction”. With the labels of the form's fields by
- * path, also the keys of fields alone, such as `zero_stage`; other words stay.
+ * Names fields as the form does, by the labels of its fields by path: `data.validation_fraction` → “Validation fraction”,
+ * `zero_stage` → “ZeRO stage”. Other words stay, such as the host name data.example.org.
  */
-export function withFieldLabels(text: string, labels: ReadonlyMap<string, string> = new Map()): string {
+export function withFieldLabels(text: string, labels: ReadonlyMap<string, string>): string {
   const byKey = new Map([...labels].map(([path, label]) => [path.split(".").at(-1), label]));
-  return text
-    .replace(PATH, (_quoted, path: string, key: string) => `“${labels.get(path) ?? fieldLabel(key)}”`)
-    .replace(KEY, (word, key: string) => (byKey.has(key) ? `“${byKey.get(key)}”` : word));
+  return text.replace(PATH_OR_KEY, (word, name: string) => {
+    const label = labels.get(name) ?? byKey.get(name);
+    return label === undefined ? word : `“${label}”`;
+  });
 }

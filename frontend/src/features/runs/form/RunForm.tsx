@@ -72,6 +72,7 @@ export function RunForm(props: Props) {
   const fields = useMemo(() => sections.flatMap((section) => section.fields), [sections]);
   const parts = useMemo(() => partsOf(sections), [sections]);
   const ordered = useMemo(() => fieldsInOrder(parts), [parts]);
+  const labels = useMemo(() => labelsOf(ordered), [ordered]);
   const labelOf = useMemo(() => linkLabels(parts, sections), [parts, sections]);
   /** A run that nobody named is named for its data and model. */
   const nameFor = (given: SpecValues): string => {
@@ -132,8 +133,8 @@ export function RunForm(props: Props) {
     return touched.size === 0 || fields.some(({ path, required }) => required && path === field);
   }
 
-  /** What the form calls the place of the first problem. */
-  function firstPlace(): string | undefined {
+  /** Label of the first problem's field, or its line. */
+  function firstProblemLabel(): string | undefined {
     const [problem] = shownProblems;
     const line = faults[0]?.line ?? (problem === undefined ? undefined : lineOf?.(problem.field));
     if (line !== undefined) return `line ${line}`;
@@ -247,7 +248,7 @@ export function RunForm(props: Props) {
         syntaxErrors={faults}
         labelOf={labelOf}
         lineOf={lineOf}
-        verdict={startReadiness({ problemCount: faults.length > 0 ? faults.length : shownProblems.length, firstProblem: firstPlace(), check, plan: planned.data, labels: labelsOf(ordered) })}
+        verdict={startReadiness({ problemCount: faults.length > 0 ? faults.length : shownProblems.length, firstProblem: firstProblemLabel(), check, plan: planned.data, labels })}
         submitLabel={submitLabel}
         busy={submission.isPending}
         error={submission.error}
@@ -260,6 +261,7 @@ export function RunForm(props: Props) {
           found={hardware === null ? undefined : elsewhere.data}
           error={hardware === null ? null : elsewhere.error}
           formProblems={check?.problems ?? []}
+          labels={labels}
           isUpdating={elsewhere.isFetching}
         />
       </RunFormSummary>

@@ -13,7 +13,7 @@ interface Props {
   problems: readonly Problem[];
   /** Where the text cannot be parsed. */
   syntaxErrors: readonly YamlError[];
-  /** What the form calls a field. */
+  /** Label of a link to a field. */
   labelOf: (field: string) => string;
   /** The line of a field in the text; null if the fields are on the page. */
   lineOf: ((field: string) => number) | null;

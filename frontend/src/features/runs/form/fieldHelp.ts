@@ -1,7 +1,7 @@
 /** The help of a field in the form, which names other fields by their labels. */
 import type { SpecField } from "@/features/runs/spec/specFields";
 import { defaultValueText } from "@/features/runs/spec/valueText";
-import { fieldLabel, withFieldLabels } from "@/lib/fieldLabel";
+import { fieldLabel } from "@/lib/fieldLabel";
 
 /** A tokenizer that is not trained on the run's own data has a source, chosen by name. */
 export const TOKENIZER_SOURCE = "data.tokenizer.source";
@@ -13,13 +13,14 @@ export function helpOf(field: SpecField, tokenizerKind: string): string {
   const { help, defaultText, kind, path, isNullable } = field;
   if (path === TOKENIZER_SOURCE) return tokenizerKind === "dataset" ? "Its BPE tokenizer is reused." : "One of the team's tokenizers, uploaded on the datasets page.";
   const sentence = isNullable ? help.replace(WHEN_EMPTY, "when off") : help;
-  // What is neither a path nor one of its own values is another field of its section.
+  // What is not one of its own values is another field or section.
   const isField = (name: string) => !field.choices.includes(name);
-  const text = withFieldLabels(sentence).replace(FIELD_NAME, (quoted, name: string) => (isField(name) ? `“${fieldLabel(name)}”` : quoted)).replaceAll("`", "");
+  const text = sentence.replace(FIELD_NAME, (quoted, name: string) => (isField(name) ? `“${fieldLabel(name.split(".").at(-1) ?? name)}”` : quoted)).replaceAll("`", "");
   return defaultText === "" || kind === "switch" || kind === "choice" ? text : `${text} Default\u00a0${unbroken(defaultValueText(field))}.`;
 }
 
-const FIELD_NAME = /`([a-z]+(?:_[a-z]+)+)`/g;
+/** `precision.fp8`, `zero_stage` */
+const FIELD_NAME = /`([a-z]+(?:[._][a-z][a-z0-9]*)+)`/g;
 
 /** 1e-8 on one line. */
 function unbroken(number: string): string {

@@ -60,7 +60,7 @@ export function labelsOf(fields: readonly SpecField[]): Map<string, string> {
   return new Map(fields.map(({ path, label }) => [path, label]));
 }
 
-/** What a link to a field calls it: its label, after that of its section if it is folded; an unknown field keeps its path. */
+/** Labels of links to fields: a field's own, after that of its section if it is folded; an unknown field keeps its path. */
 export function linkLabels(parts: FormParts, sections: readonly SpecSection[]): (path: string) => string {
   const folded = new Set([...parts.questions.flatMap(({ more }) => more?.fields ?? []), ...parts.settings.flatMap(({ fields }) => fields)]);
   const labels = fieldsInOrder(parts).map((field): [string, string] => {

@@ -18,7 +18,7 @@ interface Given {
   check: SpecCheck | undefined;
   plan: RunPlan | undefined;
   /** Of the form's fields, by path. */
-  labels?: ReadonlyMap<string, string>;
+  labels: ReadonlyMap<string, string>;
 }
 
 export function startReadiness({ problemCount, firstProblem, check, plan, labels }: Given): StartReadiness {

@@ -8,7 +8,7 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { changeLayout, layoutFields, effectText, withLayout } from "@/features/runs/parallelism/layout";
 import { LayoutPlan } from "@/features/runs/parallelism/LayoutPlan";
 import { planQuery, specQuery } from "@/features/runs/queries";
-import { labelsOf } from "@/features/runs/form/formParts";
+import { fieldsInOrder, labelsOf, partsOf } from "@/features/runs/form/formParts";
 import { SpecFieldInput } from "@/features/runs/form/SpecFieldInput";
 import { sectionsOf, specOf, valuesOf, type Json, type JsonSchema } from "@/features/runs/spec/specFields";
 import { withFieldLabels } from "@/lib/fieldLabel";
@@ -26,8 +26,10 @@ const PLAN_DELAY_MS = 300;
 /** Edits a run's layout: its parallelism fields, with diagrams of the result. */
 export function ChangeLayout({ team, run, onChanged, onClose }: Props) {
   const { data: info } = useSuspenseQuery(specQuery);
-  const fields = useMemo(() => layoutFields(sectionsOf(info.run_spec as JsonSchema)), [info]);
-  const labels = useMemo(() => labelsOf(fields), [fields]);
+  const sections = useMemo(() => sectionsOf(info.run_spec as JsonSchema), [info]);
+  const fields = useMemo(() => layoutFields(sections), [sections]);
+  // Messages name other fields of the configuration too.
+  const labels = useMemo(() => labelsOf(fieldsInOrder(partsOf(sections))), [sections]);
   const [values, setValues] = useState(() => valuesOf(run.spec as unknown as Record<string, Json>, fields).values);
   const layout = useMemo(() => specOf(values, fields), [values, fields]);
   const spec = useDebounced(useMemo(() => withLayout(run, layout), [run, layout]), PLAN_DELAY_MS);

@@ -17,13 +17,15 @@ interface Props {
   error: Error | null;
   /** What is wrong with the form, whatever the hardware. */
   formProblems: readonly Problem[];
+  /** Of the form's fields, by path. */
+  labels: ReadonlyMap<string, string>;
   isUpdating: boolean;
 }
 
 const FIRST_COUNT = 8;
 
 /** The memory and time that the run would need on hardware that the team does not have. */
-export function WhatIfPanel({ gpus, hardware, onChange, found, error, formProblems, isUpdating }: Props) {
+export function WhatIfPanel({ gpus, hardware, onChange, found, error, formProblems, labels, isUpdating }: Props) {
   return (
     <section aria-label="Other hardware" aria-busy={isUpdating} className="panel flex flex-col gap-2 px-4 py-3">
       <Field label="What if it ran on other hardware?">
@@ -51,14 +53,14 @@ export function WhatIfPanel({ gpus, hardware, onChange, found, error, formProble
             <CountSelect label="GPUs per node" counts={GPU_COUNTS} value={hardware.gpus} onChange={(count) => { onChange({ ...hardware, gpus: count }); }} />
             <CountSelect label="Nodes" counts={NODE_COUNTS} value={hardware.nodes} onChange={(count) => { onChange({ ...hardware, nodes: count }); }} />
           </div>
-          {error !== null ? <p className="text-small text-bad">{problemOf(error, formProblems)}</p> : found !== undefined && <Answer found={found} />}
+          {error !== null ? <p className="text-small text-bad">{withFieldLabels(problemOf(error, formProblems), labels)}</p> : found !== undefined && <Answer found={found} labels={labels} />}
         </>
       )}
     </section>
   );
 }
 
-function Answer({ found }: { found: WhatIf }) {
+function Answer({ found, labels }: { found: WhatIf; labels: ReadonlyMap<string, string> }) {
   const needed = Math.max(...found.plan.memory.map(({ total }) => total));
   const { memory_bytes: memory } = found.gpu;
   const why = found.plan.too_large;
@@ -78,7 +80,7 @@ function Answer({ found }: { found: WhatIf }) {
           ? "The vendor states no peak for this precision."
           : `Estimated, not measured: assumes ${String(Math.round(100 * found.assumed_mfu))} % of the vendor's peak and no waiting for data.`}
       </p>
-      {why != null && <p className="text-small">{withFieldLabels(why)}</p>}
+      {why != null && <p className="text-small">{withFieldLabels(why, labels)}</p>}
     </div>
   );
 }
@@ -127,5 +129,5 @@ function problemOf(error: Error, formProblems: readonly Problem[]): string {
   const isOfForm = ({ field, message }: Problem) => formProblems.some((one) => one.field === field && one.message === message);
   const own = error.problems.find((problem) => !isOfForm(problem));
   if (own === undefined && error.problems.length > 0) return `Fix the ${error.problems.length === 1 ? "problem" : "problems"} of the form first.`;
-  return withFieldLabels(own?.message ?? error.message);
+  return own?.message ?? error.message;
 }

@@ -27,6 +27,8 @@ it.each([
   ["64 must be a multiple of batch.micro_sequences × data degree = 8 × 9 = 72.", "64 must be a multiple of “Micro sequences” × data degree = 8 × 9 = 72."],
   ["use zero_stage 2, or parallelism.pipeline 1", "use “ZeRO stage” 2, or “Pipeline” 1"],
   ["set precision.kind to bf16", "set “Precision” to bf16"],
+  ["the largest that ever joined, data.example.org, has 2", "the largest that ever joined, data.example.org, has 2"],
+  ["not `model.foo`", "not `model.foo`"],
   ["interleaved_zero_bubble cannot", "interleaved_zero_bubble cannot"],
 ])("names fields by their labels: %s", (message, shown) => {
   expect(problems([{ field: "batch.global_sequences", message }])).toEqual([{ field: "batch.global_sequences", message: shown }]);

@@ -24,7 +24,7 @@ const SCHEMA = {
       },
     },
     Batch: { properties: { micro_sequences: { type: "integer", default: 8 }, global_sequences: { type: "integer", default: 64 } } },
-    Model: { properties: { width: { type: "integer", default: 192 } } },
+    Model: { properties: { heads: { type: "integer", default: 4 }, width: { type: "integer", default: 192 } } },
   },
 };
 const RUN = aRun({ spec: { ...aRun().spec, resources: { ...aRun().spec.resources, slots_per_node: 4 } } });
