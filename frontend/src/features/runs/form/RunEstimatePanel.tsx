@@ -53,7 +53,7 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
   const parameters = estimate?.parameters ?? check?.parameters;
   return (
     <section aria-label="Estimate" aria-busy={isPlaceholderData} className="panel">
-      {isOutdated && <p className="border-b px-4 py-2 text-small">For the last valid configuration. Fix the problems to update it.</p>}
+      {isOutdated && <p className="border-b px-4 py-2 text-small">For the last configuration that could be estimated. Fix the problems to update it.</p>}
       <dl className={`divide-y ${isOutdated ? "[&_dd]:text-soft" : ""}`}>
         <EstimateRow name="time" note={estimate && <TimeSource estimate={estimate} team={team} />}>
           <EstimatedTime estimate={estimate} />
@@ -101,8 +101,13 @@ function EstimateRow({ name, note, children }: { name: string; note?: ReactNode;
 function EstimatedTime({ estimate }: { estimate: RunEstimate | undefined }) {
   if (estimate === undefined) return <span className="text-soft">–</span>;
   if (estimate.seconds !== null) return <Main>{duration(estimate.seconds)}</Main>;
-  if (estimate.seconds_at_peak == null) return <span className="text-soft">not measured yet</span>;
-  return <Main>over {duration(estimate.seconds_at_peak)}</Main>;
+  const atPeak = secondsAtPeak(estimate);
+  return atPeak === null ? <span className="text-soft">not measured yet</span> : <Main>over {duration(atPeak)}</Main>;
+}
+
+/** The time at the fastest node's peak; null if it is unknown, or too short to say anything. */
+function secondsAtPeak({ seconds_at_peak: atPeak }: RunEstimate): number | null {
+  return atPeak == null || atPeak < 1 ? null : atPeak;
 }
 
 /** How much of its slot the rank that needs the most memory takes. */
@@ -124,10 +129,12 @@ function Main({ children }: { children: ReactNode }) {
 }
 
 /** Where the time estimate comes from. */
-function TimeSource({ estimate: { measured, seconds_at_peak: atPeak }, team }: { estimate: RunEstimate; team: string }) {
+function TimeSource({ estimate, team }: { estimate: RunEstimate; team: string }) {
+  const { measured } = estimate;
   if (measured === null) {
+    const atPeak = secondsAtPeak(estimate);
     const untried = "No run with this model and batch has trained on this kind of node, so the time is unknown.";
-    return atPeak == null ? untried : `${untried} At the fastest node's peak it would take ${duration(atPeak)}.`;
+    return atPeak === null ? untried : `${untried} At the fastest node's peak it would take ${duration(atPeak)}.`;
   }
   return (
     <>

@@ -80,6 +80,9 @@ const PLAN = {
   learning_rates: "",
 };
 
+/** The time at the peak of widths that were not measured. */
+const PEAK_SECONDS: Readonly<Record<number, number>> = { 32: 7_200, 328: 0.3 };
+
 const GPU = { name: "NVIDIA H100 80GB HBM3", memory_bytes: 80 * GIB, capability: "9.0", peaks: { bf16: 989e12 } };
 
 let sent: { body: unknown; key: string | null }[] = [];
@@ -106,8 +109,8 @@ beforeEach(() => {
     http.get("*/api/v1/teams/lab/recipes", () => HttpResponse.json({ items: [] })),
     http.post("*/runs/plan", () => HttpResponse.json(PLAN)),
     http.post("*/runs/estimate", async ({ request }) => {
-      const spec = (await request.json()) as { model?: { width?: number } };
-      return HttpResponse.json(spec.model?.width === 64 ? ESTIMATE : { ...ESTIMATE, measured: null, seconds: null, seconds_at_peak: spec.model?.width === 32 ? 7_200 : null, slot_hours: null });
+      const { model } = (await request.json()) as { model?: { width?: number } };
+      return HttpResponse.json(model?.width === 64 ? ESTIMATE : { ...ESTIMATE, measured: null, seconds: null, seconds_at_peak: PEAK_SECONDS[model?.width ?? 0] ?? null, slot_hours: null });
     }),
     http.post("*/api/v1/teams/lab/runs", async ({ request }) => {
       sent.push({ body: await request.json(), key: request.headers.get("Idempotency-Key") });
@@ -413,18 +416,19 @@ it("shows the estimate and its source", async () => {
   expect(estimate.textContent).toContain("At the fastest node's peak it would take 2 h.");
   await userEvent.type(screen.getByLabelText("Width"), "8");
   expect(await within(estimate).findByText("not measured yet")).toBeDefined();
+  expect(estimate.textContent).not.toContain("peak");
 });
 
-it("keeps the estimate of the last valid configuration while a field is invalid", async () => {
+it("keeps the estimate of the last configuration that could be estimated while a field is invalid", async () => {
   show();
   await openModel();
   await userEvent.type(screen.getByLabelText("Width"), "64");
   const estimate = await screen.findByRole("region", { name: "Estimate" });
   expect(await within(estimate).findByText("1 h 39 min")).toBeDefined();
-  expect(estimate.textContent).not.toContain("last valid");
+  expect(estimate.textContent).not.toContain("last configuration");
   // At once: typed slowly, 6 alone would be the last valid width.
   fireEvent.change(screen.getByLabelText("Width"), { target: { value: "63" } });
-  expect(await within(estimate).findByText(/^For the last valid configuration/)).toBeDefined();
+  expect(await within(estimate).findByText(/^For the last configuration that could be estimated/)).toBeDefined();
   expect(within(estimate).getByText("1 h 39 min")).toBeDefined();
   expect(within(estimate).getByText("parameters").nextElementSibling?.textContent).toBe("361 k");
 });
@@ -446,7 +450,7 @@ it("shows the estimate and the memory of a run that no node could run", async ()
   expect(await within(estimate).findByText("1 h 39 min")).toBeDefined();
   expect(estimate.textContent).toContain("1.9 GiB");
   expect(await within(estimate).findByText(/of 1 GiB on node-a/)).toBeDefined();
-  expect(estimate.textContent).not.toContain("last valid");
+  expect(estimate.textContent).not.toContain("last configuration");
   expect(screen.getByRole("status", { name: "Verdict" }).textContent).toContain("Cannot start yet");
 });
 
@@ -587,7 +591,7 @@ it("plans the run on hardware that no node has, with its resources", async () =>
     http.post("*/runs/what-if", async ({ request }) => {
       const { resources } = (await request.json()) as { resources: { nodes: number } };
       asked.push([new URL(request.url).searchParams.get("gpu"), resources]);
-      const too_large = resources.nodes > 1 ? null : "Each rank needs 90 GiB, and this GPU has 80 GiB. Use more with parallelism.pipeline.";
+      const too_large = resources.nodes > 1 ? null : "Each rank needs 90 GiB, and this GPU has 80 GiB. Lower model.width.";
       const plan = { ...PLAN, memory: [{ rank: 0, total: resources.nodes > 1 ? 40 * GIB : 90 * GIB }], too_large };
       return HttpResponse.json({ gpu: GPU, nodes: resources.nodes, slots_per_node: 8, plan, flops: 1e18, assumed_mfu: 0.4, seconds: 7_200 });
     }),
@@ -598,7 +602,7 @@ it("plans the run on hardware that no node has, with its resources", async () =>
   await waitFor(() => {
     expect(panel.textContent).toContain("Will not fit");
   });
-  expect(panel.textContent).toContain("Each rank needs 90 GiB, and this GPU has 80 GiB. Use more with “Pipeline”.");
+  expect(panel.textContent).toContain("Each rank needs 90 GiB, and this GPU has 80 GiB. Lower “Width”.");
   await userEvent.selectOptions(screen.getByLabelText("Nodes"), "4");
   await waitFor(() => {
     expect(panel.textContent).toContain("Fits H100 80GB HBM3 × 8 on each of 4 nodes");
