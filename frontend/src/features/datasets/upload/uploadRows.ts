@@ -50,7 +50,7 @@ function labeled(rows: readonly UploadRowData[]): UploadRowData[] {
   return rows.map((row) => {
     if (!shared.has(row.key)) return row;
     const same = rows.filter(({ name }) => name === row.name);
-    const when = row.created === null ? "chosen here" : `uploaded ${moment(row.created)}`;
+    const when = row.created === null ? "selected in this browser" : `uploaded ${moment(row.created)}`;
     return { ...row, label: `${row.name} (${same.indexOf(row) + 1} of ${same.length}, ${when})` };
   });
 }

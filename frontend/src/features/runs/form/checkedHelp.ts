@@ -11,7 +11,7 @@ export function dataText(check: SpecCheck | undefined): string {
   return tokens == null ? `${which}its tokens are counted when it is prepared with this tokenizer.` : `${which}${short(tokens)} training tokens with this tokenizer.`;
 }
 
-/** More passes over the same data bring almost nothing (Muennighoff et al. 2023, "Scaling Data-Constrained Language Models"). */
+/** More passes over the same data hardly help (Muennighoff et al. 2023, "Scaling Data-Constrained Language Models"). */
 const USEFUL_PASSES = 40;
 
 /** How much text the steps are, and how often the data is repeated. */
@@ -22,7 +22,7 @@ export function lengthText(check: SpecCheck | undefined, startStep: number): str
   const tokens = Math.max(0, spec.schedule.steps - startStep) * perStep;
   const times = check?.train_tokens == null || check.train_tokens === 0 ? null : tokens / check.train_tokens;
   const passes = times === null ? "" : `, ${timesText(times)} the training data`;
-  const advice = times !== null && times > USEFUL_PASSES ? ` More than about ${count(USEFUL_PASSES)} times bring almost nothing: train fewer steps, or add data.` : "";
+  const advice = times !== null && times > USEFUL_PASSES ? ` More than about ${count(USEFUL_PASSES)} passes over the data hardly help: train fewer steps, or add data.` : "";
   const steps = startStep === 0 ? count(spec.schedule.steps) : `The ${count(Math.max(0, spec.schedule.steps - startStep))} more`;
   return `${steps} steps are ${short(tokens)} tokens${passes}.${advice}`;
 }

@@ -55,7 +55,7 @@ it("tells files of the same name apart", () => {
     ["a.txt", "a.txt"],
     ["b.txt", expect.stringMatching(/^b\.txt \(1 of 3, uploaded 20 Nov \d\d:00\)$/)],
     ["b.txt", expect.stringMatching(/^b\.txt \(2 of 3, uploaded 21 Nov \d\d:00\)$/)],
-    ["b.txt", "b.txt (3 of 3, chosen here)"],
+    ["b.txt", "b.txt (3 of 3, selected in this browser)"],
   ]);
 });
 
