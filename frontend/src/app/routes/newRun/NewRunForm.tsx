@@ -1,12 +1,13 @@
 import { useQuery, useSuspenseInfiniteQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
-import { useEffect, type ReactNode } from "react";
+import type { ReactNode } from "react";
 import type { Run } from "@/api/types";
 import { EmptyState } from "@/components/EmptyState";
 import { datasetsQuery, tokenizersQuery } from "@/features/datasets/queries";
 import { RunForm } from "@/features/runs/form/RunForm";
 import { runNamesQuery, type SpecJson } from "@/features/runs/queries";
 import type { SpecValues } from "@/features/runs/spec/specFields";
+import { useAllPages } from "@/lib/hooks/useAllPages";
 
 interface Props {
   source: SpecValues;
@@ -77,9 +78,7 @@ export function NewRunForm({ source, origin, nameBase, startStep = 0, checkpoint
 
 /** All of the team's datasets, loaded page by page. */
 function useAllDatasets(team: string) {
-  const { data, hasNextPage, isFetching, fetchNextPage } = useSuspenseInfiniteQuery(datasetsQuery(team));
-  useEffect(() => {
-    if (hasNextPage && !isFetching) void fetchNextPage();
-  }, [hasNextPage, isFetching, fetchNextPage]);
-  return data.pages.flatMap((page) => page.items);
+  const query = useSuspenseInfiniteQuery(datasetsQuery(team));
+  useAllPages(query);
+  return query.data.pages.flatMap((page) => page.items);
 }

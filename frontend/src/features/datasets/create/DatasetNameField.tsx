@@ -1,6 +1,8 @@
+import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { NameField } from "@/components/NameField";
-import { useDatasetNames } from "@/features/datasets/useDatasetNames";
+import { datasetsQuery } from "@/features/datasets/queries";
+import { useAllPages } from "@/lib/hooks/useAllPages";
 
 interface Props {
   team: string;
@@ -10,8 +12,9 @@ interface Props {
 
 /** The name of a new dataset. Another dataset may have it too, but rarely should. */
 export function DatasetNameField({ team, value, onChange }: Props) {
-  const names = useDatasetNames(team);
-  const [same] = [...names].find(([, name]) => name === value.trim()) ?? [];
+  const datasets = useInfiniteQuery({ ...datasetsQuery(team), refetchInterval: false });
+  useAllPages(datasets);
+  const same = datasets.data?.pages.flatMap(({ items }) => items).find(({ name }) => name === value.trim());
   return (
     <NameField
       value={value}
@@ -20,7 +23,7 @@ export function DatasetNameField({ team, value, onChange }: Props) {
         same === undefined ? undefined : (
           <span role="status" className="text-warn">
             The team already has a{" "}
-            <Link to="/$team/datasets/$datasetId" params={{ team, datasetId: same }} className="text-accent underline underline-offset-2">
+            <Link to="/$team/datasets/$datasetId" params={{ team, datasetId: same.id }} className="text-accent underline underline-offset-2">
               dataset of this name
             </Link>
             . To add files to it, open it and choose “New version”; otherwise choose another name.

@@ -13,6 +13,7 @@ import { MixSourceRow } from "@/features/datasets/mix/MixSourceRow";
 import { datasetsQuery } from "@/features/datasets/queries";
 import { draftOf, mistakesOf, curationOf } from "@/features/datasets/curation/curation";
 import { CurationFields } from "@/features/datasets/curation/CurationFields";
+import { useAllPages } from "@/lib/hooks/useAllPages";
 import { uniqueNames } from "@/lib/uniqueNames";
 import { randomId } from "@/lib/randomId";
 
@@ -34,7 +35,9 @@ const MAX_SOURCES = 20;
 
 /** Mixes several datasets by weight, with counts before the mixture is created. */
 export function MixForm({ team, initial, hasName, submitLabel, onSubmit, onCreated }: Props) {
-  const { data, error } = useInfiniteQuery(datasetsQuery(team));
+  const query = useInfiniteQuery(datasetsQuery(team));
+  useAllPages(query);
+  const { data, error } = query;
   const [sources, setSources] = useState(() =>
     initial.mix.length > 0 ? sourcesOf(initial.mix, randomId) : [blankSource(), blankSource()],
   );

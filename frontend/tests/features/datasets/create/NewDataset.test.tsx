@@ -90,7 +90,8 @@ it("reads the column chosen in the preview", async () => {
 });
 
 it("says that a dataset has the name already, while it is typed", async () => {
-  server.use(http.get("*/teams/lab/datasets", () => HttpResponse.json({ items: [aDataset({ id: "ds_9", name: "rows" })], next_cursor: null })));
+  const pages = [{ items: [aDataset()], next_cursor: "ds_1" }, { items: [aDataset({ id: "ds_9", name: "rows" })], next_cursor: null }];
+  server.use(http.get("*/teams/lab/datasets", ({ request }) => HttpResponse.json(pages[new URL(request.url).searchParams.has("cursor") ? 1 : 0])));
   show();
   await choose("rows.csv");
   await userEvent.click(await screen.findByRole("button", { name: "Preview files" }).then(enabled));

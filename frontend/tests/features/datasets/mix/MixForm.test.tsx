@@ -8,6 +8,14 @@ import { aDataset, aVersion } from "@tests/support/datasets";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
+it("offers the datasets of all pages for a new version too", async () => {
+  const pages = [{ items: [aDataset()], next_cursor: "ds_1" }, { items: [aDataset({ id: "ds_2", name: "poems" })], next_cursor: null }];
+  server.use(http.get("*/teams/lab/datasets", ({ request }) => HttpResponse.json(pages[new URL(request.url).searchParams.has("cursor") ? 1 : 0])));
+  renderRoute(<MixForm team="lab" initial={DEFAULT_CURATION} hasName={false} submitLabel="Create version" onSubmit={vi.fn()} onCreated={() => undefined} />);
+  const row = within(await screen.findByRole("group", { name: "Dataset 1 of the mixture" }));
+  expect(await row.findByRole("option", { name: "poems" })).toBeDefined();
+});
+
 it("offers readable datasets, disambiguates equal names, and names duplicates", async () => {
   const failed = aVersion({ state: "failed", error: "No usable document was found." });
   const items = [aDataset({ id: "ds_000001" }), aDataset({ id: "ds_000002" }), aDataset({ id: "ds_000003", name: "broken", versions: [failed] })];
