@@ -1,6 +1,6 @@
 import { useEffect, useId, useRef, useState, type ReactNode, type SyntheticEvent } from "react";
 import { invalidText, isFirstInvalid, type FormControl } from "@/components/invalidText";
-import { focusFirstErrorOfSent } from "@/components/sentForm";
+import { focusFirstErrorOfSubmitted } from "@/components/submittedForm";
 
 export interface FieldControl {
   id: string;
@@ -22,8 +22,8 @@ interface Props {
 
 /**
  * A label, its control, a sentence of help and the error: the given one, or what the browser finds when the form is
- * submitted, such as an empty field that is required. A new value removes the browser's. When the form was sent and refused,
- * the focus goes to its first error.
+ * submitted, such as an empty field that is required. A new value removes the browser's. When the form was submitted and
+ * refused, the focus goes to its first error.
  */
 export function Field({ label, hidesLabel = false, className = "", help, error: givenError, id, children }: Props) {
   const [invalid, setInvalid] = useState<string>();
@@ -34,7 +34,7 @@ export function Field({ label, hidesLabel = false, className = "", help, error: 
   const errorId = `${controlId}-error`;
   const container = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    if (givenError !== undefined) focusFirstErrorOfSent(formOf(container.current));
+    if (givenError !== undefined) focusFirstErrorOfSubmitted(formOf(container.current));
   }, [givenError]);
   const described = [error === undefined ? null : errorId, help === undefined ? null : helpId].filter(Boolean).join(" ");
   return (

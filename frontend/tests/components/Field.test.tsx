@@ -1,4 +1,4 @@
-import { fireEvent, render, screen } from "@testing-library/react";
+import { fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { useState } from "react";
 import { expect, it, vi } from "vitest";
@@ -83,14 +83,27 @@ function RefusedForm() {
   );
 }
 
-it("goes to the field that was refused when the form was sent, but not to one with an error while the user edits", async () => {
-  const shown = render(<RefusedForm />);
-  await userEvent.click(screen.getByRole("button", { name: "Create" }));
-  expect(document.activeElement).toBe(screen.getByLabelText("Name"));
-  shown.unmount();
+it("goes to the field that was refused each time the form is submitted", async () => {
   render(<RefusedForm />);
+  const submitAndBeRefused = async () => {
+    await userEvent.click(screen.getByRole("button", { name: "Create" }));
+    await waitFor(() => {
+      expect(document.activeElement).toBe(screen.getByLabelText("Name"));
+    });
+  };
+  await submitAndBeRefused();
+  await submitAndBeRefused();
+});
+
+it("does not go to an error that appears while the user edits, or after another button", async () => {
+  render(<RefusedForm />);
+  const check = screen.getByRole("button", { name: "Check" });
   await userEvent.type(screen.getByLabelText("Team"), "a");
-  await userEvent.click(screen.getByRole("button", { name: "Check" }));
+  await userEvent.click(check);
   expect(descriptionOf("Name")).toBe("Too short.");
-  expect(document.activeElement).toBe(screen.getByRole("button", { name: "Check" }));
+  expect(document.activeElement).toBe(check);
+  await userEvent.click(screen.getByRole("button", { name: "Create" }));
+  await userEvent.click(check);
+  expect(descriptionOf("Name")).toBe("Too short.");
+  expect(document.activeElement).toBe(check);
 });

@@ -5,7 +5,6 @@ import type { Dataset, CurationSpec } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Collapsible } from "@/components/Collapsible";
-import { focusFirstError } from "@/components/sentForm";
 import { Skeleton } from "@/components/Skeleton";
 import { needDifferentFields } from "@/features/datasets/create/commonFields";
 import { defaultName } from "@/features/datasets/create/defaultName";
@@ -62,10 +61,9 @@ export function PreviewStep({ team, uploads, names, labels, initial, hasName, su
     return { ...draft, field: draft.field || (preview?.curation.read.field ?? "") };
   }
 
-  function submit(event: SubmitEvent<HTMLFormElement>): void {
+  function submit(event: SubmitEvent): void {
     event.preventDefault();
-    if (hasMistakes) focusFirstError(event.currentTarget);
-    else if (unreadable.length === 0) creation.mutate();
+    if (!hasMistakes && unreadable.length === 0) creation.mutate();
   }
 
   return (

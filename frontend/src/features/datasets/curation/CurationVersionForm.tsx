@@ -5,7 +5,6 @@ import type { Dataset, DatasetVersion } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
-import { focusFirstError } from "@/components/sentForm";
 import { TextInput } from "@/components/TextInput";
 import { CountPanel } from "@/features/datasets/curation/CountPanel";
 import { createVersion } from "@/features/datasets/queries";
@@ -41,10 +40,9 @@ export function CurationVersionForm({ team, dataset, base, onCreated }: Props) {
   const hasText = base.files.some(({ format }) => format === "text");
   const hasFields = base.files.some(({ format }) => format !== "text");
 
-  function submit(event: SubmitEvent<HTMLFormElement>): void {
+  function submit(event: SubmitEvent): void {
     event.preventDefault();
-    if (hasMistakes) focusFirstError(event.currentTarget);
-    else creation.mutate();
+    if (!hasMistakes) creation.mutate();
   }
 
   return (

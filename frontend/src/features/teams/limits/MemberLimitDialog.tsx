@@ -6,7 +6,6 @@ import { Dialog } from "@/components/Dialog";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
-import { focusFirstError } from "@/components/sentForm";
 import { LimitFieldset } from "@/features/teams/limits/LimitFieldset";
 import { MEMBER_FIELDS } from "@/features/teams/limits/limitFields";
 import { setMemberLimits } from "@/features/teams/limits/limitQueries";
@@ -50,7 +49,6 @@ export function MemberLimitDialog({ team, member, onClose }: Props) {
         onSubmit={(event) => {
           event.preventDefault();
           if (isValid) change.mutate();
-          else focusFirstError(event.currentTarget);
         }}
       >
         <div className="grid gap-4 tablet:grid-cols-2">

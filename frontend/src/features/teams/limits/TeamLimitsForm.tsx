@@ -5,7 +5,6 @@ import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Field } from "@/components/Field";
 import { Select } from "@/components/Select";
-import { focusFirstError } from "@/components/sentForm";
 import { LimitFieldset } from "@/features/teams/limits/LimitFieldset";
 import { limitsQuery } from "@/features/teams/limits/limitQueries";
 import { changeTeamLimits, currentValues, guaranteeProblems, isSame, limitGroups, PRIORITY_FIELDS, type ChosenLimits } from "@/features/teams/limits/teamLimits";
@@ -54,8 +53,7 @@ export function TeamLimitsForm({ team }: { team: string }) {
       className="panel flex flex-col gap-6 p-4"
       onSubmit={(event) => {
         event.preventDefault();
-        if (hasMistakes) focusFirstError(event.currentTarget);
-        else change.mutate(chosen);
+        if (!hasMistakes) change.mutate(chosen);
       }}
     >
       {groups.map(({ title, fields }) => (
