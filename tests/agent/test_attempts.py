@@ -339,8 +339,9 @@ def test_damaged_shards_and_damaged_checkpoints_have_different_end_codes(
 ) -> None:
     for path in ("data/train-1.bin", "resume/model.safetensors"):
         run = api.place(ranks=1)
-        run.downloads.append({**api.store(path, b"right"), "url": "/api/v1/blobs/store/wrong"})
-        api.objects["store/wrong"] = b"wrong"
+        stored = api.store(path, b"right")
+        api.objects[stored["object_key"]] = b"wrong"
+        run.downloads.append(stored)
     machine.start_agent()
     runs = list(api.runs.values())
     wait_for(lambda: all(run.ends for run in runs), "ends")
