@@ -136,11 +136,17 @@ def test_a_file_system_error_ends_the_attempt_with_the_reason(
 
 @pytest.mark.slow(target="faults")
 def test_a_fetch_that_crashes_fails_the_attempt(
-    api: ScriptedApi, machine: Machine, abandoned: tuple[ScriptedRun, AttemptFolder]
+    api: ScriptedApi,
+    machine: Machine,
+    abandoned: tuple[ScriptedRun, AttemptFolder],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run, folder = abandoned
     drop_claim(folder)
-    run.downloads.append({**api.store("data/train-1.bin", b"x"), "url": "http://[no-address/"})
+    run.downloads.append(api.store("data/train-1.bin", b"x"))
+    monkeypatch.setattr(
+        api, "with_new_link", lambda download, number: download | {"url": "http://[no-address/"}
+    )
     machine.start_agent()
     wait_for(lambda: run.ends, "an end")
     assert run.end["code"] == "fetch_failed"
