@@ -17,7 +17,7 @@ from uuid import UUID
 
 from fastapi import Request
 from pydantic import SecretStr
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import Select, and_, func, or_, select
 
 from trainwright.contracts.api.audit import AuditEntry as AuditEntryOut
 from trainwright.contracts.api.envelopes import Page
@@ -38,6 +38,7 @@ UNCHANGED_KEY = "trainwright.unchanged"
 MAX_DETAILS = 2_000
 EXPORTED_AT_ONCE = 500
 MAX_DELETIONS = 5_000
+"""Deletions that are read for the names of what an older page is about."""
 CURRENT_FIELDS = {"names", "key_name", "sentence"}
 """Fields that depend on what exists now. The export leaves them out."""
 HIDDEN = "..."
@@ -168,9 +169,8 @@ def list_entries(
 
 def list_deletions(session: Read, chain: UUID, after: int) -> list[AuditEntryOut]:
     """Deletions with a number above ``after``, oldest first. At most `MAX_DELETIONS`."""
-    is_deletion = AuditEntry.action.startswith("delete_", autoescape=True) | (
-        AuditEntry.action == "act_on_runs"
-    )
+    of_several = and_(AuditEntry.action == "act_on_runs", AuditEntry.details.contains('"names": ['))
+    is_deletion = or_(AuditEntry.action.startswith("delete_", autoescape=True), of_several)
     found = select(AuditEntry).where(AuditEntry.chain == chain, AuditEntry.sequence > after, is_deletion)
     rows = session.scalars(found.order_by(AuditEntry.sequence).limit(MAX_DELETIONS))
     return [show_entry(row) for row in rows]

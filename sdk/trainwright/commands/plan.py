@@ -212,7 +212,11 @@ def show_estimate(found: RunEstimate) -> None:
     )
     if found.measured is None or found.seconds is None or found.slot_hours is None:
         at_peak = found.seconds_at_peak
-        least = "" if at_peak is None else f"; over {format_duration(at_peak)}, its time at the nodes' peak"
+        least = (
+            ""
+            if at_peak is None or at_peak < 1
+            else f"; over {format_duration(at_peak)}, its time at the nodes' peak"
+        )
         typer.echo(f"time         not measured yet{least}")
         return
     measured = found.measured
