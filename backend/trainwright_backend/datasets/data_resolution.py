@@ -17,7 +17,7 @@ from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid, NotFound
 from trainwright_backend.core.ids import Prefix, parse_id
 from trainwright_backend.datasets.job_queue import PENDING_VERSION, JobKind, send_job
-from trainwright_backend.datasets.mixtures import describe_versions
+from trainwright_backend.datasets.mixtures import NO_DATASET, describe_versions
 from trainwright_backend.datasets.preparations import (
     find_or_create,
     find_preparation,
@@ -28,7 +28,6 @@ from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Prepara
 
 SOURCE = "data.tokenizer.source"
 VOCABULARY = "data.tokenizer.vocabulary"
-NO_DATASET = "Your team has no dataset with this id. The datasets page shows each id."
 
 
 @dataclass(frozen=True)

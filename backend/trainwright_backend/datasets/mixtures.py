@@ -13,6 +13,8 @@ from trainwright_backend.core.errors import Invalid, NotFound
 from trainwright_backend.core.ids import parse_id
 from trainwright_backend.datasets.tables import Dataset, DatasetVersion
 
+NO_DATASET = "Your team has no dataset with this id. The datasets page and `trainwright datasets list` show the ids with the names."
+
 
 def lock_datasets(session: Write, team_id: UUID, mix: Sequence[MixSource], own: UUID | None = None) -> None:
     """Lock the datasets of a mixture against changes, and the dataset ``own`` exclusively.
@@ -54,8 +56,7 @@ def _find_version(
 ) -> DatasetVersion:
     dataset = _lock_dataset(session, team_id, source.dataset)
     if dataset is None:
-        message = "Your team has no dataset with this id. The datasets page shows each id."
-        raise Invalid.at(f"{field}.dataset", message, source.dataset)
+        raise Invalid.at(f"{field}.dataset", NO_DATASET, source.dataset)
     if dataset.id == own:
         message = "A dataset cannot be mixed into itself. Create a separate dataset for the mixture."
         raise Invalid.at(f"{field}.dataset", message, source.dataset)

@@ -41,14 +41,19 @@ def check_memory(session: Read, spec: RunSpec) -> None:
         if spec.resources.nodes == 1
         else f"{available.node}, which the run would need too,"
     )
+    ranks = spec.resources.slots_per_node
+    whom = "it" if cuda or ranks == 1 else f"each of {ranks:,} ranks"
     message = (
-        f"Too little memory: the rank that needs the most takes {format_memory(needed)}, and {which} has {format_memory(available.bytes)} for it"
-        f"{'' if cuda else ' when no other run is on it'}."
+        f"Too little memory: the rank that needs the most takes {format_memory(needed)}, and {which} has {format_memory(available.bytes)}"
+        f" for {whom}{'' if cuda else ' when no other run is on it'}."
     )
     saving = find_saving(spec, cuda, available.bytes)
     if saving is None:
-        layers = spec.model.layers
-        remedy = f"Choose a model with fewer than {layers:,} layers or of less width, use more ranks with parallelism.pipeline or parallelism.tensor, or add a node."
+        layers, width = spec.model.layers, spec.model.width
+        remedy = (
+            f"Choose a smaller model than {layers:,} layers of width {width:,}, split it over more ranks with parallelism.pipeline or"
+            " parallelism.tensor, or add a node with this much memory."
+        )
         raise Invalid.at("model.layers", f"{message} {remedy}", layers)
     remedy = f"With {saving.field} {saving.value} instead of {saving.instead_of} it needs {format_memory(saving.rank_bytes)}."
     raise Invalid.at(saving.field, f"{message} {remedy}", saving.instead_of)

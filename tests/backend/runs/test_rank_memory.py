@@ -58,7 +58,7 @@ def refusal(scene: Scene, **sections: Any) -> dict[str, Any]:
 CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
     "model": (
         {"model": THIRTEEN_BILLION, "resources": cuda()},
-        "model.layers", 40, "h100-a, has 79.6 GiB for it.", "Choose a model with fewer than 40 layers",
+        "model.layers", 40, "h100-a, has 79.6 GiB for it.", "Choose a smaller model than 40 layers of width 5,120",
     ),
     "micro batch": (
         {"model": SMALL, "resources": cuda(), "batch": {"sequence_tokens": 4_096, "micro_sequences": 64, "global_sequences": 64}},
@@ -149,10 +149,11 @@ def test_check_and_submit_print_the_field(scene: Scene, served: Served, tmp_path
     file.write_text(json.dumps(huge | {"resources": {"device": device, "slots_per_node": 2}}))
     key = scene.site.member("editor").headers["Authorization"].removeprefix("Bearer ")
     largest = "node-g" if device == "cuda" else "node-a"
+    share = "for it." if device == "cuda" else "8.0 GiB for each of 2 ranks when no other run is on it."
     for command in ("check", "submit"):
         printed = served.command(key, f"runs {command} {file}")
         assert printed.exit_code == 1
-        for text in ("model.layers", "1,000", f"the largest node, {largest}", "or add a node"):
+        for text in ("model.layers", "1,000", f"the largest node, {largest}", "or add a node", share):
             assert text in printed.output, printed.output
     estimated = served.command(key, f"estimate {file}")
     assert estimated.exit_code == 1
