@@ -124,7 +124,12 @@ function caption(bins: readonly HistogramBin[], unit: Unit): string {
   const last = bins.findLastIndex(({ documents }) => documents > 0);
   const longest = bins[last];
   if (half === undefined || longest === undefined) return "No documents.";
-  const upTo = `up to ${count(half.upto)} ${unit}`;
-  if (half.upto === longest.upto) return all === 1 ? `The document has ${upTo}.` : `All ${plural(all, "document")} have ${upTo}.`;
-  return `Half of the ${plural(all, "document")} have ${upTo}. The longest has between ${count((bins[last - 1]?.upto ?? 0) + 1)} and ${count(longest.upto)}.`;
+  if (half.upto === longest.upto) return `${all === 1 ? "The document has" : `All ${plural(all, "document")} have`} ${range(longest, bins[last - 1])} ${unit}.`;
+  return `Half of the ${plural(all, "document")} have up to ${count(half.upto)} ${unit}. The longest has ${range(longest, bins[last - 1])}.`;
+}
+
+/** The lengths of a bin. The edges are powers of two, so those of the first bin are known too. */
+function range({ upto }: HistogramBin, before: HistogramBin | undefined): string {
+  const below = before?.upto ?? (upto === 1 ? -1 : upto / 2);
+  return `between ${count(below + 1)} and ${count(upto)}`;
 }
