@@ -29,7 +29,7 @@ export function QuotaMeters({ team }: { team: string }) {
         const note = quotaNote(quota);
         return (
           <MeterRow key={device} label={slots} meterLabel={`${slots} in use`} fraction={quotaFraction(quota)} note={note}>
-            {count(used)} <span className="text-soft">of {count(limit)} in use</span>
+            {count(used)} in use<span className="text-soft">, at most {count(limit)} at once</span>
           </MeterRow>
         );
       })}
