@@ -28,8 +28,8 @@ interface Props {
 }
 
 /**
- * The estimated cost of the run, and where the numbers come from. What is unknown is not guessed. While a field is invalid,
- * the figures of the configuration before stay, and are said to be its figures.
+ * The estimated cost of the run, and where the numbers come from. What is unknown is not guessed, and a run that fits no node
+ * has no time. While a field is invalid, the figures of the configuration before stay, and are said to be its figures.
  */
 export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, startStep, isOwn }: Props) {
   const current = spec === null || specCheck?.spec == null ? undefined : specCheck;
@@ -46,6 +46,7 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
   const { global_sequences: sequences, sequence_tokens: length } = check?.spec?.batch ?? {};
   const step = sequences === undefined || length === undefined ? undefined : sequences * length;
   const steps = check?.spec?.schedule.steps;
+  const fits = plan?.too_large == null;
   const { nodes = 1, slots_per_node: slots } = check?.spec?.resources ?? {};
   const flops = flopParts(estimate?.flops ?? 0);
   const memory = estimate?.memory_bytes ?? (plan === undefined ? undefined : largestNeed(plan));
@@ -55,8 +56,8 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
     <section aria-label="Estimate" aria-busy={isPlaceholderData} className="panel">
       {isOutdated && <p className="border-b px-4 py-2 text-small">For the last configuration that could be estimated. Fix the problems to update it.</p>}
       <dl className={`divide-y ${isOutdated ? "[&_dd]:text-soft" : ""}`}>
-        <EstimateRow name="time" note={estimate && <TimeSource estimate={estimate} team={team} />}>
-          <EstimatedTime estimate={estimate} />
+        <EstimateRow name="time" note={estimate && fits && <TimeSource estimate={estimate} team={team} />}>
+          {fits ? <EstimatedTime estimate={estimate} /> : <span className="text-bad">does not fit</span>}
         </EstimateRow>
         <EstimateRow name="memory" note={memory !== undefined && <MemoryNote bytes={memory} plan={plan} />}>
           {memory === undefined ? "–" : <Main><Bytes value={memory} /></Main>}
@@ -77,7 +78,7 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
         <EstimateRow name="checkpoints" note={estimate && <StorageNote estimate={estimate} />}>
           {estimate === undefined ? "–" : <Bytes value={estimate.stored_bytes} />}
         </EstimateRow>
-        <EstimateRow name="slot-hours">{estimate?.slot_hours == null ? "–" : hoursText(estimate.slot_hours)}</EstimateRow>
+        <EstimateRow name="slot-hours">{estimate?.slot_hours == null || !fits ? "–" : hoursText(estimate.slot_hours)}</EstimateRow>
       </dl>
       {estimate !== undefined && isPlaceholderData && (
         <p className="border-t px-4 py-2 text-small text-soft">Previous estimate; updating…</p>

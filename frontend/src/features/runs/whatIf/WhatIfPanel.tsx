@@ -67,21 +67,27 @@ function Answer({ found, labels }: { found: WhatIf; labels: ReadonlyMap<string, 
   return (
     <div className="flex flex-col gap-2">
       <p>
-        <span className={`font-medium ${why == null ? "text-good" : "text-bad"}`}>{why == null ? "Fits" : "Will not fit"}</span>{" "}
+        <span className={`font-medium ${why == null ? "text-good" : "text-bad"}`}>{why == null ? "Fits" : "Does not fit"}</span>{" "}
         <span className="text-soft">{hardwareText(found)}</span>
       </p>
       <Line name="memory per GPU">
         {bytes(needed)} of {bytes(memory)}
       </Line>
       <Meter fraction={needed / memory} label="Memory of the fullest GPU" className={`w-full ${why == null ? "" : "[&>div]:bg-bad"}`} />
-      <Line name="time">{found.seconds === null ? <span className="text-soft">unknown</span> : found.seconds < 60 ? "less than a minute" : `about ${duration(found.seconds)}`}</Line>
-      <p className="text-small text-soft">
-        {found.seconds === null
-          ? "The vendor states no peak for this precision."
-          : `Estimated, not measured: assumes ${String(Math.round(100 * found.assumed_mfu))} % of the vendor's peak and no waiting for data.`}
-      </p>
-      {why != null && <p className="text-small">{withFieldLabels(why, labels)}</p>}
+      {why == null ? <Time found={found} /> : <p className="text-small">{withFieldLabels(why, labels)}</p>}
     </div>
+  );
+}
+
+/** How long a run that fits takes. */
+function Time({ found: { seconds, assumed_mfu: mfu } }: { found: WhatIf }) {
+  return (
+    <>
+      <Line name="time">{seconds === null ? <span className="text-soft">unknown</span> : seconds < 60 ? "less than a minute" : `about ${duration(seconds)}`}</Line>
+      <p className="text-small text-soft">
+        {seconds === null ? "The vendor states no peak for this precision." : `Estimated, not measured: assumes ${String(Math.round(100 * mfu))} % of the vendor's peak and no waiting for data.`}
+      </p>
+    </>
   );
 }
 

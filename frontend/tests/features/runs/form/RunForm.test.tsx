@@ -433,7 +433,7 @@ it("keeps the estimate of the last configuration that could be estimated while a
   expect(within(estimate).getByText("parameters").nextElementSibling?.textContent).toBe("361 k");
 });
 
-it("shows the estimate and the memory of a run that no node could run", async () => {
+it("shows the estimate and the memory of a run that no node could run, but no time", async () => {
   const problem = { field: "model.layers", message: "The rank that needs the most memory takes 1.9 GiB.", value: 6 };
   const plan = { ...PLAN, slot_bytes: GIB, too_large: "No node has 1.9 GiB." };
   server.use(
@@ -447,9 +447,11 @@ it("shows the estimate and the memory of a run that no node could run", async ()
   await openModel();
   await userEvent.type(screen.getByLabelText("Width"), "64");
   const estimate = await screen.findByRole("region", { name: "Estimate" });
-  expect(await within(estimate).findByText("1 h 39 min")).toBeDefined();
+  expect(await within(estimate).findByText("0.0185")).toBeDefined();
   expect(estimate.textContent).toContain("1.9 GiB");
   expect(await within(estimate).findByText(/of 1 GiB on node-a/)).toBeDefined();
+  expect(within(estimate).getByText("time").parentElement?.textContent).toBe("timedoes not fit");
+  expect(within(estimate).getByText("slot-hours").nextElementSibling?.textContent).toBe("–");
   expect(estimate.textContent).not.toContain("last configuration");
   expect(screen.getByRole("status", { name: "Verdict" }).textContent).toContain("Cannot start yet");
 });
@@ -600,8 +602,9 @@ it("plans the run on hardware that no node has, with its resources", async () =>
   await userEvent.selectOptions(await screen.findByLabelText("What if it ran on other hardware?"), GPU.name);
   const panel = screen.getByRole("region", { name: "Other hardware" });
   await waitFor(() => {
-    expect(panel.textContent).toContain("Will not fit");
+    expect(panel.textContent).toContain("Does not fit H100 80GB HBM3 × 8");
   });
+  expect(panel.textContent).not.toMatch(/time|about/);
   expect(panel.textContent).toContain("Each rank needs 90 GiB, and this GPU has 80 GiB. Lower “Width”.");
   await userEvent.selectOptions(screen.getByLabelText("Nodes"), "4");
   await waitFor(() => {
