@@ -91,6 +91,7 @@ function LiveRunPage() {
       <RunHeader
         team={team}
         run={run}
+        canSeeNodes={canSeeNodes}
         live={
           run.state === "running" && <LivePill freshness={freshness} stepSeconds={lastValue(metrics?.columns["seconds"])} />
         }

@@ -13,6 +13,8 @@ import { useNow } from "@/lib/hooks/useNow";
 interface Props {
   team: string;
   run: Run;
+  /** Only site admins can see nodes. */
+  canSeeNodes: boolean;
   /** How fresh the metrics are. */
   live: ReactNode;
   actions: ReactNode;
@@ -23,7 +25,7 @@ interface Props {
 }
 
 /** A run's name, state, progress and actions. */
-export function RunHeader({ team, run, live, actions, banner, dataset }: Props) {
+export function RunHeader({ team, run, canSeeNodes, live, actions, banner, dataset }: Props) {
   const now = useNow();
   const steps = run.spec.schedule.steps;
   const step = run.summary.step;
@@ -59,7 +61,7 @@ export function RunHeader({ team, run, live, actions, banner, dataset }: Props) 
           {timeSentence(run, now)}
         </span>
       </TitleRow>
-      <RunFacts run={run} dataset={dataset} />
+      <RunFacts team={team} run={run} canSeeNodes={canSeeNodes} dataset={dataset} />
       {banner}
       <RunNotes team={team} run={run} />
     </>
