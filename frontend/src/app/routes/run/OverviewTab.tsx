@@ -1,4 +1,5 @@
 import { usePrefetchQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useMemo, type ReactNode } from "react";
 import type { Run } from "@/api/types";
 import { ErrorState } from "@/components/ErrorState";
@@ -59,7 +60,12 @@ export function OverviewTab({ team, run, metrics, live, error, onRetry, checkpoi
       <div className="mt-3 grid auto-cols-fr gap-3 desk:grid-flow-col">
         {metrics.columns["loss"] !== undefined && <StepTimeBar columns={metrics.columns} />}
         <section className="panel p-3">
-          <h2 className="mb-2 font-medium">events</h2>
+          <div className="mb-2 flex items-baseline justify-between gap-4">
+            <h2 className="font-medium">events</h2>
+            <Link to="/$team/runs/$runId/$tab" params={{ team, runId: run.id, tab: "events" }} className="text-small text-accent hover:underline max-tablet:leading-10">
+              Show all
+            </Link>
+          </div>
           {events}
         </section>
       </div>

@@ -1,4 +1,5 @@
-import { screen } from "@testing-library/react";
+import { screen, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { beforeEach, expect, it } from "vitest";
 import type { Run } from "@/api/types";
@@ -42,4 +43,12 @@ it("shows the tiles of a run that waits after its first steps", async () => {
   serve(aRun({ state: "queued", sentence: "needs 2 slots, 1 free" }));
   await openApp("/lab/runs/run_1/overview");
   expect(await screen.findByText("throughput")).toBeDefined();
+});
+
+it("leads from the newest events to all of them", async () => {
+  serve(aRun({ state: "succeeded", ended: START }));
+  await openApp("/lab/runs/run_1/overview");
+  const heading = await screen.findByRole("heading", { name: "events" });
+  await userEvent.click(within(heading.parentElement ?? document.body).getByRole("link", { name: "Show all" }));
+  expect(await screen.findByRole("search", { name: "Events" })).toBeDefined();
 });
