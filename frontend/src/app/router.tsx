@@ -16,6 +16,7 @@ import { safeRedirect } from "@/app/safeRedirect";
 import { takeProviderCallback } from "@/features/auth/providerCallback";
 import { finishProviderSignIn, meQuery } from "@/features/auth/queries";
 import { parseCheckpointFilter } from "@/features/checkpoints/queries";
+import { datasetIdsNamed } from "@/features/datasets/queries";
 import { parseTensorSearch } from "@/features/fp8/tensorSearch";
 import { parseCompare } from "@/features/metrics/compare/compareView";
 import { parseStepPart, parseView } from "@/features/metrics/charts/chartView";
@@ -23,7 +24,7 @@ import { parseEventFilter } from "@/features/runs/detail/eventFilter";
 import { parseLogSearch } from "@/features/runs/log/logSearch";
 import { parseNewRunSearch } from "@/features/runs/form/newRunSearch";
 import { parseSampleSearch } from "@/features/runs/samples/sampleSteps";
-import { runsQuery } from "@/features/runs/queries";
+import { runIdsNamed, runsQuery } from "@/features/runs/queries";
 import { parseRunFilter, parseRunsSearch } from "@/features/runs/list/runFilter";
 import { parseUsageSearch } from "@/features/teams/usage/usageView";
 import { isRunTab } from "@/app/routes/run/tabNames";
@@ -119,10 +120,12 @@ const runTab = createRoute({
     ...parseSampleSearch(search),
     ...parseEventFilter(search),
   }),
-  beforeLoad: ({ params }) => {
+  beforeLoad: async ({ params }) => {
     if (!isRunTab(params.tab)) {
       throw redirect({ to: "/$team/runs/$runId/$tab", params: { ...params, tab: "overview" }, replace: true });
     }
+    const runId = await idOfOnlyName(params.runId, (name) => runIdsNamed(params.team, name));
+    if (runId !== null) throw redirect({ to: "/$team/runs/$runId/$tab", params: { ...params, runId }, search: true, hash: true, replace: true });
   },
   component: lazyPage(() => import("@/app/routes/run/RunPage"), "RunPage"),
 });
@@ -135,7 +138,15 @@ const checkpoints = createRoute({
 });
 const compare = createRoute({ getParentRoute: () => team, path: "/compare", validateSearch: parseCompare, component: lazyPage(() => import("@/app/routes/ComparePage"), "ComparePage") });
 const datasets = createRoute({ getParentRoute: () => team, path: "/datasets", component: lazyPage(() => import("@/app/routes/DatasetsPage"), "DatasetsPage") });
-const dataset = createRoute({ getParentRoute: () => team, path: "/datasets/$datasetId", component: lazyPage(() => import("@/app/routes/DatasetPage"), "DatasetPage") });
+const dataset = createRoute({
+  getParentRoute: () => team,
+  path: "/datasets/$datasetId",
+  beforeLoad: async ({ params }) => {
+    const datasetId = await idOfOnlyName(params.datasetId, (name) => datasetIdsNamed(params.team, name));
+    if (datasetId !== null) throw redirect({ to: "/$team/datasets/$datasetId", params: { ...params, datasetId }, replace: true });
+  },
+  component: lazyPage(() => import("@/app/routes/DatasetPage"), "DatasetPage"),
+});
 const queue = createRoute({ getParentRoute: () => team, path: "/queue", component: lazyPage(() => import("@/app/routes/QueuePage"), "QueuePage") });
 const nodes = createRoute({ getParentRoute: () => team, path: "/nodes", component: lazyPage(() => import("@/app/routes/NodesPage"), "NodesPage") });
 const usage = createRoute({ getParentRoute: () => team, path: "/usage", validateSearch: parseUsageSearch, component: lazyPage(() => import("@/app/routes/UsagePage"), "UsagePage") });
@@ -190,6 +201,15 @@ async function finishSignIn(signal: AbortSignal): Promise<unknown> {
   queryClient.clear();
   queryClient.setQueryData(meQuery.queryKey, outcome.signedIn.me);
   throw redirect({ href: safeRedirect(outcome.signedIn.next), replace: true });
+}
+
+const ID = /^(run|ds)_[a-z2-7]{26}$/;
+
+/** The id of what an address names instead of its id; null if the text is an id, or if not exactly one thing has the name. */
+async function idOfOnlyName(text: string, idsNamed: (name: string) => Promise<string[]>): Promise<string | null> {
+  if (ID.test(text)) return null;
+  const [id, other] = await idsNamed(text).catch((): string[] => []);
+  return id === undefined || other !== undefined || id === text ? null : id;
 }
 
 /** The signed-in user; redirects to the sign-in page and back if there is none. */

@@ -1,4 +1,4 @@
-import { Link } from "@tanstack/react-router";
+import { Link, useMatch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { PageTitle } from "@/components/PageTitle";
 
@@ -13,6 +13,7 @@ interface Props {
 
 /** Shown for a page, or an object of a page, that does not exist. */
 export function NotFoundNote({ children, titled = false }: Props) {
+  const team = useMatch({ from: "/$team", shouldThrow: false, select: ({ context, params }) => context.me.teams.find(({ slug }) => slug === params.team)?.slug });
   return (
     <>
       {titled && (
@@ -23,7 +24,7 @@ export function NotFoundNote({ children, titled = false }: Props) {
       )}
       <p className="text-soft">
         {children}{" "}
-        <Link to="/" className="text-accent underline underline-offset-2">
+        <Link {...(team === undefined ? { to: "/" } : { to: "/$team/runs", params: { team } })} className="text-accent underline underline-offset-2">
           Go to your runs
         </Link>
       </p>

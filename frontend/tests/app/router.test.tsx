@@ -3,6 +3,8 @@ import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import { router } from "@/app/router";
 import { openApp } from "@tests/support/app";
+import { aDataset } from "@tests/support/datasets";
+import { aRun } from "@tests/support/runs";
 import { server } from "@tests/support/server";
 
 const ME = { id: "u_1", name: "Ada", email: "ada@example.org", site_admin: false, teams: [{ slug: "lab", name: "lab", role: "owner" }] };
@@ -34,7 +36,7 @@ it("names each page in the title, and offers a way out of missing pages", async 
   await screen.findByText("There is no such run.");
   expect(screen.getByRole("heading", { name: "Page not found" })).toBeDefined();
   expect(screen.queryByRole("alert")).toBeNull();
-  expect(screen.getByRole("link", { name: "Go to your runs" }).getAttribute("href")).toBe("/");
+  expect(screen.getByRole("link", { name: "Go to your runs" }).getAttribute("href")).toBe("/lab/runs");
   expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
 
   act(() => {
@@ -65,4 +67,47 @@ it("says that there is no such team, beside the person's own, and shows a team t
     router.history.push("/other/runs");
   });
   expect(await screen.findByRole("search", { name: "Runs" })).toBeDefined();
+});
+
+it("opens the run and the dataset that an address names, if only one has the name", async () => {
+  const runs = [aRun({ id: "run_b", name: "pilot-7" }), aRun({ id: "run_a", name: "pilot" }), aRun({ id: "run_c", name: "probe" }), aRun({ id: "run_d", name: "probe" })];
+  const asked: (string | null)[] = [];
+  server.use(
+    http.get("*/api/v1/me", () => HttpResponse.json(ME)),
+    http.get("*/api/v1/teams/lab/runs", ({ request }) => {
+      const q = new URL(request.url).searchParams.get("q");
+      asked.push(q);
+      return HttpResponse.json({ items: runs.filter(({ name }) => name.includes(q ?? "")), next_cursor: null });
+    }),
+    http.get("*/api/v1/teams/lab/datasets", () => HttpResponse.json({ items: [aDataset({ id: "ds_a", name: "short stories" })], next_cursor: null })),
+    http.get("*/api/v1/teams/lab/*", () => HttpResponse.json(MISSING, { status: 404 })),
+  );
+  await openApp("/lab/runs/pilot");
+  await waitFor(() => {
+    expect(router.state.location.pathname).toBe("/lab/runs/run_a/overview");
+  });
+  expect(asked).toContain("pilot");
+
+  act(() => {
+    router.history.push("/lab/runs/pilot/logs?file=rank-0.log");
+  });
+  await waitFor(() => {
+    expect(router.state.location.href).toBe("/lab/runs/run_a/logs?file=rank-0.log");
+  });
+
+  act(() => {
+    router.history.push("/lab/datasets/short%20stories");
+  });
+  await waitFor(() => {
+    expect(router.state.location.pathname).toBe("/lab/datasets/ds_a");
+  });
+
+  for (const name of ["probe", "gone"]) {
+    act(() => {
+      router.history.push(`/lab/runs/${name}`);
+    });
+    await screen.findByText("There is no such run.");
+    expect(router.state.location.pathname).toBe(`/lab/runs/${name}/overview`);
+    expect(screen.getByRole("link", { name: "Go to your runs" }).getAttribute("href")).toBe("/lab/runs");
+  }
 });

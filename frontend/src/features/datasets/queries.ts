@@ -18,6 +18,12 @@ export function datasetsQuery(team: string) {
   });
 }
 
+/** Ids of the datasets with this name. */
+export async function datasetIdsNamed(team: string, name: string): Promise<string[]> {
+  const { items } = body(await api.GET("/api/v1/teams/{team}/datasets", { params: { path: { team }, query: WHOLE_LIST } }));
+  return items.filter((dataset) => dataset.name === name).map(({ id }) => id);
+}
+
 export function datasetQuery(team: string, dataset: string) {
   return queryOptions({
     queryKey: ["dataset", team, dataset],

@@ -98,6 +98,13 @@ export function runNamesQuery(team: string) {
   });
 }
 
+/** Ids of the runs with this name, of the newest whose names have its words. */
+export async function runIdsNamed(team: string, name: string): Promise<string[]> {
+  const params = { path: { team }, query: { q: name, limit: MAX_NAMES } };
+  const { items } = body(await api.GET("/api/v1/teams/{team}/runs", { params }));
+  return items.filter((run) => run.name === name).map(({ id }) => id);
+}
+
 /** The team's newest runs except this one, filtered by name. */
 export function otherRunsQuery(team: string, run: string, q: string) {
   return queryOptions({
