@@ -25,13 +25,16 @@ interface Props {
   startStep: number;
   /** Whether the spec is the user's: figures of the initial one do not stay while theirs is invalid. */
   isOwn: boolean;
+  /** Check and plan are those of an earlier configuration. */
+  isUpdating: boolean;
 }
 
 /**
  * The estimated cost of the run, and where the numbers come from. What is unknown is not guessed, and a run that fits no node
- * has no time. While a field is invalid, the figures of the configuration before stay, and are said to be its figures.
+ * has no time. Figures of an earlier configuration keep their place, but are hidden until the new ones arrive. While a field is
+ * invalid, those of the configuration before stay, and are said to be its figures.
  */
-export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, startStep, isOwn }: Props) {
+export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, startStep, isOwn, isUpdating }: Props) {
   const current = spec === null || specCheck?.spec == null ? undefined : specCheck;
   const ownCheck = useLatest(isOwn ? current : undefined);
   const ownPlan = useLatest(isOwn ? currentPlan : undefined);
@@ -40,9 +43,11 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
   const isOutdated = check !== undefined && current === undefined;
   const knownSpec = check?.spec ?? null;
   const hasNoStepsLeft = knownSpec !== null && knownSpec.schedule.steps <= startStep;
-  const estimated = hasNoStepsLeft ? null : knownSpec;
+  // The name does not matter, so the estimate stays while it is typed.
+  const estimated = hasNoStepsLeft || knownSpec === null ? null : { ...knownSpec, name: "estimate" };
   const { data, error, isPlaceholderData } = useQuery({ ...estimateQuery(team, estimated, startStep), enabled: estimated !== null });
   const estimate = estimated === null ? undefined : data;
+  const isHidden = isUpdating || (estimated !== null && isPlaceholderData);
   const { global_sequences: sequences, sequence_tokens: length } = check?.spec?.batch ?? {};
   const step = sequences === undefined || length === undefined ? undefined : sequences * length;
   const steps = check?.spec?.schedule.steps;
@@ -53,9 +58,9 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
   const vocabulary = check?.spec == null ? undefined : (check.spec.data.tokenizer.vocabulary ?? automaticValue(check.spec, "data.tokenizer.vocabulary"));
   const parameters = estimate?.parameters ?? check?.parameters;
   return (
-    <section aria-label="Estimate" aria-busy={isPlaceholderData} className="panel">
+    <section aria-label="Estimate" aria-busy={isHidden} className="panel">
       {isOutdated && <p className="border-b px-4 py-2 text-small">For the last configuration that could be estimated. Fix the problems to update it.</p>}
-      <dl className={`divide-y ${isOutdated ? "[&_dd]:text-soft" : ""}`}>
+      <dl inert={isHidden} className={`figures divide-y ${isOutdated ? "[&_dd]:text-soft" : ""}`}>
         <EstimateRow name="time" note={estimate && fits && <TimeSource estimate={estimate} team={team} />}>
           {fits ? <EstimatedTime estimate={estimate} /> : <span className="text-bad">does not fit</span>}
         </EstimateRow>
@@ -80,9 +85,6 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
         </EstimateRow>
         <EstimateRow name="slot-hours">{estimate?.slot_hours == null || !fits ? "–" : hoursText(estimate.slot_hours)}</EstimateRow>
       </dl>
-      {estimate !== undefined && isPlaceholderData && (
-        <p className="border-t px-4 py-2 text-small text-soft">Previous estimate; updating…</p>
-      )}
       {hasNoStepsLeft && <p className="border-t px-4 py-2 text-small text-soft">No estimate: the fork starts at step {count(startStep)}, so it needs more steps than that.</p>}
       {estimated !== null && error !== null && <p className="border-t px-4 py-2 text-small text-soft">No estimate: {errorMessage(error)}</p>}
     </section>

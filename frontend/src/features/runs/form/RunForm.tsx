@@ -28,6 +28,7 @@ import { hardwareText, whatIfQuery, type Hardware } from "@/features/runs/whatIf
 import { WhatIfPanel } from "@/features/runs/whatIf/WhatIfPanel";
 import { sectionsOf, type JsonSchema, type SpecValues } from "@/features/runs/spec/specFields";
 import { useDebounced } from "@/lib/hooks/useDebounced";
+import { useLatest } from "@/lib/hooks/useLatest";
 
 interface Props {
   team: string;
@@ -97,15 +98,20 @@ export function RunForm(props: Props) {
   const spec = useDeferredValue(useDebounced(named, VALIDATE_AFTER_MS));
   // A spec without a name is checked with a placeholder, so that its size is known before it is named.
   const specToCheck = useMemo(() => (spec === null ? {} : { ...spec, name: hasName(spec) ? spec["name"] : PLACEHOLDER_NAME }), [spec]);
-  const { data: specCheck, isPlaceholderData: isEarlierCheck } = useQuery({ ...specCheckQuery(team, specToCheck, props.checkpoint), enabled: spec !== null });
+  const { data: specCheck, error: checkError, isPlaceholderData: isEarlierCheck } = useQuery({ ...specCheckQuery(team, specToCheck, props.checkpoint), enabled: spec !== null });
   const check = spec === null ? undefined : specCheck;
   // A text that the user has not edited yet describes the default model.
   const [initialSpec] = useState(() => JSON.stringify(named));
   const isOwn = asForm || (!isEarlierCheck && JSON.stringify(spec) !== initialSpec);
-  const planned = useQuery({ ...planQuery(team, specToCheck), enabled: check?.spec != null && !isEarlierCheck });
+  const unnamedSpec = useMemo(() => withoutName(specToCheck), [specToCheck]);
+  const planned = useQuery({ ...planQuery(team, unnamedSpec), enabled: check?.spec != null && !isEarlierCheck });
+  // Until the check and the plan of what is in the form arrive, their figures are those of an earlier configuration.
+  const checkedText = useLatest(specCheck === undefined || isEarlierCheck ? undefined : JSON.stringify(unnamedSpec));
+  const isChecking = named !== null && checkError === null && JSON.stringify(withoutName(named)) !== checkedText;
+  const isUpdating = isChecking || (check?.spec != null && planned.isPlaceholderData);
   const [hardware, setHardware] = useState<Hardware | null>(null);
   const elsewhere = useQuery({
-    ...whatIfQuery(team, specToCheck, hardware ?? NO_HARDWARE, startStep),
+    ...whatIfQuery(team, unnamedSpec, hardware ?? NO_HARDWARE, startStep),
     enabled: hardware !== null && spec !== null,
   });
   const submission = useMutation({
@@ -164,7 +170,7 @@ export function RunForm(props: Props) {
 
   const layout =
     spec === null ? undefined : hardware === null ? (
-      <LayoutPlan team={team} spec={specToCheck} />
+      <LayoutPlan team={team} spec={unnamedSpec} />
     ) : (
       <LayoutDiagrams
         plan={elsewhere.data?.plan}
@@ -248,12 +254,12 @@ export function RunForm(props: Props) {
         syntaxErrors={faults}
         labelOf={labelOf}
         lineOf={lineOf}
-        verdict={startReadiness({ problemCount: faults.length > 0 ? faults.length : shownProblems.length, firstProblem: firstProblemLabel(), check, plan: planned.data, labels })}
+        verdict={startReadiness({ problemCount: faults.length > 0 ? faults.length : shownProblems.length, firstProblem: firstProblemLabel(), check, plan: planned.data, isUpdating, labels })}
         submitLabel={submitLabel}
         busy={submission.isPending}
         error={submission.error}
       >
-        <RunEstimatePanel team={team} spec={spec === null ? null : specToCheck} specCheck={check} plan={check?.spec == null ? undefined : planned.data} startStep={startStep} isOwn={isOwn} />
+        <RunEstimatePanel team={team} spec={spec === null ? null : specToCheck} specCheck={check} plan={check?.spec == null ? undefined : planned.data} startStep={startStep} isOwn={isOwn} isUpdating={isUpdating} />
         <WhatIfPanel
           gpus={info.gpus}
           hardware={hardware}
@@ -271,6 +277,11 @@ export function RunForm(props: Props) {
 
 function hasName(spec: SpecJson): boolean {
   return (spec["name"] ?? "") !== "";
+}
+
+/** With a placeholder: figures do not depend on the name, so they stay while it is typed. */
+function withoutName(spec: SpecJson): SpecJson {
+  return { ...spec, name: PLACEHOLDER_NAME };
 }
 
 function isEmpty(values: SpecValues, field: string): boolean {

@@ -17,16 +17,19 @@ interface Given {
   firstProblem?: string | undefined;
   check: SpecCheck | undefined;
   plan: RunPlan | undefined;
+  /** Check and plan are those of an earlier configuration. */
+  isUpdating?: boolean;
   /** Of the form's fields, by path. */
   labels: ReadonlyMap<string, string>;
 }
 
-export function startReadiness({ problemCount, firstProblem, check, plan, labels }: Given): StartReadiness {
+export function startReadiness({ problemCount, firstProblem, check, plan, isUpdating = false, labels }: Given): StartReadiness {
   const verdict = (tone: StartReadiness["tone"], title: string, text: string): StartReadiness => {
     const [detail = "", ...advice] = text.split(/(?<=\.) (?=[A-Z])/);
     return { tone, title, detail, advice: advice.join(" ") };
   };
   if (problemCount > 0) return { tone: "bad", title: "Cannot start yet", detail: whatToFix(problemCount, firstProblem), advice: "" };
+  if (isUpdating) return verdict("idle", "Checking…", "The form is checked while you type.");
   if (check?.valid !== true) return verdict("idle", "Not checked yet", "Fill in the form; it is checked while you type.");
   const warnings = [...(plan?.warnings ?? []), ...check.warnings];
   if (warnings.length > 0) return verdict("warn", (plan?.warnings ?? []).length > 0 ? "May not fit" : "Can start with a warning", withFieldLabels(warnings.join(" "), labels));

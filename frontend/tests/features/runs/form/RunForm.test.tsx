@@ -433,6 +433,35 @@ it("keeps the estimate of the last configuration that could be estimated while a
   expect(within(estimate).getByText("parameters").nextElementSibling?.textContent).toBe("361 k");
 });
 
+it("hides the figures of the earlier configuration until those of a chosen preset arrive, but not while the run is named", async () => {
+  let answer: () => void = () => undefined;
+  const asked = new Promise<void>((resolve) => (answer = resolve));
+  show(() => undefined, { "model.width": "32" });
+  const estimate = await screen.findByRole("region", { name: "Estimate" });
+  const verdict = screen.getByRole("status", { name: "Verdict" });
+  expect((await within(estimate).findByText("over 2 h")).closest("[inert]")).toBeNull();
+  await waitFor(() => {
+    expect(verdict.textContent).toContain("Fits");
+  });
+  server.use(
+    http.post("*/runs/estimate", async () => {
+      await asked;
+      return HttpResponse.json(ESTIMATE);
+    }),
+  );
+  await writeName("pilot");
+  expect(estimate.querySelector("[inert]")).toBeNull();
+  await userEvent.click(screen.getByRole("radio", { name: /^nano/ }));
+  expect(within(estimate).getByText("over 2 h").closest("[inert]")).not.toBeNull();
+  expect(verdict.textContent).toContain("Checking…");
+  await waitFor(() => {
+    expect(verdict.textContent).toContain("Fits");
+  });
+  expect(within(estimate).getByText("over 2 h").closest("[inert]")).not.toBeNull();
+  answer();
+  expect((await within(estimate).findByText("1 h 39 min")).closest("[inert]")).toBeNull();
+});
+
 it("shows the estimate and the memory of a run that no node could run, but no time", async () => {
   const problem = { field: "model.layers", message: "The rank that needs the most memory takes 1.9 GiB.", value: 6 };
   const plan = { ...PLAN, slot_bytes: GIB, too_large: "No node has 1.9 GiB." };
