@@ -13,6 +13,8 @@ export interface FieldContext {
   /** Help that replaces the schema's, by path. */
   help: Readonly<Record<string, string>>;
   onChange: (changed: SpecValues) => void;
+  /** Whether the run was started as the form is now. */
+  isSubmitted: boolean;
 }
 
 /** Fields in two columns, one on phones or for a single field, with a heading over each optional group. */

@@ -16,20 +16,22 @@ interface Props {
   below?: ReactNode;
 }
 
-/** A section whose fields have defaults: closed, it says which of them differ. A problem opens it. */
+/**
+ * A section whose fields have defaults: closed, it says which of them differ, and that it has a problem. It opens by itself only
+ * when the run is started, because a problem often follows from a choice elsewhere, such as a preset.
+ */
 export function FoldedSection({ section, context, preset, below }: Props) {
   const [isOpen, setOpen] = useState(false);
-  const { values, problems } = context;
+  const { values, problems, isSubmitted } = context;
   const fields = shownFields(section.fields, values);
   const changed = changedFields(section.fields, values);
   const hasProblem = problems.some(({ field }) => fields.some(({ path }) => belongsTo(path, field)));
-  // It stays open once the problem is solved, because the person is typing there.
-  const [hadProblem, setHadProblem] = useState(false);
-  if (hasProblem && !hadProblem) {
-    setHadProblem(true);
-    setOpen(true);
+  const mustOpen = hasProblem && isSubmitted;
+  const [hadToOpen, setHadToOpen] = useState(false);
+  if (mustOpen !== hadToOpen) {
+    setHadToOpen(mustOpen);
+    if (mustOpen) setOpen(true);
   }
-  if (!hasProblem && hadProblem) setHadProblem(false);
   if (fields.length === 0) return null;
   const bodyId = sectionId(section.key);
   return (

@@ -223,12 +223,15 @@ export function RunForm(props: Props) {
             info={info}
             check={check}
             startStep={startStep}
+            isTooLarge={!isUpdating && planned.data?.too_large != null}
+            labelOf={labelOf}
             context={{
               values,
               problems: shownProblems,
               datasets,
               tokenizers,
               help: {},
+              isSubmitted: submission.status !== "idle",
               onChange: (changed) => {
                 editThenReset(() => {
                   draft.change(changed);

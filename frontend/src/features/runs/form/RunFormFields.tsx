@@ -1,9 +1,10 @@
 import type { ReactNode } from "react";
-import type { SpecCheck, SpecInfo } from "@/api/types";
+import type { Problem, SpecCheck, SpecInfo } from "@/api/types";
 import { dataText, lengthText } from "@/features/runs/form/checkedHelp";
 import { FieldGrid, type FieldContext } from "@/features/runs/form/FieldGrid";
+import { FieldLink } from "@/features/runs/form/FieldLink";
 import { FoldedSection } from "@/features/runs/form/FoldedSection";
-import { changedFields, shownFields, type FormParts, type Question } from "@/features/runs/form/formParts";
+import { belongsTo, changedFields, shownFields, type FormParts, type Question } from "@/features/runs/form/formParts";
 import { presetOf } from "@/features/runs/form/presets";
 import { PresetCards } from "@/features/runs/form/PresetCards";
 import { SpecFieldInput } from "@/features/runs/form/SpecFieldInput";
@@ -16,12 +17,16 @@ interface Props {
   check: SpecCheck | undefined;
   /** The step that a fork continues from. */
   startStep: number;
+  /** Whether no node has enough memory for the run. */
+  isTooLarge: boolean;
+  /** Label of a link to a field. */
+  labelOf: (field: string) => string;
   /** What the plan says about a section, by the section's key. */
   below: Readonly<Record<string, ReactNode>>;
 }
 
 /** The form: name, data, model and length in sight; everything else folded, with the number of changed values. */
-export function RunFormFields({ parts, info, context, check, startStep, below }: Props) {
+export function RunFormFields({ parts, info, context, check, startStep, isTooLarge, labelOf, below }: Props) {
   const { name, questions, settings } = parts;
   const { values, problems, onChange } = context;
   const leadContext = { ...context, help: { "data.dataset": dataText(check), "schedule.steps": lengthText(check, startStep) } };
@@ -44,11 +49,17 @@ export function RunFormFields({ parts, info, context, check, startStep, below }:
           />
         </div>
       )}
-      {questions.map((question) => (
-        <QuestionPanel key={question.key} question={question} context={leadContext} preset={question.key === "model" ? presetOf(info.presets, values, question.more?.fields ?? []) : undefined}>
-          {question.key === "model" && <PresetCards info={info} fields={question.more?.fields ?? []} values={values} onChange={onChange} />}
-        </QuestionPanel>
-      ))}
+      {questions.map((question) => {
+        if (question.key !== "model") return <QuestionPanel key={question.key} question={question} context={leadContext} preset={undefined} />;
+        const fields = question.more?.fields ?? [];
+        const preset = presetOf(info.presets, values, fields);
+        return (
+          <QuestionPanel key={question.key} question={question} context={leadContext} preset={preset}>
+            <PresetCards info={info} fields={fields} values={values} onChange={onChange} />
+            {isTooLarge && preset !== undefined && <PresetProblems problems={problemsOfPreset(parts, context)} labelOf={labelOf} />}
+          </QuestionPanel>
+        );
+      })}
       {settings.length > 0 && (
         <section aria-label="Settings" className="panel min-w-0 divide-y">
           <div className="flex flex-wrap items-baseline gap-x-3 px-4 py-3">
@@ -66,12 +77,27 @@ export function RunFormFields({ parts, info, context, check, startStep, below }:
   );
 }
 
+/** Of a model that is too large: at its own fields, and at folded ones that still have their defaults. */
+function problemsOfPreset({ questions, settings }: FormParts, { problems, values }: FieldContext): Problem[] {
+  const model = questions.find(({ key }) => key === "model")?.more?.fields ?? [];
+  const untouched = settings.flatMap(({ fields }) => fields).filter(({ path }) => (values[path] ?? "") === "");
+  return problems.filter(({ field }) => [...model, ...untouched].some(({ path }) => belongsTo(path, field)));
+}
+
+function PresetProblems({ problems, labelOf }: { problems: readonly Problem[]; labelOf: (field: string) => string }) {
+  return problems.map(({ field, message }) => (
+    <p key={`${field} ${message}`} className="text-small text-bad">
+      {message} <FieldLink field={field} label={labelOf(field)} />
+    </p>
+  ));
+}
+
 interface QuestionProps {
   question: Question;
   context: FieldContext;
   /** The name of the preset that the folded fields have the values of. */
   preset: string | undefined;
-  children: ReactNode;
+  children?: ReactNode;
 }
 
 function QuestionPanel({ question, context, preset, children }: QuestionProps) {

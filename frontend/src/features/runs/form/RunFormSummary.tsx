@@ -3,7 +3,8 @@ import type { ReactNode } from "react";
 import type { Problem } from "@/api/types";
 import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
-import { fieldId, goToField } from "@/features/runs/form/fieldId";
+import { goToField } from "@/features/runs/form/fieldId";
+import { FieldLink } from "@/features/runs/form/FieldLink";
 import type { StartReadiness } from "@/features/runs/form/startReadiness";
 import { goToLine } from "@/features/runs/form/YamlEditor";
 import type { YamlError } from "@/features/runs/spec/specYaml";
@@ -140,21 +141,5 @@ function LineLink({ line, field = "" }: { line: number; field?: string }) {
       line {line}
       {field !== "" && `, ${field}`}
     </button>
-  );
-}
-
-function FieldLink({ field, label }: { field: string; label: string }) {
-  if (field === "") return null;
-  return (
-    <a
-      href={`#${fieldId(field)}`}
-      className={LINK_CLASS}
-      onClick={(event) => {
-        event.preventDefault();
-        goToField(field);
-      }}
-    >
-      {label}
-    </a>
   );
 }

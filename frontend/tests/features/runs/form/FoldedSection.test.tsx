@@ -15,11 +15,11 @@ const OPTIMIZER: JsonSchema = {
   },
 };
 
-function show(properties: Record<string, JsonSchema>, values: SpecValues = {}, problems: Problem[] = []): HTMLElement {
+function show(properties: Record<string, JsonSchema>, values: SpecValues = {}, problems: Problem[] = [], isSubmitted = false): HTMLElement {
   const [key = ""] = Object.keys(properties);
   const section = sectionsOf({ properties }).find((one) => one.key === key);
   if (section === undefined) throw new Error("The schema has no such section.");
-  render(<FoldedSection section={section} context={{ values, problems, datasets: [], tokenizers: [], help: {}, onChange: () => undefined }} />);
+  render(<FoldedSection section={section} context={{ values, problems, datasets: [], tokenizers: [], help: {}, isSubmitted, onChange: () => undefined }} />);
   return screen.getByRole("button", { name: new RegExp(`^${section.label}`) });
 }
 
@@ -39,10 +39,11 @@ const VALIDATION: JsonSchema = {
 };
 
 it.each([
-  [[{ field: "validation.prompts.0", message: "Must not be empty." }], "true"],
-  [[], "false"],
-])("goes to the list of an element, whether its section is open or not (%#)", (problems, isOpen) => {
-  const header = show({ validation: VALIDATION }, {}, problems);
+  [true, "true"],
+  [false, "false"],
+])("opens at a problem once the run is started (%s), and goes to the list of an element in any case", (isSubmitted, isOpen) => {
+  const header = show({ validation: VALIDATION }, {}, [{ field: "validation.prompts.0", message: "Must not be empty." }], isSubmitted);
+  expect(header.textContent).toContain("needs attention");
   expect(header.getAttribute("aria-expanded")).toBe(isOpen);
   goToField("validation.prompts.0");
   expect(document.activeElement).toBe(screen.getByLabelText("Prompts"));

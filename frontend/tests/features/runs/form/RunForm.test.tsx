@@ -281,7 +281,45 @@ it("warns of a validation split that is too short", async () => {
   expect(screen.getByText(/1 M training tokens with this tokenizer\.$/)).toBeDefined();
 });
 
-it("counts the changed values of collapsed sections, and opens those with a problem", async () => {
+it("shows near the preset why it does not fit, and opens no section for it until the run is started", async () => {
+  const message = "Too little memory: the rank that needs the most takes 1.9 GiB.";
+  server.use(
+    http.post("*/runs/validate", async ({ request }) => {
+      const { model } = (await request.json()) as { model?: { width?: number } };
+      const problems = model?.width === 64 ? [{ field: "optimizer.clip_norm", message, value: 1 }] : [];
+      return HttpResponse.json({ valid: problems.length === 0, problems, spec: asStored(model), parameters: 1, train_tokens: null, warnings: [] });
+    }),
+    http.post("*/runs/plan", () => HttpResponse.json({ ...PLAN, slot_bytes: GIB, too_large: "No node has 1.9 GiB." })),
+    http.post("*/api/v1/teams/lab/runs", () => HttpResponse.json({ status: 422, code: "invalid", detail: "Invalid.", errors: [{ field: "optimizer.clip_norm", message, value: 1 }] }, { status: 422 })),
+  );
+  show();
+  await userEvent.click(await screen.findByRole("radio", { name: /^nano/ }));
+  const optimizer = screen.getByRole("button", { name: /^Optimizer/ });
+  await waitFor(() => {
+    expect(optimizer.textContent).toContain("needs attention");
+  });
+  const model = screen.getByRole("heading", { name: "Model" }).closest("section") ?? document.body;
+  expect((await within(model).findByText(message)).textContent).toBe(`${message} Optimizer: clip norm`);
+  expect(optimizer.getAttribute("aria-expanded")).toBe("false");
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  expect(optimizer.getAttribute("aria-expanded")).toBe("true");
+  expect(document.activeElement).toBe(screen.getByLabelText("Clip norm"));
+  await userEvent.click(optimizer);
+  await userEvent.type(await name(), "2");
+  expect(optimizer.getAttribute("aria-expanded")).toBe("false");
+});
+
+it("opens the section of the field that the server refuses", async () => {
+  const refused = [{ field: "optimizer.clip_norm", message: "No node has it.", value: 1 }];
+  server.use(http.post("*/api/v1/teams/lab/runs", () => HttpResponse.json({ status: 422, code: "invalid", detail: "Invalid.", errors: refused }, { status: 422 })));
+  show();
+  await name();
+  await userEvent.click(screen.getByRole("button", { name: "Start run" }));
+  await screen.findAllByText("No node has it.");
+  expect(document.activeElement).toBe(screen.getByLabelText("Clip norm"));
+});
+
+it("counts the changed values of collapsed sections, and marks those with a problem", async () => {
   show();
   await openModel();
   await userEvent.type(screen.getByLabelText("Layers"), "6");
