@@ -143,6 +143,7 @@ export function shortTime(seconds: number): string {
 
 const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const weekdayFormat = new Intl.DateTimeFormat("en-GB", { weekday: "long", day: "numeric", month: "long", year: "numeric" });
 const fullFormat = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
 
 /** 13:46:02, in the viewer's time zone. */
@@ -155,6 +156,12 @@ export function moment(time: string, now: number = Date.now()): string {
   const date = new Date(time);
   const hours = clockFormat.format(date).slice(0, 5);
   return date.toDateString() === new Date(now).toDateString() ? hours : `${dayFormat.format(date)} ${hours}`;
+}
+
+/** Today; Wednesday, 18 November 2026: the day of a time in the viewer's time zone. */
+export function dayText(time: string, now: number = Date.now()): string {
+  const date = new Date(time);
+  return date.toDateString() === new Date(now).toDateString() ? "Today" : weekdayFormat.format(date);
 }
 
 /** A time with date, zone and offset, for tooltips. */

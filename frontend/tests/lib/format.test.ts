@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, decimal, duration, exactNumber, moment, percent, plural, powerOfTwo, rate, settingNumber, share, short, shortTime } from "@/lib/format";
+import { bytes, dayText, decimal, duration, exactNumber, moment, percent, plural, powerOfTwo, rate, settingNumber, share, short, shortTime } from "@/lib/format";
 
 describe("duration", () => {
   it.each([
@@ -87,6 +87,12 @@ it("omits the date of times today", () => {
   const now = new Date(2026, 10, 21, 14, 0).getTime();
   expect(moment(new Date(2026, 10, 21, 13, 46).toISOString(), now)).toBe("13:46");
   expect(moment(new Date(2026, 10, 18, 13, 46).toISOString(), now)).toBe("18 Nov 13:46");
+});
+
+it("names today, and other days in full", () => {
+  const now = new Date(2026, 10, 21, 15, 0).getTime();
+  expect(dayText(new Date(2026, 10, 21, 0, 1).toISOString(), now)).toBe("Today");
+  expect(dayText(new Date(2026, 10, 20, 23, 59).toISOString(), now)).toMatch(/^Friday,? 20 November 2026$/);
 });
 
 it("shows percentages with one decimal, except none and all", () => {

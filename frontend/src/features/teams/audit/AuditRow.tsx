@@ -1,23 +1,30 @@
 import type { AuditEntry } from "@/api/types";
 import { rowClass } from "@/components/Table";
 import { Td } from "@/components/Td";
-import { Time } from "@/components/Time";
 import { AuditSentence } from "@/features/teams/audit/AuditSentence";
 import { requestText } from "@/features/teams/audit/requestText";
+import { clockTime, fullTime } from "@/lib/format";
 
-/** Who did what to what, and from where. The details have the operation, which the search finds, and the request. */
+/** Who did what to what at which time of the day, with which key, and from where. The details have the operation, which the search finds, and the request. */
 export function AuditRow({ entry }: { entry: AuditEntry }) {
   const { time, name, via, key_name: keyName, address, action, path, details } = entry;
-  const origin = via === "browser" ? via : `key ${keyName ?? via}`;
+  const key = via === "browser" ? null : `key ${keyName ?? via}`;
   return (
     <tr className={`${rowClass} align-top`}>
       <Td className="whitespace-nowrap">
-        <Time at={time} />
+        <time dateTime={time} title={fullTime(time)}>
+          {clockTime(time)}
+        </time>
       </Td>
       <Td>
         <span className="block max-w-48 wrap-break-word tablet:truncate" title={name}>
           {name}
         </span>
+        {key !== null && (
+          <span className="block max-w-48 text-small wrap-break-word text-soft tablet:truncate" title={via}>
+            {key}
+          </span>
+        )}
       </Td>
       <Td>
         <div className="flex flex-wrap items-baseline gap-x-3">
@@ -28,17 +35,12 @@ export function AuditRow({ entry }: { entry: AuditEntry }) {
               {action} {path}
             </p>
             {details !== "" && <p className="wrap-anywhere">{requestText(details)}</p>}
-            <p className={keyName == null ? "tablet:hidden" : undefined}>
-              {origin}
+            <p>
+              {key ?? via}
               {keyName != null && ` (${via})`}, {address}
             </p>
           </details>
         </div>
-      </Td>
-      <Td className="text-soft max-tablet:hidden">
-        <span className="block max-w-48 truncate" title={via === "browser" ? undefined : via}>
-          {origin}
-        </span>
       </Td>
       <Td className="text-soft max-tablet:hidden">{address}</Td>
     </tr>

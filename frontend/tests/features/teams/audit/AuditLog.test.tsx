@@ -1,8 +1,9 @@
-import { screen } from "@testing-library/react";
+import { screen, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import { AuditLog } from "@/features/teams/audit/AuditLog";
+import { clockTime, dayText } from "@/lib/format";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 
@@ -40,6 +41,8 @@ it("shows who did what to what from where, continues with older entries, and sea
   await userEvent.type(screen.getByRole("searchbox"), "nobody");
   expect(await screen.findByText("No matching entries.")).toBeDefined();
   expect(asked).toContain("q=&cursor=2");
+  await userEvent.click(screen.getByRole("button", { name: "Show all entries" }));
+  expect(await screen.findByText("Ana")).toBeDefined();
 });
 
 it("links runs and datasets that still exist, and shortens ids", async () => {
@@ -59,6 +62,19 @@ it("links runs and datasets that still exist, and shortens ids", async () => {
   for (const text of ["step 40", "probe", "laboratory", "vm77m"]) expect(screen.getByText(text).tagName).toBe("SPAN");
   expect(screen.getByText("vm77m").title).toBe("run_aavm77m");
   expect(screen.getByText("Renamed team").parentElement?.textContent).toBe("Renamed team laboratory to The lab");
+});
+
+it("groups entries by day, with the time of the day, and names a key beside its person", async () => {
+  const at = (sequence: number, time: string, via: string) => ({ ...entry(sequence, "Ana"), time, via });
+  const now = new Date().toISOString();
+  const items = [at(3, now, "browser"), at(2, "2026-11-20T12:30:05Z", "tw_12345678"), at(1, "2026-11-20T12:00:00Z", "browser")];
+  server.use(http.get("*/api/v1/teams/lab/audit", () => HttpResponse.json({ items, next_cursor: null })));
+  renderRoute(<AuditLog team="lab" />);
+  await screen.findAllByText("Ana");
+  const [, today, day] = screen.getAllByRole("rowgroup").map((group) => within(group).getAllByRole("row").map((row) => row.children[1]?.textContent ?? row.textContent));
+  expect(today).toEqual(["Today", "Ana"]);
+  expect(day).toEqual([dayText("2026-11-20T12:00:00Z"), "Anakey tw_12345678", "Ana"]);
+  expect(screen.getByText(clockTime("2026-11-20T12:30:05Z")).tagName).toBe("TIME");
 });
 
 it("names the key by which a change was made", async () => {
