@@ -14,7 +14,6 @@ from trainwright.commands.spec_files import read_object
 from trainwright.commands.terminal import (
     TextTable,
     apply_set,
-    format_bytes,
     format_decimal,
     format_duration,
     format_flops,
@@ -29,6 +28,7 @@ from trainwright.commands.terminal import (
 )
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.presets import PRESETS
+from trainwright.sizes import format_bytes
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from sqlalchemy import Select, func, select
 from trainwright.contracts.api.limits import MemberLimits, TeamLimits, TotalStorage
 from trainwright.contracts.checkpoint import CheckpointKind
 from trainwright.planner.checkpoints import state_bytes
+from trainwright.sizes import format_bytes
 from trainwright_backend.checkpoints.retention import MIN_KEPT
 from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.db import Read, Write
@@ -30,7 +31,7 @@ from trainwright_backend.runs.limit_usage import Owner
 from trainwright_backend.runs.stored_spec import stored_spec
 from trainwright_backend.runs.tables import Placement, PlacementSlot, Run
 from trainwright_backend.teams.limits import all_member_limits, all_team_limits
-from trainwright_backend.teams.storage_quota import all_storage_use, format_bytes, lock_storage
+from trainwright_backend.teams.storage_quota import all_storage_use, lock_storage
 from trainwright_backend.uploads.tables import StoredFile, Upload
 
 

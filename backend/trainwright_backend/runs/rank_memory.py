@@ -7,7 +7,8 @@ from sqlalchemy import select
 from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.memory_savings import find_saving
-from trainwright.planner.plan import Slot, format_memory, memory_needs
+from trainwright.planner.plan import Slot, memory_needs
+from trainwright.sizes import format_bytes
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.runs.gpu_choice import gpu_choice
@@ -44,7 +45,7 @@ def check_memory(session: Read, spec: RunSpec) -> None:
     ranks = spec.resources.slots_per_node
     whom = "it" if cuda or ranks == 1 else f"each of {ranks:,} ranks"
     message = (
-        f"Too little memory: the rank that needs the most takes {format_memory(needed)}, and {which} has {format_memory(available.bytes)}"
+        f"Too little memory: the rank that needs the most takes {format_bytes(needed)}, and {which} has {format_bytes(available.bytes)}"
         f" for {whom}{'' if cuda else ' when no other run is on it'}."
     )
     saving = find_saving(spec, cuda, available.bytes)
@@ -55,7 +56,7 @@ def check_memory(session: Read, spec: RunSpec) -> None:
             " parallelism.tensor, or add a node with this much memory."
         )
         raise Invalid.at("model.layers", f"{message} {remedy}", layers)
-    remedy = f"With {saving.field} {saving.value} instead of {saving.instead_of} it needs {format_memory(saving.rank_bytes)}."
+    remedy = f"With {saving.field} {saving.value} instead of {saving.instead_of} it needs {format_bytes(saving.rank_bytes)}."
     raise Invalid.at(saving.field, f"{message} {remedy}", saving.instead_of)
 
 

@@ -12,7 +12,8 @@ from trainwright.contracts.precision_spec import PrecisionKind
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.flops import training_flops
 from trainwright.planner.gpus import as_gpu, gpu_models
-from trainwright.planner.plan import Slot, format_memory, plan
+from trainwright.planner.plan import Slot, plan
+from trainwright.sizes import format_bytes
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.datasets.data_resolution import check_data
@@ -64,7 +65,7 @@ def why_too_large(planned: RunPlan, gpu: GpuModel) -> str | None:
         return None
     who = "A rank needs" if len(planned.memory) > 1 else "Each rank needs"
     return (
-        f"{who} {format_memory(needed)}, and this GPU has {format_memory(gpu.memory_bytes)}. Choose a smaller model or "
+        f"{who} {format_bytes(needed)}, and this GPU has {format_bytes(gpu.memory_bytes)}. Choose a smaller model or "
         "batch.micro_sequences, memory.recompute, or more GPUs with parallelism.pipeline, parallelism.tensor or parallelism.zero_stage."
     )
 

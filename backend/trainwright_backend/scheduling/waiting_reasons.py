@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from trainwright.planner.plan import format_memory
+from trainwright.sizes import format_bytes
 from trainwright_backend.runs.state_text import ordinal
 from trainwright_backend.runs.submission import NO_NODE
 from trainwright_backend.scheduling.node_capacity import NodeCapacity
@@ -86,7 +86,7 @@ def _needs_another_node(
         if aside := _put_aside(with_memory or others):
             return f"{size}; {aside}"
         if with_memory and any(capacity.could_run(needs) for capacity in available):
-            host = format_memory(needs.memory.host_bytes)
+            host = format_bytes(needs.memory.host_bytes)
             return f"{size} and {host} of the node's own memory; {with_memory[0].name} has enough but is not online"
     large_enough = [capacity for capacity in available if capacity.kind.is_large_enough(needs)]
     if not large_enough:
@@ -117,8 +117,8 @@ def _needs_memory(needs: Needs, nodes: Sequence[NodeCapacity]) -> str:
     """The reason of a run that needs more memory than any of these online nodes has."""
     most, largest = max((capacity.memory_for(needs) or 0, capacity.name) for capacity in nodes)
     return (
-        f"needs a node with {format_memory(needs.memory.rank_bytes)} for a rank; the largest online node, {largest}, has "
-        f"{format_memory(most)}"
+        f"needs a node with {format_bytes(needs.memory.rank_bytes)} for a rank; the largest online node, {largest}, has "
+        f"{format_bytes(most)}"
     )
 
 

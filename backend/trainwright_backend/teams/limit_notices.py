@@ -12,9 +12,9 @@ from sqlalchemy import select
 
 from trainwright.contracts.api.limits import NOTICE_PERCENTS, LimitedResource
 from trainwright.contracts.api.limits import LimitNotice as LimitNoticeOut
+from trainwright.sizes import format_bytes
 from trainwright_backend.auth.tables import Account
 from trainwright_backend.core.db import Read, Write
-from trainwright_backend.teams.storage_quota import format_bytes
 from trainwright_backend.teams.tables import LimitNotice
 from trainwright_backend.teams.team_locks import lock_team
 

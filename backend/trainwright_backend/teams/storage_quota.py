@@ -12,11 +12,10 @@ from uuid import UUID
 from sqlalchemy import select, update
 
 from trainwright.contracts.api.people import StorageUse
+from trainwright.sizes import format_bytes
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.teams.tables import StorageQuota
-
-UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def reserve_storage(session: Write, team_id: UUID, requested_bytes: int) -> None:
@@ -69,14 +68,6 @@ def set_storage_limit(session: Write, team_id: UUID, limit_bytes: int) -> None:
     session.change(
         update(StorageQuota).where(StorageQuota.team_id == team_id).values(limit_bytes=limit_bytes)
     )
-
-
-def format_bytes(count: int) -> str:
-    """A readable number of bytes, such as `1.5 GiB`."""
-    power = 0
-    while power < len(UNITS) - 1 and count >= 1024 ** (power + 1):
-        power += 1
-    return f"{count} bytes" if not power else f"{count / 1024**power:.1f} {UNITS[power]}"
 
 
 def _storage_exceeded(use: StorageUse, requested_bytes: int) -> AppError:

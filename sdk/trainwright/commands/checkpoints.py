@@ -18,7 +18,6 @@ from trainwright.commands.terminal import (
     TeamSlug,
     checkpoint_remark,
     describe_freed,
-    format_bytes,
     format_validation,
     open_team,
     print_json,
@@ -28,6 +27,7 @@ from trainwright.commands.terminal import (
 from trainwright.contracts.api.actions import Retention, RetentionReason
 from trainwright.contracts.api.checkpoints import Checkpoint, CheckpointOrder
 from trainwright.contracts.checkpoint import CheckpointKind
+from trainwright.sizes import format_bytes
 
 app = typer.Typer(no_args_is_help=True, help="Keep and delete checkpoints.")
 

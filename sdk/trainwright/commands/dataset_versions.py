@@ -17,7 +17,6 @@ from trainwright.commands.terminal import (
     Key,
     Server,
     TeamSlug,
-    format_bytes,
     format_percent,
     open_team,
     print_json,
@@ -27,6 +26,7 @@ from trainwright.commands.terminal import (
 )
 from trainwright.contracts.curation import CurationSpec
 from trainwright.contracts.data_spec import TokenizerSpec
+from trainwright.sizes import format_bytes
 
 app = typer.Typer()
 

@@ -26,7 +26,6 @@ from trainwright.commands.terminal import (
     apply_set,
     err,
     exit_with_problems,
-    format_bytes,
     open_team,
     out,
     plural,
@@ -42,6 +41,7 @@ from trainwright.contracts.api.uploads import PreviewFile, RejectedDocument
 from trainwright.contracts.base import problems
 from trainwright.contracts.curation import Compression, CurationSpec, FileFormat, TextDocuments
 from trainwright.contracts.listing import listed
+from trainwright.sizes import format_bytes
 from trainwright.transport.local_files import find_files
 
 app = typer.Typer(no_args_is_help=True, help="Upload and manage datasets.")

@@ -14,7 +14,6 @@ from trainwright.commands.terminal import (
     Server,
     TeamSlug,
     TextTable,
-    format_bytes,
     open_team,
     out,
     plural,
@@ -22,6 +21,7 @@ from trainwright.commands.terminal import (
 )
 from trainwright.contracts.api.limits import LimitUse, MemberLimits, TeamLimits
 from trainwright.contracts.api.people import Quota
+from trainwright.sizes import format_bytes
 
 app = typer.Typer(
     no_args_is_help=True,

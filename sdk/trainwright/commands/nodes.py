@@ -15,7 +15,6 @@ from trainwright.commands.terminal import (
     Key,
     Server,
     err,
-    format_bytes,
     format_percent,
     format_slots,
     open_client,
@@ -25,6 +24,7 @@ from trainwright.commands.terminal import (
     table_of,
 )
 from trainwright.contracts.api.nodes import Node
+from trainwright.sizes import format_bytes
 
 app = typer.Typer(
     no_args_is_help=True, help="List, add, drain and quarantine nodes, and allow them slots. For site admins."

@@ -22,7 +22,6 @@ from trainwright.commands.terminal import (
     TextTable,
     apply_set,
     exit_with_problems,
-    format_bytes,
     format_duration,
     format_flops,
     format_percent,
@@ -40,6 +39,7 @@ from trainwright.contracts.api.plans import GpuModel, PlannedMemory, PlannedStag
 from trainwright.contracts.api.usage import RunEstimate
 from trainwright.contracts.base import problems
 from trainwright.contracts.run_spec import RunSpec
+from trainwright.sizes import format_bytes
 
 _PARTS = (
     "weights",

@@ -29,7 +29,6 @@ from trainwright.commands.terminal import (
     checkpoint_remark,
     err,
     exit_with_problems,
-    format_bytes,
     format_decimal,
     format_rate,
     format_validation,
@@ -46,6 +45,7 @@ from trainwright.commands.terminal import (
 from trainwright.contracts.api.queue import Priority
 from trainwright.contracts.api.runs import Run, RunGroup, RunGrouping, RunView, SavedView
 from trainwright.contracts.run_state import FINAL, RunState
+from trainwright.sizes import format_bytes
 
 app = typer.Typer(no_args_is_help=True, cls=Program, help="Start, monitor and stop runs.")
 app.registered_commands += run_actions.app.registered_commands

@@ -31,6 +31,7 @@ from trainwright.contracts.base import Problem, problems, problems_in
 from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.contracts.spec_upgrade import upgrade_field, upgrade_spec
+from trainwright.sizes import format_bytes, trimmed
 from trainwright.transport.errors import ApiError, DigestMismatchError, FileChangedError
 from trainwright.transport.tls import is_untrusted
 
@@ -340,26 +341,12 @@ def format_slots(count: int, device: Device | str) -> str:
     return plural(count, {"cuda": "GPU", "cpu": "CPU slot"}.get(device, "slot"))
 
 
-def format_bytes(size_bytes: int) -> str:
-    """A size in the largest fitting unit, as the pages write it: 4.71 MiB, 12 GiB, 1,000 TiB."""
-    size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while size >= 1_000 and len(units) > 1:
-        size, units = size / 1_024, units[1:]
-    return f"{_trimmed(size)} {units[0]}"
-
-
 def format_short(number: float) -> str:
     """124 M, 1.3 B: the size of a model, as the pages write it."""
     for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if number >= size:
-            return f"{_trimmed(number / size)} {unit}"
+            return f"{trimmed(number / size)} {unit}"
     return f"{number:,.0f}"
-
-
-def _trimmed(number: float) -> str:
-    if number >= 100:
-        return f"{number:,.0f}"
-    return f"{number:.{1 if number >= 10 else 2}f}".rstrip("0").rstrip(".")
 
 
 def format_decimal(value: float | None) -> str:

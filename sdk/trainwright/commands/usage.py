@@ -18,12 +18,12 @@ from trainwright.commands.terminal import (
     Server,
     TeamSlug,
     TextTable,
-    format_bytes,
     open_team,
     out,
     print_json,
 )
 from trainwright.contracts.api.usage import DailyMemberUsage, DailyRunUsage, MemberUsage, Usage
+from trainwright.sizes import format_bytes
 
 FORMULA_STARTS = tuple("=+-@\t")
 

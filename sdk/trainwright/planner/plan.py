@@ -44,6 +44,7 @@ from trainwright.planner.pipeline_simulation import (
 )
 from trainwright.planner.stage_partition import RankCapacity, StageCost, partition_stages
 from trainwright.planner.weight_groups import learning_rates, what_decays
+from trainwright.sizes import format_bytes
 
 _MAX_ACTIONS = 4_000
 """Most actions in a timeline. A diagram with more would be unreadable."""
@@ -317,7 +318,7 @@ def _impossible(memory: Sequence[RankMemory], largest: Slot, cuda: bool) -> str 
         return None
     who = "A rank needs" if len(memory) > 1 else "Each rank needs"
     return (
-        f"{who} {format_memory(most)}, and the largest node, {largest.node}, has {format_memory(largest.bytes)} for it"
+        f"{who} {format_bytes(most)}, and the largest node, {largest.node}, has {format_bytes(largest.bytes)} for it"
         f"{'' if cuda else ' when no other run is on it'}. Choose a smaller "
         "model or batch.micro_sequences, or use more ranks with parallelism.pipeline, tensor or zero_stage."
     )
@@ -339,7 +340,7 @@ def _too_large(memory: Sequence[RankMemory], slot: Slot, cuda: bool) -> list[str
         who = f"Each of pipeline ranks {', '.join(map(str, over))}"
     has = "a GPU has" if cuda else "a slot's share of the memory is"
     return [
-        f"{who} needs up to {_gib(max(needs))}, and on {slot.node} {has} {_gib(slot.bytes)}: the run may run out of memory. "
+        f"{who} needs up to {format_bytes(max(needs))}, and on {slot.node} {has} {format_bytes(slot.bytes)}: the run may run out of memory. "
         "Use more ranks with parallelism.pipeline, tensor or zero_stage, memory.recompute, or a smaller batch.micro_sequences."
     ]
 
@@ -349,16 +350,7 @@ def _too_large_for_host(bytes_needed: int, host: Host) -> list[str]:
     if bytes_needed <= host.bytes:
         return []
     return [
-        f"Checkpoints and offload take {_gib(bytes_needed)} of the node's own memory, and the largest node for this run, {host.node}, has "
-        f"{_gib(host.bytes)}: the run may run out of it. Use fewer GPUs on more nodes, less parallelism.offload, or a node with more "
+        f"Checkpoints and offload take {format_bytes(bytes_needed)} of the node's own memory, and the largest node for this run, {host.node}, has "
+        f"{format_bytes(host.bytes)}: the run may run out of it. Use fewer GPUs on more nodes, less parallelism.offload, or a node with more "
         "memory."
     ]
-
-
-def format_memory(size: int) -> str:
-    """``size`` in GiB, or in TiB if GiB would have more than four digits."""
-    return f"{size / 2**40:,.1f} TiB" if size >= 10_000 * 2**30 else _gib(size)
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:,.1f} GiB"

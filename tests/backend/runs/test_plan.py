@@ -7,8 +7,8 @@ import pytest
 from tests.backend.runs.test_submission import WRONG
 from tests.backend.scripted_agent import Agent, Scene
 from trainwright.commands.plan import show
-from trainwright.commands.terminal import format_bytes
 from trainwright.contracts.api.plans import RunPlan
+from trainwright.sizes import format_bytes
 
 
 def piped(scene: Scene, **parallelism: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.backend.runs.conftest import Served
 from tests.backend.scripted_agent import Agent, Scene, inventory
-from trainwright.planner.plan import format_memory
+from trainwright.sizes import format_bytes
 
 MIB = 2**20
 CARDS = {
@@ -121,9 +121,7 @@ def test_plan_estimate_and_refusal_have_the_same_figures(scene: Scene) -> None:
     plan = scene.site.admin.post(f"{scene.runs}/plan", json=scene.spec(**given)).json()
     [rank] = plan["memory"]
     assert rank["host"] > 0
-    needed, available = (
-        format_memory(size) for size in (rank["total"] + rank["host"], plan["largest_bytes"])
-    )
+    needed, available = (format_bytes(size) for size in (rank["total"] + rank["host"], plan["largest_bytes"]))
     assert f"takes {needed}, and the largest node, node-a, has {available} for it" in error["message"]
     assert (plan["slot_bytes"], plan["largest_bytes"]) == (8 << 30, 16 << 30)
     small = scene.spec(**given | {"model": {"layers": 2, "width": 256, "heads": 4}})

@@ -9,7 +9,7 @@ import pytest
 from tests.backend.scripted_agent import inventory
 from trainwright.contracts.api.limits import TeamLimits
 from trainwright.contracts.run_spec import RunSpec
-from trainwright.planner.plan import format_memory
+from trainwright.sizes import format_bytes
 from trainwright_backend.core.db import now
 from trainwright_backend.nodes.tables import Node
 from trainwright_backend.runs.limit_usage import RunUse, hours_used_up
@@ -100,7 +100,7 @@ CASES: dict[str, tuple[Needs, list[NodeCapacity], list[NodeCapacity], str]] = {
     ),
     "memory of the run": (
         LARGE_NEEDS, WITHOUT_H100, [],
-        f"needs a node with {format_memory(LARGE_NEEDS.memory.rank_bytes)} for a rank; the largest online node, l40s-a, has 45.0 GiB",
+        f"needs a node with {format_bytes(LARGE_NEEDS.memory.rank_bytes)} for a rank; the largest online node, l40s-a, has 45.0 GiB",
     ),
     "quarantine": (
         needs(CUDA | {"gpu_model": "H100"}), WITHOUT_H100, [node("h100-a", free=2, quarantined=now())],

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import select
 
 from tests.backend.conftest import Site
+from trainwright.sizes import format_bytes
 from trainwright_backend.auth.tables import Team
 from trainwright_backend.core.db import Database
 from trainwright_backend.core.errors import AppError
 from trainwright_backend.teams.storage_quota import (
-    format_bytes,
     release_storage,
     reserve_storage,
     set_storage_limit,
