@@ -28,7 +28,6 @@ from trainwright.commands.terminal import (
 )
 from trainwright.contracts.model_spec import ModelSpec
 from trainwright.contracts.presets import PRESETS
-from trainwright.sizes import format_bytes
 
 
 @pytest.mark.parametrize(
@@ -50,24 +49,6 @@ def test_an_empty_value_is_null_if_the_field_is_nullable(change: str, expected: 
     spec: dict[str, Any] = {}
     apply_set(spec, change)
     assert spec == expected
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "text"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (4_939_211, "4.71 MiB"),
-        (855_000, "835 KiB"),
-        (2_040_109_465, "1.9 GiB"),
-        (1_023 * 2**20, "1 GiB"),
-        (200 * 2**20, "200 MiB"),
-        (2**40, "1 TiB"),
-        (5000 * 2**40, "5,000 TiB"),
-    ],
-)
-def test_a_size_is_shown_in_the_unit_with_the_fewest_digits(size_bytes: int, text: str) -> None:
-    assert format_bytes(size_bytes) == text
 
 
 @pytest.mark.parametrize(

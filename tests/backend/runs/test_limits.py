@@ -192,7 +192,7 @@ def test_a_member_s_storage_does_not_limit_others(scene: Scene) -> None:
     assert "for its next checkpoints; Ada stores" in scene.show(mine)["sentence"]
     assert scene.show(theirs)["sentence"] == "placed on node-a"
     notices = [notice["sentence"] for notice in use(scene)["notices"]]
-    assert "Ada stores 100 % of 0 bytes; runs whose next checkpoints do not fit are paused." in notices
+    assert "Ada stores 100 % of 0 B; runs whose next checkpoints do not fit are paused." in notices
 
 
 @pytest.mark.slow(target="databases")

@@ -91,7 +91,7 @@ def test_a_rank_larger_than_its_slot_is_a_warning_and_not_an_error(
     plan, run = (scene.site.admin.post(path, json=spec) for path in (f"{scene.runs}/plan", scene.runs))
     assert (plan.status_code, run.status_code) == (200, 201)
     [warning] = plan.json()["warnings"]
-    assert "on node-a a slot's share of the memory is 8.0 GiB" in warning
+    assert "on node-a a slot's share of the memory is 8 GiB" in warning
     show(RunPlan.model_validate(plan.json()))
     printed = " ".join(capsys.readouterr().out.split())
     assert "The smallest slot, on node-a, has 8 GiB." in printed and warning in printed
@@ -120,7 +120,7 @@ def test_a_plan_reports_if_no_node_has_the_memory(scene: Scene, capsys: pytest.C
     assert 8 << 30 < planned(model=between, resources=one)["memory"][0]["total"] < 16 << 30
     assert planned(model=between, resources=one)["too_large"] is None
     assert len(planned(model=between, resources=one)["warnings"]) == 1
-    assert "the largest node, node-a, has 8.0 GiB" in planned(model=between, resources=two)["too_large"]
+    assert "the largest node, node-a, has 8 GiB" in planned(model=between, resources=two)["too_large"]
     huge = planned(model={"layers": 1_000, "width": 65_536, "heads": 512})
     assert huge["warnings"] == [] and " TiB, and the largest node, node-a" in huge["too_large"]
     show(RunPlan.model_validate(huge))

@@ -66,19 +66,19 @@ CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
     ),
     "activations": (
         {"model": THREE_BILLION, "resources": cuda(gpu_model="L40S")},
-        "memory.recompute", "none", "l40s-a, has 45.0 GiB for it.", "With memory.recompute selective instead of none it needs 44.9 GiB",
+        "memory.recompute", "none", "l40s-a, has 45 GiB for it.", "With memory.recompute selective instead of none it needs 44.9 GiB",
     ),
     "optimizer state": (
         {"model": THREE_BILLION, "resources": cuda(2, gpu_model="A100")},
-        "parallelism.zero_stage", 0, "a100-a, has 40.0 GiB for it.", "With parallelism.zero_stage 3 instead of 0 it needs 29.5 GiB",
+        "parallelism.zero_stage", 0, "a100-a, has 40 GiB for it.", "With parallelism.zero_stage 3 instead of 0 it needs 29.5 GiB",
     ),
     "second node": (
         {"model": THREE_BILLION, "resources": cuda(nodes=2, gpu_model="A100")},
-        "parallelism.zero_stage", 0, "a100-b, which the run would need too, has 40.0 GiB for it.", "With parallelism.zero_stage 3",
+        "parallelism.zero_stage", 0, "a100-b, which the run would need too, has 40 GiB for it.", "With parallelism.zero_stage 3",
     ),
     "cpu": (
         {"model": THREE_BILLION, "resources": {"device": "cpu", "slots_per_node": 1}, "precision": {"kind": "fp32"}},
-        "model.layers", 26, "has 16.0 GiB for it when no other run is on it.", "add a node",
+        "model.layers", 26, "has 16 GiB for it when no other run is on it.", "add a node",
     ),
 }  # fmt: skip
 
@@ -147,7 +147,7 @@ def test_check_and_submit_print_the_field(scene: Scene, served: Served, tmp_path
     file.write_text(json.dumps(huge | {"resources": {"device": device, "slots_per_node": 2}}))
     key = scene.site.member("editor").headers["Authorization"].removeprefix("Bearer ")
     largest = "node-g" if device == "cuda" else "node-a"
-    share = "for it." if device == "cuda" else "8.0 GiB for each of 2 ranks when no other run is on it."
+    share = "for it." if device == "cuda" else "8 GiB for each of 2 ranks when no other run is on it."
     for command in ("check", "submit"):
         printed = served.command(key, f"runs {command} {file}")
         assert printed.exit_code == 1

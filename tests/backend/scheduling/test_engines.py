@@ -118,7 +118,7 @@ def test_plans_and_estimates_include_the_host_memory_of_offload(
     assert planned.host_bytes == 2 * planned.memory[0].host > 1 << 20
     assert (planned.host_node, planned.host_node_bytes) == ("node-g", 1 << 20)
     [warning] = planned.warnings
-    assert "the largest node for this run, node-g, has 0.0 GiB" in warning
+    assert "the largest node for this run, node-g, has 1 MiB" in warning
     larger = Agent.join(scene.site, "node-h", gpus=2)
     planned = plan_of(scene, spec)
     assert planned.warnings == [] and planned.host_node == larger.name

@@ -33,9 +33,9 @@ def test_a_run_that_no_node_could_hold_any_more_waits_until_a_larger_one_joins(s
     assert placed(scene, scene.agent) == []
     plan = scene.site.admin.post(f"{scene.runs}/plan", json=scene.spec(2, **LARGE)).json()
     need = max(part["total"] + part["host"] for part in plan["memory"]) / 2**30
-    assert 8 < need < 16 and "the largest node, node-a, has 8.0 GiB" in plan["too_large"]
+    assert 8 < need < 16 and "the largest node, node-a, has 8 GiB" in plan["too_large"]
     assert scene.show(waiting)["sentence"] == (
-        f"needs a node with {need:.1f} GiB for a rank; the largest online node, node-a, has 8.0 GiB"
+        f"needs a node with {need:.3g} GiB for a rank; the largest online node, node-a, has 8 GiB"
     )
     small = scene.submit(2)
     assert placed(scene, scene.agent) == [small], "a run that cannot start reserves nothing"

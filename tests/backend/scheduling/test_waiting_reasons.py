@@ -100,7 +100,7 @@ CASES: dict[str, tuple[Needs, list[NodeCapacity], list[NodeCapacity], str]] = {
     ),
     "memory of the run": (
         LARGE_NEEDS, WITHOUT_H100, [],
-        f"needs a node with {format_bytes(LARGE_NEEDS.memory.rank_bytes)} for a rank; the largest online node, l40s-a, has 45.0 GiB",
+        f"needs a node with {format_bytes(LARGE_NEEDS.memory.rank_bytes)} for a rank; the largest online node, l40s-a, has 45 GiB",
     ),
     "quarantine": (
         needs(CUDA | {"gpu_model": "H100"}), WITHOUT_H100, [node("h100-a", free=2, quarantined=now())],
