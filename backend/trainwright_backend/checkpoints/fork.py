@@ -28,7 +28,7 @@ from trainwright_backend.checkpoints.tables import Checkpoint
 from trainwright_backend.core.author import Author
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Conflict, Invalid
-from trainwright_backend.datasets.data_resolution import lock_data
+from trainwright_backend.datasets.data_resolution import lock_data, with_ids
 from trainwright_backend.runs.clone import changed_spec, differences, refuse_deleted_data
 from trainwright_backend.runs.service import get_run, locked_run
 from trainwright_backend.runs.state_text import lost_resume_point_text
@@ -38,6 +38,7 @@ from trainwright_backend.runs.submission import (
     create_run,
     reserve_key_or_find_run,
     validate_run,
+    with_data,
 )
 from trainwright_backend.runs.tables import NodeSize, Placement, Run
 from trainwright_backend.runs.transitions import add_event, lock_run, move
@@ -59,11 +60,11 @@ def fork_run(
     )
     if earlier is not None:
         return SubmitResult(earlier, replayed=True)
-    lock_data(session, team_id, changed_spec(get_run(session, team_id, run_id), request).data)
+    data = lock_data(session, team_id, changed_spec(get_run(session, team_id, run_id), request).data)
     parent = locked_run(session, team_id, run_id)  # so that the checkpoint is not deleted in the meantime
     checkpoint = _state_of(session, parent, request.checkpoint)
     before = stored_spec(parent)
-    spec = with_vocabulary(changed_spec(parent, request), before)
+    spec = with_vocabulary(with_data(changed_spec(parent, request), data), before)
     refuse_deleted_data(session, parent, spec)
     found = list(incompatibilities(before, spec, checkpoint.step))
     if found:
@@ -75,9 +76,11 @@ def fork_run(
     run.forked_checkpoint_id, run.forked_step = checkpoint.id, checkpoint.step
     session.flush()
     stored = stored_spec(run)
-    data = "; the data starts at its beginning" if restarts_data(before, stored) else ""
+    restart = "; the data starts at its beginning" if restarts_data(before, stored) else ""
     origin = f"forked from {parent.name} at step {checkpoint.step:,}"
-    add_event(session, run, "forked", f"{origin}{differences(request.changes)}{data}", step=checkpoint.step)
+    add_event(
+        session, run, "forked", f"{origin}{differences(request.changes)}{restart}", step=checkpoint.step
+    )
     return SubmitResult(run, replayed=False)
 
 
@@ -91,7 +94,8 @@ def validate_fork(session: Read, team_id: UUID, spec: object, checkpoint_id: str
     checked = validate_run(session, team_id, spec)
     try:
         parsed = RunSpec.model_validate(spec)
-    except ValidationError:
+        parsed = with_data(parsed, with_ids(session, team_id, parsed.data))
+    except (ValidationError, Invalid):
         return checked
     before = stored_spec(session.get_one(Run, checkpoint.run_id))
     found = list(incompatibilities(before, with_vocabulary(parsed, before), checkpoint.step))

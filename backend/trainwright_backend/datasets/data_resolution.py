@@ -15,9 +15,9 @@ from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSp
 from trainwright.contracts.token_shards import TOKENIZER_NAME, ShardManifest
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid, NotFound
-from trainwright_backend.core.ids import Prefix, parse_id
+from trainwright_backend.core.ids import Prefix, parse_id, public_id
 from trainwright_backend.datasets.job_queue import PENDING_VERSION, JobKind, send_job
-from trainwright_backend.datasets.mixtures import NO_DATASET, describe_versions
+from trainwright_backend.datasets.mixtures import describe_versions
 from trainwright_backend.datasets.preparations import (
     find_or_create,
     find_preparation,
@@ -28,6 +28,9 @@ from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Prepara
 
 SOURCE = "data.tokenizer.source"
 VOCABULARY = "data.tokenizer.vocabulary"
+NO_DATASET = "Your team has no dataset with this id or name. The datasets page and `trainwright datasets list` show both."
+MAX_NAMED = 5
+"""Ids that a refusal of an ambiguous name lists."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def resolve_data(session: Write, team_id: UUID, data: DataSpec) -> tuple[DataSpe
     Raises:
         Invalid: there is no such dataset, version or tokenizer, or it cannot be used.
     """
-    lock_data(session, team_id, data)
+    data = lock_data(session, team_id, data)
     version = _version_of(session, team_id, data)
     tokenizer, file = _resolve_tokenizer(session, team_id, data.tokenizer)
     resolved = data.model_copy(update={"version": version.number, "tokenizer": tokenizer})
@@ -63,11 +66,18 @@ def resolve_data(session: Write, team_id: UUID, data: DataSpec) -> tuple[DataSpe
     return resolved, preparation
 
 
-def lock_data(session: Write, team_id: UUID, data: DataSpec) -> None:
+def lock_data(session: Write, team_id: UUID, data: DataSpec) -> DataSpec:
     """Lock the named data against deletion until the run that uses it is visible.
 
     Take this lock before the lock on a run's row: a delete locks the data before the rows of ended runs.
+
+    Returns:
+        ``data`` with ids in place of names.
+
+    Raises:
+        Invalid: several datasets or tokenizers have the name.
     """
+    data = with_ids(session, team_id, data)
     ids = {_id("ds", data.dataset)}
     if data.tokenizer.kind is TokenizerKind.DATASET:
         ids.add(_id("ds", data.tokenizer.source or ""))
@@ -79,6 +89,7 @@ def lock_data(session: Write, team_id: UUID, data: DataSpec) -> None:
         tokenizer_id = _id("tok", data.tokenizer.source or "")
         tokenizers = select(UploadedTokenizer.id).where(UploadedTokenizer.id == tokenizer_id)
         session.execute(tokenizers.where(UploadedTokenizer.team_id == team_id).with_for_update(read=True))
+    return data
 
 
 def check_data(session: Read, team_id: UUID, data: DataSpec) -> tuple[DataSpec, Preparation | None]:
@@ -87,11 +98,52 @@ def check_data(session: Read, team_id: UUID, data: DataSpec) -> tuple[DataSpec, 
     Raises:
         Invalid: as `resolve_data`.
     """
+    data = with_ids(session, team_id, data)
     version = _version_of(session, team_id, data)
     tokenizer, file = _resolve_tokenizer(session, team_id, data.tokenizer)
     resolved = data.model_copy(update={"version": version.number, "tokenizer": tokenizer})
     digest = None if file is None else file.digest
     return resolved, find_preparation(session, version, tokenizer, data.validation_fraction, digest)
+
+
+def with_ids(session: Read, team_id: UUID, data: DataSpec) -> DataSpec:
+    """``data`` with the ids of the dataset and the tokenizer that it gives by name.
+
+    Raises:
+        Invalid: several datasets or tokenizers have the name.
+    """
+    tokenizer = data.tokenizer
+    if tokenizer.source is not None:
+        found = (
+            _id_of(session, team_id, "tok", UploadedTokenizer, tokenizer.source, SOURCE)
+            if tokenizer.kind is TokenizerKind.UPLOADED
+            else _id_of(session, team_id, "ds", Dataset, tokenizer.source, SOURCE)
+        )
+        tokenizer = tokenizer.model_copy(update={"source": found})
+    dataset = _id_of(session, team_id, "ds", Dataset, data.dataset, "data.dataset")
+    return data.model_copy(update={"dataset": dataset, "tokenizer": tokenizer})
+
+
+def _id_of(
+    session: Read,
+    team_id: UUID,
+    prefix: Prefix,
+    table: type[Dataset] | type[UploadedTokenizer],
+    given: str,
+    field: str,
+) -> str:
+    """The id of what is given by id or name; ``given`` if there is no such name.
+
+    Raises:
+        Invalid: several have the name.
+    """
+    if _id(prefix, given) is not None:
+        return given
+    rows = select(table.id).where(table.team_id == team_id, table.name == given).order_by(table.id)
+    ids = [public_id(prefix, found) for found in session.scalars(rows.limit(MAX_NAMED))]
+    if len(ids) > 1:
+        raise Invalid.at(field, f"Several have this name. Give the id of one: {', '.join(ids)}.", given)
+    return ids[0] if ids else given
 
 
 def tokenizer_file(session: Read, preparation: Preparation) -> TokenizerFile | None:
@@ -133,7 +185,7 @@ def _uploaded(session: Read, team_id: UUID, spec: TokenizerSpec) -> TokenizerFil
     assert spec.source is not None
     file = _uploaded_file(session, team_id, spec.source)
     if file is None:
-        message = "Your team has no tokenizer with this id. Upload its tokenizer.json first; the list shows each id."
+        message = "Your team has no tokenizer with this id or name. Upload its tokenizer.json first; the list shows each id."
         raise Invalid.at(SOURCE, message, spec.source)
     return file
 

@@ -6,6 +6,7 @@ the first node joins, sizes are unknown, so every size is accepted and waits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -166,9 +167,7 @@ def resolve_spec(session: Read, spec: RunSpec) -> RunSpec:
 def _check_slots_of_nodes(session: Read, resources: ResourcesSpec) -> None:
     """Refuse more slots on a node than any node has, for resources with their device chosen."""
     device = resources.device
-    largest = session.scalars(
-        select(NodeSize).where(NodeSize.device == device).order_by(NodeSize.slots.desc()).limit(1)
-    ).first()
+    largest = _largest_node(session, device)
     if largest is not None and largest.slots == 0:
         raise Invalid.at("resources.device", _NO_SLOTS[device], device.value)
     if largest is not None and resources.slots_per_node > largest.slots:
@@ -180,17 +179,30 @@ def _check_slots_of_nodes(session: Read, resources: ResourcesSpec) -> None:
         )
 
 
-def _slot_problems(session: Read, spec: object) -> list[Problem]:
-    """What the nodes lack for the resources of a spec that other sections make invalid, such as a batch that does not fit as many
-    ranks."""
+def _largest_node(session: Read, device: Device) -> NodeSize | None:
+    """The node with the most slots of a device that ever joined; None before the first one."""
+    sizes = select(NodeSize).where(NodeSize.device == device)
+    return session.scalars(sizes.order_by(NodeSize.slots.desc()).limit(1)).first()
+
+
+def _fewer_slots(session: Read, spec: object) -> tuple[object, list[Problem]]:
+    """``spec``, any JSON value, with as many slots as the largest node has if it requests more, and the problem of those it requests.
+
+    Other fields may fit only one of the two numbers, such as a batch that is divided among the ranks.
+    """
     given = spec.get("resources", {}) if isinstance(spec, Mapping) else None
     try:
-        _check_slots_of_nodes(session, _with_device(session, ResourcesSpec.model_validate(given)))
+        resources = _with_device(session, ResourcesSpec.model_validate(given))
+        _check_slots_of_nodes(session, resources)
     except ValidationError:
-        return []
+        return spec, []
     except Invalid as error:
-        return error.errors
-    return []
+        largest = _largest_node(session, resources.device)
+        if largest is None or largest.slots == 0:
+            return spec, error.errors
+        assert isinstance(spec, Mapping) and isinstance(given, Mapping)
+        return {**spec, "resources": {**given, "slots_per_node": largest.slots}}, error.errors
+    return spec, []
 
 
 def _check_nodes(session: Read, spec: RunSpec) -> None:
@@ -265,34 +277,36 @@ def with_warmup(spec: RunSpec) -> RunSpec:
 
 
 def validate_run(session: Read, team_id: UUID, spec: object) -> SpecCheck:
-    """Check ``spec``, any JSON value, against the schema and the installation; nothing is stored."""
-    try:
-        parsed = RunSpec.model_validate(spec)
-    except ValidationError as error:
-        found = problems(error, RunSpec)
-        fields = {problem.field for problem in found}
-        more = [problem for problem in _slot_problems(session, spec) if problem.field not in fields]
-        return SpecCheck(valid=False, problems=[*found, *more])
-    refused = _problems_of(lambda: resolve_spec(session, parsed))
+    """Check ``spec``, any JSON value, against the schema and the installation; nothing is stored.
+
+    All problems are returned together. If it requests more slots than any node has, everything else is checked with as many as the
+    largest node has.
+    """
+    possible, too_many = _fewer_slots(session, spec)
+    found = _Problems(too_many)
+    given = _parse(spec)
+    parsed = _parse(possible) if too_many else given
+    if isinstance(parsed, ValidationError):
+        if isinstance(given, ValidationError):
+            found.add(problems(parsed, RunSpec))
+            found.collect(lambda: _check_given_data(session, team_id, possible))
+            return found.check()
+        parsed = given
+    found.collect(lambda: resolve_spec(session, parsed))
     try:
         stored, preparation = plannable_spec(session, team_id, parsed)
     except Invalid as error:
-        known = {problem.field for problem in refused}
-        return SpecCheck(
-            valid=False,
-            problems=[*refused, *(problem for problem in error.errors if problem.field not in known)],
-        )
-
-    def check_rest() -> None:
-        check_slots(session, team_id, None, stored)
-        if preparation is not None:
-            _check_length(preparation, stored)
-        check_memory(session, stored)
-
-    refused = refused or _problems_of(check_rest)
-    return SpecCheck(
-        valid=not refused,
-        problems=refused,
+        found.add(error.errors)
+        return found.check()
+    found.collect(lambda: check_slots(session, team_id, None, stored))
+    if preparation is not None:
+        found.collect(lambda: _check_length(preparation, stored))
+    found.collect(lambda: check_memory(session, stored))
+    if isinstance(given, ValidationError):
+        return found.check()
+    if given is not parsed:
+        stored, _ = plannable_spec(session, team_id, given)
+    return found.check(
         spec=stored,
         parameters=count_parameters(
             stored.model, stored.data.tokenizer.size, stored.batch.sequence_tokens
@@ -302,13 +316,40 @@ def validate_run(session: Read, team_id: UUID, spec: object) -> SpecCheck:
     )
 
 
-def _problems_of(check: Callable[[], object]) -> list[Problem]:
-    """The problems that ``check`` raises."""
+def _check_given_data(session: Read, team_id: UUID, spec: object) -> None:
+    """Check the data of a spec that other sections make invalid."""
+    given = spec.get("data") if isinstance(spec, Mapping) else None
+    with suppress(ValidationError):
+        check_data(session, team_id, DataSpec.model_validate(given))
+
+
+def _parse(spec: object) -> RunSpec | ValidationError:
     try:
-        check()
-    except Invalid as error:
-        return error.errors
-    return []
+        return RunSpec.model_validate(spec)
+    except ValidationError as error:
+        return error
+
+
+class _Problems:
+    """The problems of a spec, the first of each field."""
+
+    def __init__(self, found: Sequence[Problem]) -> None:
+        self._found = {problem.field: problem for problem in found}
+
+    def add(self, found: Sequence[Problem]) -> None:
+        for problem in found:
+            self._found.setdefault(problem.field, problem)
+
+    def collect(self, check: Callable[[], object]) -> None:
+        """Add the problems that ``check`` raises."""
+        try:
+            check()
+        except Invalid as error:
+            self.add(error.errors)
+
+    def check(self, **known: Any) -> SpecCheck:
+        """The result, with what is known about the spec."""
+        return SpecCheck(valid=not self._found, problems=list(self._found.values()), **known)
 
 
 def plannable_spec(session: Read, team_id: UUID, spec: RunSpec) -> tuple[RunSpec, Preparation | None]:

@@ -27,7 +27,7 @@ class TokenizerSpec(Strict):
     """`bpe` trains a tokenizer on the data; `bytes` uses byte values; `uploaded` and `dataset` use the tokenizer of `source`."""
 
     source: str | None = Field(default=None, min_length=1, max_length=80)
-    """Id of the uploaded tokenizer, `tok_…`, or of the dataset whose BPE tokenizer is used, `ds_…`."""
+    """The uploaded tokenizer, or the dataset whose BPE tokenizer is used: its id, or its name if no other has it."""
 
     vocabulary: int | None = Field(default=None, ge=BYTES_VOCABULARY, le=1_048_576)
     """Number of token ids. Empty: 4,096 for `bpe`, 257 for `bytes`, otherwise that of the tokenizer of `source`."""
@@ -47,7 +47,7 @@ class TokenizerSpec(Strict):
     @model_validator(mode="after")
     def _source_fits(self) -> Self:
         if self.has_source and self.source is None:
-            rule = f"is empty: kind {self.kind.value} needs the id of the tokenizer or dataset to use"
+            rule = f"is empty: kind {self.kind.value} needs the id or name of the tokenizer or dataset to use"
             raise field_error("source", "source", rule)
         if not self.has_source and self.source is not None:
             rule = (
@@ -61,7 +61,7 @@ class DataSpec(Strict):
     """The dataset, and how it is prepared."""
 
     dataset: str = Field(min_length=1, max_length=80)
-    """Id of the dataset, `ds_…`."""
+    """The dataset: its id, `ds_…`, or its name if no other dataset of the team has it. A run stores the id."""
 
     version: int | None = Field(default=None, ge=1)
     """Version of the dataset. Empty: the newest one at submission."""

@@ -84,7 +84,7 @@ def test_a_larger_vocabulary_than_the_file_s_is_allowed_and_a_smaller_refused(ed
     ("tokenizer", "message"),
     [
         ({"kind": "uploaded", "source": "tok_nonsense"}, "no tokenizer with this id"),
-        ({"kind": "dataset", "source": "ds_nonsense"}, "no dataset with this id"),
+        ({"kind": "dataset", "source": "ds_nonsense"}, "no dataset with this id or name"),
         ({"kind": "dataset", "source": "{bytes only}"}, "no BPE tokenizer that is ready"),
     ],
 )

@@ -111,21 +111,50 @@ def test_a_wrong_spec_is_refused_at_its_field(scene: Scene) -> None:
         assert [found["field"] for found in spec_check["problems"]] == [field]
 
 
-def test_a_check_says_that_no_node_has_as_many_slots_also_if_the_batch_does_not_fit_them(
-    scene: Scene,
-) -> None:
-    def problems(**sections: Any) -> dict[str, str]:
-        check = scene.site.admin.post(f"{scene.runs}/validate", json=scene.spec(**sections)).json()
-        return {problem["field"]: problem["message"] for problem in check["problems"]}
+def test_a_check_of_too_many_slots_checks_the_rest_with_as_many_as_there_are(scene: Scene) -> None:
+    def check(**sections: Any) -> dict[str, Any]:
+        found: dict[str, Any] = scene.site.admin.post(
+            f"{scene.runs}/validate", json=scene.spec() | sections
+        ).json()
+        return found | {"problems": {problem["field"]: problem["message"] for problem in found["problems"]}}
 
+    nine = {"device": "cpu", "slots_per_node": 9}
     batch = {"micro_sequences": 4, "global_sequences": 64}
-    found = problems(resources={"device": "cpu", "slots_per_node": 9}, batch=batch)
-    assert "node-a, has 2" in found.pop("resources.slots_per_node")
-    assert [field.split(".")[0] for field in found] == ["batch"]
-    assert "resources.slots_per_node" not in problems(
-        resources={"slots_per_node": 2}, batch={"global_sequences": 9}
+    found = check(resources=nine, batch=batch)
+    assert list(found["problems"]) == ["resources.slots_per_node"], "64 sequences fit 2 ranks, and not 9"
+    assert "node-a, has 2" in found["problems"]["resources.slots_per_node"] and found["spec"] is None
+    found = check(resources=nine, batch=batch, data={"dataset": "nothing"})
+    assert list(found["problems"]) == ["resources.slots_per_node", "data.dataset"]
+    found = check(resources=nine, batch=batch | {"global_sequences": 7})
+    assert list(found["problems"]) == ["resources.slots_per_node", "batch.global_sequences"]
+    found = check(schedule={"steps": 0}, data={"dataset": "nothing"})
+    assert list(found["problems"]) == ["schedule.steps", "data.dataset"]
+    large = {"layers": 96, "width": 12288, "heads": 96}
+    found = check(resources=nine, batch=batch | {"global_sequences": 72}, model=large)
+    assert list(found["problems"]) == ["resources.slots_per_node", "model.layers"]
+    assert found["spec"]["resources"]["slots_per_node"] == 9, "its plan is for what was asked"
+    found = check(
+        resources=nine,
+        parallelism={"pipeline": 9},
+        model={"layers": 9},
+        batch={"micro_sequences": 1, "global_sequences": 9},
     )
-    assert "resources.slots_per_node" in problems(resources={"slots_per_node": 0})
+    assert list(found["problems"]) == ["resources.slots_per_node"] and found["spec"] is not None
+    assert "resources.slots_per_node" not in check(resources={"slots_per_node": 2})["problems"]
+    assert "resources.slots_per_node" in check(resources={"slots_per_node": 0})["problems"]
+
+
+@pytest.mark.both_databases
+def test_data_can_be_named(scene: Scene) -> None:
+    data = scene.spec()["data"]
+    dataset = scene.site.admin.get(f"{scene.site.path}/datasets/{data['dataset']}").json()
+    spec = scene.spec() | {"data": data | {"dataset": dataset["name"]}}
+    assert (
+        scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()["spec"]["data"]["dataset"]
+        == dataset["id"]
+    )
+    run = scene.site.admin.post(scene.runs, json=spec).json()
+    assert run["spec"]["data"]["dataset"] == dataset["id"]
 
 
 def test_a_check_returns_the_tokens_and_warns_of_a_validation_split_that_is_too_short(scene: Scene) -> None:
