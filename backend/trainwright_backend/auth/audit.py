@@ -94,12 +94,16 @@ def mark_as_unchanged(request: Request) -> None:
     request.scope[UNCHANGED_KEY] = True
 
 
-def record(session: Write, request: Request) -> None:
+def record(session: Write, request: Request, action: str | None = None) -> None:
     """Append what the request changes, as the last statements of its transaction. Requests that changed nothing, and those of nodes or
-    without a caller, are skipped."""
+    without a caller, are skipped.
+
+    Args:
+        action: its name; that of the route if it is None.
+    """
     caller: Actor | None = request.scope.get(CALLER_KEY)
     if caller is not None and not request.scope.get(UNCHANGED_KEY, False):
-        _append_request(session, request, caller, getattr(request.scope.get("route"), "name", ""))
+        _append_request(session, request, caller, action or getattr(request.scope.get("route"), "name", ""))
 
 
 def record_failed_sign_in(database: Database, request: Request, email: str) -> None:

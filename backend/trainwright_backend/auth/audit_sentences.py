@@ -33,7 +33,10 @@ _LABELS = {
     "set_quota": "Changed slot limit",
     "set_storage": "Changed upload limit",
     "start_identity_link": "Started linking an identity",
+    "use_first_owner_link": "Created the first account",
+    "use_invitation_link": "Accepted an invitation",
     "use_link": "Used a one-time link",
+    "use_sign_in_link": "Signed in with a link",
 }
 """Operations whose names say too little, or need more than another tense."""
 
@@ -56,6 +59,8 @@ _NAME_PREPOSITIONS = {
     "fork_run": "as",
     "rename_team": "to",
     "sign_in": "as",
+    "use_first_owner_link": "as",
+    "use_invitation_link": "as",
     "use_link": "as",
 }
 """What follows the object if the name in the request is not the object's own."""

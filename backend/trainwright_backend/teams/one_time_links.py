@@ -47,6 +47,7 @@ class SignedIn:
 
     me: Me
     session_token: str
+    purpose: LinkPurpose
 
 
 def first_owner_link(session: Write, settings: Settings) -> NewLink:
@@ -121,7 +122,8 @@ def use_link(database: Database, settings: Settings, used: UsedLink, caller: UUI
             assert used.team is not None
             new_team = NewTeam(slug=used.team, name=used.team)
             create_team(session, new_team, account.id, settings.default_quota, settings.default_storage_gib)
-        return SignedIn(me(session, account.id), open_session(session, settings, account))
+        token = open_session(session, settings, account)
+        return SignedIn(me(session, account.id), token, LinkPurpose(link.purpose))
 
 
 def _new_password(session: Read, link: OneTimeLink, used: UsedLink, caller: UUID | None) -> str | None:

@@ -52,6 +52,8 @@ def text_of(action: str, path: str, details: str, names: Mapping[str, str] = {})
             '{"dry_run": false}',
             "Cleaned up checkpoints",
         ),
+        ("use_first_owner_link", "/api/v1/auth/link", '{"name": "Ada"}', "Created the first account as Ada"),
+        ("use_sign_in_link", "/api/v1/auth/link", "{}", "Signed in with a link"),
         ("submit_run", f"{TEAM}/runs", '?priority=high {"name": "pilot"}', "Submitted run pilot"),
         (
             "submit_run",

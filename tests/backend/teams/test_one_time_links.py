@@ -61,6 +61,8 @@ def test_no_account_exists_before_the_first_owner_s_link(app: FastAPI, anonymous
         ("cuda", 8, 0),
         ("cpu", 8, 0),
     ]
+    [entry] = anonymous.get("/api/v1/audit").json()["items"]
+    assert [part["text"] for part in entry["sentence"]] == ["Created the first account", "as", "Ada"]
 
 
 @pytest.mark.both_databases
