@@ -97,7 +97,8 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
     refused = CliRunner().invoke(app, ["presets", "llama3-8b"])
     assert refused.exit_code == 1
     assert (
-        "There is no preset 'llama3-8b'. Did you mean 'llama-3-8b'? The presets are nano, " in refused.stderr
+        "There is no preset 'llama3-8b'. Did you mean 'llama-3-8b'? `trainwright presets` lists all "
+        in refused.stderr
     )
 
 

@@ -46,7 +46,9 @@ def _print_section(name: str, as_json: bool) -> None:
     if name not in PRESETS:
         near = get_close_matches(name.lower(), PRESETS, n=1)
         suggestion = f" Did you mean {near[0]!r}?" if near else ""
-        print_error(f"There is no preset {name!r}.{suggestion} The presets are {', '.join(PRESETS)}.")
+        print_error(
+            f"There is no preset {name!r}.{suggestion} `trainwright presets` lists all {len(PRESETS)}."
+        )
         raise typer.Exit(1)
     section = {"model": _changed_fields(PRESETS[name])}
     if as_json:

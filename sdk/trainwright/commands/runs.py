@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Any
@@ -30,9 +31,11 @@ from trainwright.commands.terminal import (
     err,
     exit_with_problems,
     format_decimal,
+    format_duration,
     format_rate,
     format_validation,
     open_team,
+    plural,
     print_error,
     print_json,
     print_table,
@@ -148,7 +151,8 @@ def list_runs(
         runs = api.runs(sort=saved.sort.value, order=saved.order.value, **query)
         if print_json(runs, as_json):
             return
-        table = table_of("state", "name", "loss", "tokens/s", "progress")
+        table = table_of("state", "name", "by", "age", "loss", "tokens/s", "progress")
+        current = datetime.now(UTC)
         for run in runs:
             values = run.summary.values
             loss, rate = values.get("loss"), values.get("tokens_per_second")
@@ -156,9 +160,12 @@ def list_runs(
                 run.id,
                 shown_state(run.state),
                 run.name,
+                run.created_by or "",
+                format_duration((current - run.created).total_seconds()),
                 format_decimal(loss),
                 format_rate(rate),
-                "" if run.state is RunState.SUCCEEDED else run.sentence,  # its loss again
+                # the sentence of a success has its loss again
+                plural(run.summary.step, "step") if run.state is RunState.SUCCEEDED else run.sentence,
             )
         print_table(table, empty="No runs.")
 

@@ -61,15 +61,15 @@ def test_plans_use_the_words_and_units_of_the_pages(served: Served, key: str, sp
 
 
 def test_all_problems_of_a_spec_are_shown_at_once(scene: Scene, served: Served, key: str, spec: Path) -> None:
-    nine = "--set resources.slots_per_node=9"
+    nine = "--set resources.slots_per_node=9 --set schedule.steps=0"
     for command in ("runs check", "runs submit", "plan", "estimate"):
         refused = served.command(key, f"{command} {spec} {nine}")
         fields = [line.partition(":")[0] for line in refused.stderr.splitlines()]
         assert (refused.exit_code, refused.stdout) == (1, ""), refused.output
-        assert fields == ["batch.global_sequences", "resources.slots_per_node"], refused.output
+        assert sorted(fields) == ["resources.slots_per_node", "schedule.steps"], refused.output
     checked = served.command(key, f"runs check {spec} {nine} --json")
     assert checked.exit_code == 1 and len(json.loads(checked.stdout)["problems"]) == 2
-    planned = served.command(key, f"what-if {spec} {nine} --gpu h100 --count 2")
+    planned = served.command(key, f"what-if {spec} --set resources.slots_per_node=9 --gpu h100 --count 2")
     assert planned.exit_code == 0 and planned.stdout.startswith("2 × "), "its own slots do not matter"
 
 
@@ -230,6 +230,13 @@ def test_only_a_wrong_command_line_gives_exit_code_2(
     assert done.exit_code == code, done.output
 
 
+def test_the_list_says_who_submitted_each_run_and_when(scene: Scene, served: Served, key: str) -> None:
+    work = scene.running()
+    row = served.command(key, "runs list").stdout.splitlines()[1]
+    age = row.split("Ada")[1].split()
+    assert row.split()[0] == work.run_id and age[1] in ("ms", "s", "min"), row
+
+
 def test_states_are_those_of_the_pages(scene: Scene, served: Served, key: str) -> None:
     work = scene.running()
     assert work.ended("crash") == "retry_wait"
@@ -358,8 +365,8 @@ def test_each_column_of_a_list_has_a_title_and_a_loss_appears_once(
     work = scene.start(steps=1_000)
     assert work.finish(1_000) == "succeeded"
     heading, row = served.command(key, "runs list").stdout.splitlines()
-    assert heading.split() == ["id", "state", "name", "loss", "tokens/s", "progress"]
-    assert "0.00100" in row and "loss" not in row
+    assert heading.split() == ["id", "state", "name", "by", "age", "loss", "tokens/s", "progress"]
+    assert "0.00100" in row and "loss" not in row and row.split()[-2:] == ["1,000", "steps"]
     for command in (f"runs checkpoints {work.run_id}", "checkpoints list", "checkpoints prune --dry-run"):
         shown = served.command(key, command).stdout
         assert " 1,000 " in shown and work.run_id not in shown, shown
