@@ -39,7 +39,7 @@ from trainwright.contracts.api.actions import AllowedSlots
 from trainwright.contracts.api.audit import AuditEntry
 from trainwright.contracts.api.device import DeviceLogin, DeviceRequest, NewDeviceLogin
 from trainwright.contracts.api.envelopes import Health, Page, SpecInfo
-from trainwright.contracts.api.nodes import JoinToken, Node
+from trainwright.contracts.api.nodes import JoinToken, Node, NodeLoad
 from trainwright.contracts.api.notices import NoticeChoice, NoticeChoices, NoticePage, NoticeSettings
 from trainwright.contracts.api.oidc import LinkedIdentity, SignInProvider
 from trainwright.contracts.api.people import (
@@ -102,6 +102,10 @@ class AsyncClient(AsyncConnection):
 
     async def nodes(self) -> list[Node]:
         return await self.get_list("/nodes", Node)
+
+    async def node_load(self, node_id: str, hours: int = 24) -> NodeLoad:
+        """The use of a node's hardware over the last hours, at most 24. For site admins."""
+        return await self.get(f"/nodes/{node_id}/load", NodeLoad, params={"hours": hours})
 
     async def set_draining(self, node_id: str, draining: bool, *, move_runs: bool = False) -> Node:
         """Drain a node, with ``move_runs`` also of its present runs, or undrain it. For site admins."""

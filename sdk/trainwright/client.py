@@ -40,7 +40,7 @@ from trainwright.contracts.api.actions import AllowedSlots
 from trainwright.contracts.api.audit import AuditEntry
 from trainwright.contracts.api.device import DeviceLogin, DeviceRequest, NewDeviceLogin
 from trainwright.contracts.api.envelopes import Health, Page, SpecInfo
-from trainwright.contracts.api.nodes import JoinToken, Node
+from trainwright.contracts.api.nodes import JoinToken, Node, NodeLoad
 from trainwright.contracts.api.notices import NoticeChoice, NoticeChoices, NoticePage, NoticeSettings
 from trainwright.contracts.api.oidc import LinkedIdentity, SignInProvider
 from trainwright.contracts.api.people import (
@@ -103,6 +103,10 @@ class Client(Connection):
 
     def nodes(self) -> list[Node]:
         return self.get_list("/nodes", Node)
+
+    def node_load(self, node_id: str, hours: int = 24) -> NodeLoad:
+        """The use of a node's hardware over the last hours, at most 24. For site admins."""
+        return self.get(f"/nodes/{node_id}/load", NodeLoad, params={"hours": hours})
 
     def set_draining(self, node_id: str, draining: bool, *, move_runs: bool = False) -> Node:
         """Drain a node, with ``move_runs`` also of its present runs, or undrain it. For site admins."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from statistics import fmean
 
 from trainwright.contracts.agent_protocol import Batch, MetricBlock
-from trainwright.contracts.hardware import GpuUse, RunHardwareUse
+from trainwright.contracts.hardware import GpuUse, HardwareUse, RunHardwareUse
 
 
 def hardware_blocks(batch: Batch) -> list[MetricBlock]:
@@ -20,24 +20,29 @@ def hardware_blocks(batch: Batch) -> list[MetricBlock]:
     return [MetricBlock(steps=[max(steps)], series=series)]
 
 
-def _values(use: RunHardwareUse) -> Iterator[tuple[str, float]]:
+def node_values(use: HardwareUse) -> Iterator[tuple[str, float]]:
+    """The value of each series of a node and its GPUs, by name."""
     yield "cpu_utilization", use.cpu_utilization
     yield "node_memory_bytes", use.memory_bytes
     yield "node_disk_bytes", use.disk_bytes
-    if use.ranks:
-        yield "run_cpu_cores", sum(rank.cpu_cores for rank in use.ranks)
-        yield "run_memory_bytes", sum(rank.memory_bytes for rank in use.ranks)
-    for rank in use.ranks:
-        yield f"rank_cpu_cores/{rank.rank}", rank.cpu_cores
-        yield f"rank_memory_bytes/{rank.rank}", rank.memory_bytes
     yield from _gpu_values(use, "gpu_utilization", "mean", fmean, lambda gpu: gpu.utilization)
     yield from _gpu_values(use, "gpu_memory_bytes", "max", max, lambda gpu: gpu.memory_bytes)
     yield from _gpu_values(use, "gpu_power_watts", "total", sum, lambda gpu: gpu.power_watts)
     yield from _gpu_values(use, "gpu_temperature_celsius", "max", max, lambda gpu: gpu.temperature_celsius)
 
 
+def _values(use: RunHardwareUse) -> Iterator[tuple[str, float]]:
+    yield from node_values(use)
+    if use.ranks:
+        yield "run_cpu_cores", sum(rank.cpu_cores for rank in use.ranks)
+        yield "run_memory_bytes", sum(rank.memory_bytes for rank in use.ranks)
+    for rank in use.ranks:
+        yield f"rank_cpu_cores/{rank.rank}", rank.cpu_cores
+        yield f"rank_memory_bytes/{rank.rank}", rank.memory_bytes
+
+
 def _gpu_values(
-    use: RunHardwareUse,
+    use: HardwareUse,
     name: str,
     prefix: str,
     summary: Callable[[list[float]], float],

@@ -30,6 +30,7 @@ from trainwright_backend.nodes.inventory import (
     taken_slots,
 )
 from trainwright_backend.nodes.link_tests import assigned_link_tests, take_link_reports
+from trainwright_backend.nodes.load_history import record_load
 from trainwright_backend.nodes.policies import TOKEN_PURPOSE
 from trainwright_backend.nodes.quarantine import (
     quarantine,
@@ -124,6 +125,8 @@ def heartbeat(session: Write, node_id: UUID, request: Heartbeat, settings: Setti
     node.last_heartbeat = now()
     node.busy_slots = request.busy_slots
     node.hardware = None if request.hardware is None else request.hardware.model_dump(mode="json")
+    if request.hardware is not None:
+        record_load(session, node, request.hardware)
     if request.inventory is not None:
         _take_inventory(session, node, request.inventory)
     take_link_reports(session, node.id, request.link_tests)

@@ -1,4 +1,4 @@
-"""Tables of nodes: the machines that joined, their failures, tests of their connections, and one-time join tokens."""
+"""Tables of nodes: the machines that joined, their load, their failures, tests of their connections, and one-time join tokens."""
 
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,8 @@ class Node(Base):
     """Slots, by device, on which the agent saw a process with a run's marker."""
     hardware: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """Use of its hardware at the last heartbeat."""
+    load_minute: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    """The newest minute in `NodeLoad`."""
     last_heartbeat: Mapped[datetime | None] = mapped_column(UtcDateTime)
     allowed_slots: Mapped[dict[str, int] | None] = mapped_column(JSON(none_as_null=True))
     """Most slots by device, even if the node reports more; None for as many as it reports."""
@@ -36,6 +38,17 @@ class Node(Base):
     quarantine_reason: Mapped[str] = mapped_column(default="")
     self_test: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """Result of the newest self-test."""
+
+
+class NodeLoad(Base):
+    """Use of a node's hardware at its first heartbeat of a minute. Rows of the last day are kept."""
+
+    __tablename__ = "node_load"
+
+    node_id: Mapped[UUID] = mapped_column(ForeignKey("node.id", ondelete="CASCADE"), primary_key=True)
+    minute: Mapped[datetime] = mapped_column(UtcDateTime, primary_key=True)
+    use: Mapped[dict[str, Any]] = mapped_column(JSON)
+    """A `HardwareUse`."""
 
 
 class NodeFailure(Base):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from statistics import fmean
 from typing import Annotated
 
 import typer
@@ -14,20 +16,23 @@ from trainwright.commands.terminal import (
     AsJson,
     Key,
     Server,
+    TextTable,
     err,
     format_percent,
     format_slots,
     open_client,
+    plural,
     print_error,
     print_json,
     print_table,
     table_of,
 )
-from trainwright.contracts.api.nodes import Node
+from trainwright.contracts.api.nodes import Node, NodeLoad
 from trainwright.sizes import format_bytes
 
 app = typer.Typer(
-    no_args_is_help=True, help="List, add, drain and quarantine nodes, and allow them slots. For site admins."
+    no_args_is_help=True,
+    help="List, add, drain and quarantine nodes, show their load, and allow them slots. For site admins.",
 )
 
 
@@ -163,6 +168,58 @@ def show(node: str, key: Key, server: Server = LOCAL_SERVER, as_json: AsJson = F
         )
         for check in found.self_test.checks:
             typer.echo(f"  {'passed' if check.passed else 'FAILED'}  {check.name}  {check.detail}".rstrip())
+
+
+@app.command("load")
+def load(
+    node: str,
+    key: Key,
+    server: Server = LOCAL_SERVER,
+    hours: Annotated[int, typer.Option(min=1, max=24, help="The last hours.")] = 24,
+    as_json: AsJson = False,
+) -> None:
+    """Show the use of a node's CPU, memory, disk and GPUs in each of the last hours."""
+    with open_client(server, key) as client:
+        found = client.node_load(_node_id(client, node), hours)
+        if print_json(found, as_json):
+            return
+        series = {item.name: item.values for item in found.series if item.name in _LOAD_COLUMNS}
+        table = TextTable("from", *(_LOAD_COLUMNS[name][0] for name in series))
+        for hour, places in _places_by_hour(found).items():
+            cells = (_cell(name, [values[place] for place in places]) for name, values in series.items())
+            table.add_row(_time(hour), *cells)
+        print_table(table, empty=f"Nothing was measured in the last {plural(hours, 'hour')}.")
+
+
+_LOAD_COLUMNS: dict[str, tuple[str, Callable[[list[float]], float], Callable[[float], str]]] = {
+    "cpu_utilization": ("mean CPU", fmean, format_percent),
+    "node_memory_bytes": ("most memory", max, lambda value: format_bytes(round(value))),
+    "node_disk_bytes": ("most disk", max, lambda value: format_bytes(round(value))),
+    "mean_gpu_utilization": ("mean GPU", fmean, format_percent),
+    "max_gpu_memory_bytes": ("most GPU memory", max, lambda value: format_bytes(round(value))),
+    "total_gpu_power_watts": ("mean GPU power", fmean, lambda value: f"{value:,.0f} W"),
+    "max_gpu_temperature_celsius": ("hottest GPU", max, lambda value: f"{value:,.0f} °C"),
+}
+"""Title, summary of an hour, and form of each series that is shown, by name."""
+
+
+def _places_by_hour(found: NodeLoad) -> dict[datetime, list[int]]:
+    """The indices of the intervals of each hour in which anything was measured, by its start."""
+    hours: dict[datetime, list[int]] = {}
+    for place in range(max((len(item.values) for item in found.series), default=0)):
+        at = (found.start + timedelta(seconds=found.interval_seconds * place)).astimezone()
+        hours.setdefault(at.replace(minute=0, second=0), []).append(place)
+    return {
+        hour: places
+        for hour, places in hours.items()
+        if any(item.values[place] is not None for item in found.series for place in places)
+    }
+
+
+def _cell(name: str, values: list[float | None]) -> str:
+    _, summary, form = _LOAD_COLUMNS[name]
+    known = [value for value in values if value is not None]
+    return form(summary(known)) if known else "–"
 
 
 @app.command("allow-slots")

@@ -159,6 +159,7 @@ EXPECTED = {
     "GET /api/v1/audit": "site admin",
     "GET /api/v1/audit/export": "site admin",
     "GET /api/v1/nodes": "site admin",
+    "GET /api/v1/nodes/{node}/load": "site admin",
     "PATCH /api/v1/nodes/{node}": "site admin",
     "DELETE /api/v1/nodes/{node}": "site admin",
     "POST /api/v1/join-tokens": "site admin",

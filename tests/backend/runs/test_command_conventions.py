@@ -20,6 +20,7 @@ from tests.backend.scripted_agent import Scene
 from trainwright import cli
 from trainwright.commands import run_logs
 from trainwright.prepare.tokenizer import byte_tokenizer, tokenizer_bytes
+from trainwright_backend.nodes import load_history
 from trainwright_backend.runs import attempt_files
 
 PROGRAM = Path(sys.executable).with_name("trainwright")
@@ -371,6 +372,26 @@ def test_each_column_of_a_list_has_a_title_and_a_loss_appears_once(
         shown = served.command(key, command).stdout
         assert " 1,000 " in shown and work.run_id not in shown, shown
     assert " pilot " in shown
+
+
+def test_the_load_of_a_node_is_summarized_by_hour(
+    scene: Scene, served: Served, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = {
+        "memory_bytes": 3 * 2**30,
+        "memory_total_bytes": 2**34,
+        "disk_bytes": 0,
+        "disk_total_bytes": 2**40,
+    }
+    for minutes, cpu in ((0, 0.2), (10, 0.4), (125, 0.6)):
+        at = datetime(2026, 3, 1, 12, minutes % 60, tzinfo=UTC) + timedelta(hours=minutes // 60)
+        monkeypatch.setattr(load_history, "now", lambda: at)  # noqa: B023
+        gpus = [{"index": 0, "utilization": 0.25}]
+        scene.agent.heartbeat(hardware=memory | {"cpu_utilization": cpu, "gpus": gpus})
+    heading, first, second = served.command(key, "nodes load node-a").stdout.splitlines()
+    assert "mean CPU" in heading and "mean GPU" in heading and "power" not in heading
+    assert " 30 % " in first and " 3 GiB " in first and " 25 % " in first and " 60 % " in second
+    assert served.command(key, "nodes load node-a --hours 25").exit_code == 2
 
 
 def test_slots_and_sizes_are_written_as_on_the_pages(scene: Scene, served: Served, key: str) -> None:

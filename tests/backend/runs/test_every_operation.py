@@ -115,6 +115,7 @@ WAYS: dict[str, Ways] = {
     "list_sessions": Ways(lambda _, c: c.sessions(), "sessions list"),
     "end_session": Ways(lambda _, c: c.end_session("a"), "sessions end a"),
     "list_nodes": Ways(lambda _, c: c.nodes(), "nodes list"),
+    "get_node_load": Ways(lambda _, c: c.node_load("a"), "nodes load node_a"),
     "delete_node": Ways(lambda _, c: c.delete_node("a"), "nodes delete node_a"),
     "edit_node": Ways(lambda _, c: c.set_draining("a", True), "nodes drain node_a"),
     "get_spec": Ways(lambda _, c: c.spec(), "what-if spec.json --gpu a"),

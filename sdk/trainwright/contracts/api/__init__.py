@@ -100,6 +100,7 @@ GET     /audit?q&limit&cursor                       Page[AuditEntry] of changes 
 GET     /spec                                       SpecInfo: JSON Schema of RunSpec and the presets
 GET     /series                                     SeriesRegistry: title, unit and group of each series
 GET     /nodes · DELETE /nodes/{node}               Node (site admin; the list without tokens)
+GET     /nodes/{node}/load?hours                    NodeLoad of the last hours, at most 24 (site admin)
 PATCH   /nodes/{node}                               NodeEdit → Node: drain or empty it, quarantine it, allow it slots
 POST    /join-tokens                                NewJoinToken → JoinToken (site admin)
 GET PUT /blobs/{signed}                             bytes

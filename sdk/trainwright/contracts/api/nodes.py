@@ -44,6 +44,24 @@ class Node(Envelope):
     """Current use; empty while the node is offline, and from agents that do not measure it."""
 
 
+class NodeLoad(Envelope):
+    """The load of a node over the last hours, in equal intervals. Series of its GPUs are there if its driver reports them."""
+
+    start: AwareDatetime
+    """Of the first interval: that of the first measurement."""
+
+    interval_seconds: int
+    series: list[LoadSeries]
+
+
+class LoadSeries(Envelope):
+    name: str
+    """As that of a run's series of hardware: `cpu_utilization`, `node_memory_bytes`, `gpu_utilization/0`."""
+
+    values: list[float | None]
+    """Mean of each interval; null where nothing was measured, because the node was offline."""
+
+
 class Quarantine(Envelope):
     """A node gets no runs until it passes a self-test, or a site admin releases it."""
 
