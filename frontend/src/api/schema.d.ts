@@ -894,6 +894,27 @@ export interface paths {
         patch: operations["edit_node"];
         trace?: never;
     };
+    "/api/v1/nodes/{node}/load": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Node Load
+         * @description The use of a node's CPU, memory, disk and GPUs over the last hours: minute by minute for up to 4 hours, otherwise as means of
+         *     5 minutes.
+         */
+        get: operations["get_node_load"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/series": {
         parameters: {
             query?: never;
@@ -3346,7 +3367,7 @@ export interface components {
         DataSpec: {
             /**
              * Dataset
-             * @description Id of the dataset, `ds_…`.
+             * @description The dataset: its id, `ds_…`, or its name if no other dataset of the team has it. A run stores the id.
              */
             dataset: string;
             /**
@@ -4455,6 +4476,19 @@ export interface components {
              */
             subject: string;
         };
+        /** LoadSeries */
+        LoadSeries: {
+            /**
+             * Name
+             * @description As that of a run's series of hardware: `cpu_utilization`, `node_memory_bytes`, `gpu_utilization/0`.
+             */
+            name: string;
+            /**
+             * Values
+             * @description Mean of each interval; null where nothing was measured, because the node was offline.
+             */
+            values: (number | null)[];
+        };
         /** LogFile */
         LogFile: {
             /** Attempt */
@@ -5314,6 +5348,22 @@ export interface components {
              * Format: date-time
              */
             time: string;
+        };
+        /**
+         * NodeLoad
+         * @description The load of a node over the last hours, in equal intervals. Series of its GPUs are there if its driver reports them.
+         */
+        NodeLoad: {
+            /** Interval Seconds */
+            interval_seconds: number;
+            /** Series */
+            series: components["schemas"]["LoadSeries"][];
+            /**
+             * Start
+             * Format: date-time
+             * @description Of the first interval: that of the first measurement.
+             */
+            start: string;
         };
         /**
          * NodeRun
@@ -8044,7 +8094,7 @@ export interface components {
             kind: components["schemas"]["TokenizerKind"];
             /**
              * Source
-             * @description Id of the uploaded tokenizer, `tok_…`, or of the dataset whose BPE tokenizer is used, `ds_…`.
+             * @description The uploaded tokenizer, or the dataset whose BPE tokenizer is used: its id, or its name if no other has it.
              */
             source?: string | null;
             /**
@@ -9895,6 +9945,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_node_load: {
+        parameters: {
+            query?: {
+                hours?: number;
+            };
+            header?: never;
+            path: {
+                node: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeLoad"];
                 };
             };
             /** @description Refused. */

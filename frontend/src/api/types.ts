@@ -53,6 +53,7 @@ export type SpecInfo = Schemas["SpecInfo"];
 export type Problem = Schemas["Problem"];
 export type SpecCheck = Schemas["SpecCheck"];
 export type Node = Schemas["Node"];
+export type NodeLoad = Schemas["NodeLoad"];
 export type Usage = Schemas["Usage"];
 export type TeamLimits = Schemas["TeamLimits"];
 export type MemberLimits = Schemas["MemberLimits"];

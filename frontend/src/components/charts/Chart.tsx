@@ -1,7 +1,7 @@
 import { memo, useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode, type RefObject } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { chartOptions, isFaintDrawn, measuredValues, type AxisText, type ChartLine, type ChartMarker, type ChartScale, type ChartZoom, type LineStyle } from "@/components/charts/chartOptions";
+import { chartOptions, isFaintDrawn, measuredValues, type AxisText, type ChartLine, type ChartMarker, type ChartScale, type ChartZoom, type LineStyle, type XAxisKind } from "@/components/charts/chartOptions";
 import { ChartTable } from "@/components/charts/ChartTable";
 import { LineSwatch } from "@/components/charts/LineSwatch";
 import type { WindowMove } from "@/lib/charts/stepWindow";
@@ -14,6 +14,8 @@ interface Props {
   x: readonly number[];
   xName: string;
   xText: (value: number) => string;
+  /** On a time axis, missing values are gaps; on others, lines connect the values around them. */
+  xAxis?: XAxisKind;
   lines: readonly ChartLine[];
   yText: (value: number) => string;
   axisText?: AxisText;
@@ -48,13 +50,14 @@ const MOVE_BY_KEY: Record<string, WindowMove> = {
   Escape: "whole",
 };
 
-/** A chart over a run's steps, with a caption of its latest values and the same data as a table. */
+/** A chart over steps or time, with a caption of its latest values and the same data as a table. */
 export const Chart = memo(function Chart({
   title,
   group,
   x,
   xName,
   xText,
+  xAxis = "number",
   lines,
   yText,
   axisText = yText,
@@ -94,6 +97,7 @@ export const Chart = memo(function Chart({
     if (element === null || asTable) return;
     const options = chartOptions({
       element,
+      xAxis,
       group,
       lines: styles,
       scheme,
@@ -119,7 +123,7 @@ export const Chart = memo(function Chart({
       uplot.destroy();
       plot.current = null;
     };
-  }, [asTable, group, styles, scaleKey, height, scheme]);
+  }, [asTable, group, xAxis, styles, scaleKey, height, scheme]);
 
   // Series without points are not mentioned, except the first one.
   const shown = lines.filter(({ values }, index) => index === 0 || values.some(isKnown));

@@ -57,8 +57,12 @@ export interface ChartZoom {
   onMove: (move: WindowMove) => void;
 }
 
+/** What the x axis counts: whole numbers, or seconds since 1970. */
+export type XAxisKind = "number" | "time";
+
 interface ChartOptionsInput {
   element: HTMLElement;
+  xAxis: XAxisKind;
   group: string;
   lines: readonly LineStyle[];
   /** Colours are resolved once per scheme. */
@@ -78,6 +82,9 @@ interface ChartOptionsInput {
 /** Increments between x ticks: whole numbers only, because a fractional step would be labelled like its neighbour. */
 const INTEGER_STEPS = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 
+/** Increments between x ticks of a time axis, in seconds: minutes and hours. */
+const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1_440].map((minutes) => 60 * minutes);
+
 /** Increments between ticks of bytes: 4 GiB and 8 GiB rather than 3.7 and 7.5. */
 const BINARY_STEPS = Array.from({ length: 60 }, (_, power) => 2 ** power);
 
@@ -94,7 +101,7 @@ const MIN_DRAG_PX = 6;
 /**
  * The common style of all charts: horizontal gridlines, few ticks, one crosshair per group, markers on the x axis.
  */
-export function chartOptions({ element, group, lines, scheme, scale, height, xText, axisText, markers, zoom, ceiling = () => undefined, onCursor }: ChartOptionsInput): uPlot.Options {
+export function chartOptions({ element, xAxis, group, lines, scheme, scale, height, xText, axisText, markers, zoom, ceiling = () => undefined, onCursor }: ChartOptionsInput): uPlot.Options {
   const color = (name: string) => resolveColor(element, scheme, name);
   const [soft, line, warn, bad] = [color("soft"), color("line"), color("warn"), color("bad")];
   return {
@@ -128,7 +135,7 @@ export function chartOptions({ element, group, lines, scheme, scale, height, xTe
         gap: 4,
         size: 22,
         space: (_plot, _axis, low, high) => xSpace(xText, low, high),
-        incrs: INTEGER_STEPS,
+        incrs: xAxis === "time" ? TIME_STEPS : INTEGER_STEPS,
         values: (_plot, ticks) => ticks.map(xText),
       },
       {
@@ -149,7 +156,7 @@ export function chartOptions({ element, group, lines, scheme, scale, height, xTe
       ...lines.flatMap(({ label, color: number, dash, faint }): uPlot.Series[] => {
         const stroke = color(`series-${number}`);
         const dashed = dash ? { dash: DASH } : {};
-        const strong: uPlot.Series = { label, stroke, width: lines.length > MANY_LINES ? 1 : 1.5, ...dashed, spanGaps: true, points: { show: hasFewPoints, size: 5, fill: stroke } };
+        const strong: uPlot.Series = { label, stroke, width: lines.length > MANY_LINES ? 1 : 1.5, ...dashed, spanGaps: xAxis !== "time", points: { show: hasFewPoints, size: 5, fill: stroke } };
         return faint ? [{ ...strong, alpha: 0.25, width: 1, points: { show: false } }, strong] : [strong];
       }),
     ],

@@ -9,6 +9,7 @@ import { RemoveNode } from "@/features/nodes/RemoveNode";
 import { SelfTestChecks } from "@/features/nodes/SelfTestChecks";
 import { SlotTile } from "@/features/nodes/SlotTile";
 import { bytes, duration, plural, secondsBetween } from "@/lib/format";
+import { NodeLoad } from "@/features/nodes/NodeLoad";
 import { NodeUse } from "@/features/nodes/NodeUse";
 import { slotsOf, type Slot } from "@/features/nodes/nodeSlots";
 
@@ -99,6 +100,7 @@ export function NodeCard({ node, now }: Props) {
           ))}
         </ul>
       )}
+      <NodeLoad node={node} />
       <SelfTestChecks node={node} />
     </li>
   );

@@ -8,6 +8,14 @@ export const nodesQuery = queryOptions({
   refetchInterval: 5_000,
 });
 
+/** The load of a node over the last hours, measured once a minute. */
+export const nodeLoadQuery = (node: string, hours: number) =>
+  queryOptions({
+    queryKey: ["nodes", node, "load", hours],
+    queryFn: async ({ signal }) => body(await api.GET("/api/v1/nodes/{node}/load", { params: { path: { node }, query: { hours } }, signal })),
+    refetchInterval: 60_000,
+  });
+
 /** A token for a machine to join with this name: valid once, shown once. */
 export async function createJoinToken(name: string) {
   return body(await api.POST("/api/v1/join-tokens", { body: { name } }));

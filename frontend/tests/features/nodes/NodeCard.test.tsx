@@ -1,4 +1,4 @@
-import { screen, waitFor } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
@@ -108,6 +108,35 @@ it("shows the current use of the node and its GPUs", async () => {
   expect(second?.textContent).toBe("GPU 14 GiB98.0 %, 1 GiB, 412 Wfree");
   const meters = screen.getAllByRole("progressbar", { name: /GPU/ }).map((meter) => [meter.getAttribute("aria-label"), meter.getAttribute("aria-valuenow")]);
   expect(meters).toEqual([["Utilization of GPU 1", "98"], ["Memory of GPU 1", "25"]]);
+});
+
+it("shows the load of the last hours on demand, with a gap while the node was offline", async () => {
+  const asked: (string | null)[] = [];
+  server.use(
+    http.get("*/api/v1/nodes/node_1/load", ({ request }) => {
+      asked.push(new URL(request.url).searchParams.get("hours"));
+      const series = [
+        { name: "cpu_utilization", values: [0.25, null, 0.5] },
+        { name: "gpu_utilization/0", values: [0.9, null, 0.8] },
+        { name: "gpu_utilization/1", values: [0.1, null, 0.2] },
+      ];
+      return HttpResponse.json({ start: "2026-11-21T12:00:00Z", interval_seconds: 300, series });
+    }),
+  );
+  renderRoute(<NodeCard node={aNode(null)} now={0} />);
+  const load = await screen.findByRole("button", { name: /^Load/ });
+  expect(asked).toEqual([]);
+  await userEvent.click(load);
+  expect(await screen.findByText("last 50.0 %")).toBeDefined();
+  expect(screen.getByText("last: GPU 0 80.0 %, GPU 1 20.0 %")).toBeDefined();
+  expect(screen.queryByText("GPU memory")).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "CPU, % as a table" }));
+  const rows = within(screen.getByRole("region", { name: "CPU, %, table" })).getAllByRole("row");
+  expect(rows.slice(1).map((row) => row.textContent.slice(5))).toEqual(["50.0 %", "–", "25.0 %"]);
+  await userEvent.click(screen.getByRole("radio", { name: "4" }));
+  await waitFor(() => {
+    expect(asked).toEqual(["24", "4"]);
+  });
 });
 
 it("shows why a node is in quarantine and the result of its self-test, and releases it", async () => {

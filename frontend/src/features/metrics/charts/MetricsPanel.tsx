@@ -12,7 +12,7 @@ import type { ChartView } from "@/features/metrics/charts/chartView";
 import { HardwareCharts } from "@/features/metrics/hardware/HardwareCharts";
 import { hardwareText, hasHardware } from "@/features/metrics/hardware/hardwareText";
 import { axisScale, lastStep, lastValue, type Columns } from "@/lib/charts/series";
-import { percentText, shortTick, tick, percentTick } from "@/features/metrics/charts/seriesStyle";
+import { percentText, shortTick, tick, percentTick } from "@/lib/charts/valueTexts";
 import { decimal, rate, settingNumber } from "@/lib/format";
 
 interface Props {

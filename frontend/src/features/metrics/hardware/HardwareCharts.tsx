@@ -3,7 +3,7 @@ import { useState } from "react";
 import type { AxisText, ChartScale } from "@/components/charts/chartOptions";
 import { ErrorNote } from "@/components/ErrorNote";
 import { SeriesChart, type ChartFrame, type SeriesPair } from "@/features/metrics/charts/SeriesChart";
-import { bytesTick, celsiusText, coresText, percentText, percentTick, tick, wattsText } from "@/features/metrics/charts/seriesStyle";
+import { bytesTick, celsiusText, coresText, percentText, percentTick, tick, wattsText } from "@/lib/charts/valueTexts";
 import { MemberChart } from "@/features/metrics/hardware/MemberChart";
 import { perRankSeriesQuery } from "@/features/metrics/live/metricsQuery";
 import { lastValue } from "@/lib/charts/series";

@@ -1,4 +1,4 @@
-import { celsiusText, coresText, percentText, wattsText } from "@/features/metrics/charts/seriesStyle";
+import { celsiusText, coresText, percentText, wattsText } from "@/lib/charts/valueTexts";
 import { lastValue, type Columns } from "@/lib/charts/series";
 import { bytes } from "@/lib/format";
 

@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import type { SeriesInfo } from "@/api/types";
-import { bytesTick, defaultStyle, percentTick, smoothingOf, styleOf, tick } from "@/features/metrics/charts/seriesStyle";
+import { defaultStyle, smoothingOf, styleOf } from "@/features/metrics/charts/seriesStyle";
+import { bytesTick, percentTick, tick } from "@/lib/charts/valueTexts";
 
 function anInfo(change: Partial<SeriesInfo>): SeriesInfo {
   return { name: "loss", title: "loss", unit: "nats/token", group: "learning", description: "", fp8_only: false, derived: false, ...change };
