@@ -35,10 +35,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN = .venv/bin
 NODE = infra/with-node.sh
-# Many tests wait, so there is one worker more than cores. With two more, tests with short timeouts begin to fail.
+# Many tests wait, so there is one worker more than cores. With two more, tests with short timeouts begin to fail. Those of `faults`
+# start so many trainings that one per core is enough.
+CORES = $(shell getconf _NPROCESSORS_ONLN)
+WORKERS = $$(($(CORES) + 1))
 # Tests also write thousands of small databases. These are in memory if there is room, so that no test waits for the disk.
 TEST_DIR = $(shell [ "$$(df --output=avail --block-size=G /dev/shm 2>/dev/null | tr -dc '0-9')" -ge 8 ] 2>/dev/null && echo /dev/shm)
-PYTEST = $(if $(TEST_DIR),TMPDIR=$(TEST_DIR)) $(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
+PYTEST = $(if $(TEST_DIR),TMPDIR=$(TEST_DIR)) $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 CHECKS = check-python check-frontend
 SLOW = databases layouts parity pauses faults browsers wheel-check docs-check bench-dry compose-check systemd-check
 INSTALL = PYTHON="$(PYTHON)" TORCH_VERSION="$(TORCH_VERSION)" TORCH_INDEX="$(TORCH_INDEX)" infra/venv.sh
@@ -81,6 +84,7 @@ pauses: tools ## pause and resume a run at random moments (PAUSES=n: at n) and c
 	@TRAINWRIGHT_PAUSES=$(PAUSES) \
 	  $(BIN)/pytest -n 0 -s -m "slow(target='$@')" tests/faults $(PYTEST_ARGS)
 
+faults: WORKERS = $(CORES)
 faults: tools ## inject faults and count violations, in faults.json (ONLY=F8: one row; LONG=1: for hours); older data folders; hostile files; kills of agents and supervisors
 	@$(if $(ONLY),:,$(PYTEST) -m "slow(target='$@') and not fault_row" tests/faults tests/integration tests/prepare tests/backend tests/agent $(PYTEST_ARGS))
 	@$(if $(TABLE),TRAINWRIGHT_FAULTS_LONG=$(LONG) $(BIN)/pytest -n 0 -m "fault_row$(if $(ONLY),(name='$(ONLY)'))" tests/faults tests/backend tests/trainer $(PYTEST_ARGS),:)
