@@ -9,7 +9,7 @@
 # ROW            the one row of `gpu` to measure; all of them when empty
 # DRY            not empty: `gpu` runs at toy size, on any machine, and records nothing
 # PAUSES         rounds of `pauses`
-# PART           k/n: `layouts` and `parity` run every n-th of their tests, from the k-th on; all of them when empty
+# PART           k/n: `layouts`, `parity` and `faults` run every n-th of their tests, from the k-th on; all of them when empty
 # ONLY           the one row of `bench`, `load` or `faults` to measure; all of them when empty
 # DATABASE       the database of `load`, sqlite or postgresql; both when empty
 # MINUTES        minutes of `load`'s rows `mix` and `soak`; 10 when empty
@@ -86,7 +86,7 @@ pauses: tools ## pause and resume a run at random moments (PAUSES=n: at n) and c
 
 faults: WORKERS = $(CORES)
 faults: tools ## inject faults and count violations, in faults.json (ONLY=F8: one row; LONG=1: for hours); older data folders; hostile files; kills of agents and supervisors
-	@$(if $(ONLY),:,$(PYTEST) -m "slow(target='$@') and not fault_row" tests/faults tests/integration tests/prepare tests/backend tests/agent $(PYTEST_ARGS))
+	@$(if $(ONLY),:,$(PYTEST) -m "slow(target='$@') and not fault_row" $(if $(PART),--part $(PART)) tests/faults tests/integration tests/prepare tests/backend tests/agent $(PYTEST_ARGS))
 	@$(if $(TABLE),TRAINWRIGHT_FAULTS_LONG=$(LONG) $(BIN)/pytest -n 0 -m "fault_row$(if $(ONLY),(name='$(ONLY)'))" tests/faults tests/backend tests/trainer $(PYTEST_ARGS),:)
 
 browsers: tools frontend chromium ## browser tests of every page in every size and color scheme, and of long runs

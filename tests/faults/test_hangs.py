@@ -69,6 +69,13 @@ def dataset(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return live.team.upload("letters", [write_letters(tmp_path_factory.mktemp("text") / "letters.jsonl")])
 
 
+@pytest.fixture(autouse=True)
+def _free_slots(live: Live) -> Iterator[None]:
+    """A test that fails leaves no run on the slots of the next one."""
+    yield
+    end_runs(live.team)
+
+
 def start(live: Live, dataset: Dataset, every_steps: int) -> str:
     """A run of two data ranks with two tensor ranks each, on two nodes, that saves often and ends late."""
     resources = {"device": "cpu", "nodes": 2, "slots_per_node": 2}
@@ -93,7 +100,8 @@ class Stopped:
         self.at = time.time()
         status = Path(f"/proc/{self.pid}/stat")
         eventually(lambda: status.read_text().rpartition(")")[2].split()[0] == "T", "the rank is stopped")
-        newest = max(folder.rglob(f"out/positions/rank-{rank}"), key=lambda file: file.stat().st_ctime)
+        runs = next(found for found in (folder / "agent" / "runs", folder / "runs") if found.is_dir())
+        newest = max(runs.glob(f"*/out/positions/rank-{rank}"), key=lambda file: file.stat().st_ctime)
         progress = read_progress(newest.read_bytes())
         assert progress is not None
         self.progress: RankProgress = progress
