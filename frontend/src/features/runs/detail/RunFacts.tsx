@@ -39,7 +39,7 @@ export function RunFacts({ team, run, canSeeNodes, dataset }: Props) {
               <Fragment key={name}>
                 {index > 0 && ", "}
                 {canSeeNodes ? (
-                  <Link to="/$team/nodes" params={{ team }} className="text-accent hover:underline">
+                  <Link to="/$team/nodes" params={{ team }} className="text-accent underline underline-offset-2">
                     {name}
                   </Link>
                 ) : (
