@@ -3,6 +3,7 @@ import { useMemo, useState } from "react";
 import type { Node, NodeLoad as Load } from "@/api/types";
 import { Chart } from "@/components/charts/Chart";
 import type { AxisText, ChartLine, ChartScale } from "@/components/charts/chartOptions";
+import { LineSwatch } from "@/components/charts/LineSwatch";
 import { Collapsible } from "@/components/Collapsible";
 import { ErrorNote } from "@/components/ErrorNote";
 import { Segmented } from "@/components/Segmented";
@@ -54,12 +55,22 @@ function LoadCharts({ node: { id, name } }: { node: Node }) {
   const { data, error, isPlaceholderData } = useQuery({ ...nodeLoadQuery(id, Number(hours)), placeholderData: (before) => before });
   const x = useMemo(() => (data === undefined ? [] : timesOf(data)), [data]);
   if (data === undefined) return error === null ? <Skeleton rows={1} height={CHART_HEIGHT} /> : <ErrorNote error={error} />;
+  const gpus = CHARTS.map(({ series }) => linesOf(data, series)).find((lines) => lines.length > 1) ?? [];
   return (
     <>
-      <span className="mb-3 flex items-center gap-2 text-small text-soft">
-        hours
-        <Segmented label={`Hours of load of ${name}`} value={hours} options={HOURS} onChange={setHours} />
-      </span>
+      <div className="mb-3 flex flex-wrap items-center gap-x-3 gap-y-1 text-small text-soft">
+        <span className="flex items-center gap-2">
+          hours
+          <Segmented label={`Hours of load of ${name}`} value={hours} options={HOURS} onChange={setHours} />
+        </span>
+        {gpus.length > 1 &&
+          gpus.map(({ label, color, dash }) => (
+            <span key={label} className="flex items-center gap-1.5">
+              <LineSwatch color={color} dash={dash} />
+              {label}
+            </span>
+          ))}
+      </div>
       {error !== null && <ErrorNote error={error} />}
       {data.series.length === 0 && <p className="text-small text-soft">Nothing was measured in this time. A node reports its load while its agent runs.</p>}
       <div className="grid grid-cols-4 gap-3 max-desk:grid-cols-2 max-tablet:grid-cols-1">
@@ -76,6 +87,7 @@ function LoadCharts({ node: { id, name } }: { node: Node }) {
               xText={timeText}
               xAxis="time"
               lines={lines}
+              legend={false}
               yText={text}
               markers={NO_MARKERS}
               isPlaceholder={isPlaceholderData}
