@@ -30,7 +30,7 @@ def refusals(content: dict[str, Any]) -> list[Problem]:
         ({"optimizer": {"lerning_rate": 1e-3}}, "optimizer.lerning_rate", "Did you mean 'learning_rate'?"),
         ({"data": {"dataset": "d", "tokenizer": {"vocab": 9}}}, "data.tokenizer.vocab", "'vocabulary'?"),
         ({"optimizer": {"zzz": 1}}, "optimizer.zzz", "It has: kind, learning_rate"),
-        ({"model": {"width": 100}}, "model.width", "100 is not a multiple of heads 6"),
+        ({"model": {"width": 100}}, "model.width", "100 is not divisible by heads (6)"),
         ({"model": {"kv_heads": 4}}, "model.kv_heads", "4 must divide heads 6"),
         ({"model": {"head_size": 33}}, "model.head_size", "33 must be even"),
         (

@@ -105,7 +105,7 @@ class ModelSpec(Strict):
         if self.width % self.heads:
             # With a separate head_size the network would work, but transformers refuses its export.
             raise field_error(
-                "width", self.width, f"is not a multiple of heads {self.heads}: change one of them"
+                "width", self.width, f"is not divisible by heads ({self.heads}): change one of them"
             )
         if self.heads % self.key_value_heads:
             rule = "must divide heads {}, so that each key head serves the same number of query heads"
