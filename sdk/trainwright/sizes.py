@@ -11,8 +11,22 @@ def format_bytes(size_bytes: int) -> str:
     return f"{trimmed(size)} {_UNITS[power]}"
 
 
+def format_apart(size_bytes: int, other_bytes: int) -> tuple[str, str]:
+    """Two sizes, with a digit more than `format_bytes` writes where they would look equal although they are not."""
+    one, other = format_bytes(size_bytes), format_bytes(other_bytes)
+    if one != other or size_bytes == other_bytes:
+        return one, other
+    unit = one.rpartition(" ")[2]
+    whole = 1_024 ** _UNITS.index(unit)
+    for digits in range(1, 12):
+        texts = [f"{size / whole:,.{digits}f}" for size in (size_bytes, other_bytes)]
+        if texts[0] != texts[1]:
+            break
+    return f"{texts[0]} {unit}", f"{texts[1]} {unit}"
+
+
 def trimmed(number: float) -> str:
-    """``number`` with at most three digits that differ from zero after rounding: 4.71, 12, 1,000."""
+    """``number`` rounded to three digits, or to a whole number from 100 on, without zeros at the end of the fraction: 4.71, 12, 1,000."""
     if number >= 100:
         return f"{number:,.0f}"
     return f"{number:.{1 if number >= 10 else 2}f}".rstrip("0").rstrip(".")

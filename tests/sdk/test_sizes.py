@@ -1,6 +1,6 @@
 import pytest
 
-from trainwright.sizes import format_bytes
+from trainwright.sizes import format_apart, format_bytes
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,16 @@ from trainwright.sizes import format_bytes
 )
 def test_a_size_is_shown_in_the_unit_with_the_fewest_digits(size_bytes: int, text: str) -> None:
     assert format_bytes(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "other_bytes", "texts"),
+    [
+        (int(140.4 * 2**30), int(139.6 * 2**30), ("140.4 GiB", "139.6 GiB")),
+        (2**30 + 1, 2**30, ("1.000000001 GiB", "1.000000000 GiB")),
+        (2**30, 2**30, ("1 GiB", "1 GiB")),
+        (8 * 2**30, 2**40, ("8 GiB", "1 TiB")),
+    ],
+)
+def test_different_sizes_never_look_equal(size_bytes: int, other_bytes: int, texts: tuple[str, str]) -> None:
+    assert format_apart(size_bytes, other_bytes) == texts

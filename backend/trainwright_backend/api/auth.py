@@ -96,7 +96,7 @@ def use_link(
     with database.write() as session:
         account = session.get_one(Account, parse_id("user", signed_in.me.id))
         audit.remember_caller(request, account, audit.BROWSER)
-        audit.record(session, request, f"use_{signed_in.purpose}_link")
+        audit.record(session, request, purpose=signed_in.purpose)
     sign_browser_in(response, settings, signed_in.session_token, signed_in.me.email)
     if settings.smtp_url is not None and not signed_in.me.email_verified:
         later.add_task(mailed_links.mail_link, database, settings, signed_in.me.email)

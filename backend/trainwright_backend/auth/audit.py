@@ -9,7 +9,7 @@ Heartbeats and other messages of nodes are not in it, nor are the chunks of an u
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -94,16 +94,16 @@ def mark_as_unchanged(request: Request) -> None:
     request.scope[UNCHANGED_KEY] = True
 
 
-def record(session: Write, request: Request, action: str | None = None) -> None:
+def record(session: Write, request: Request, **known: str) -> None:
     """Append what the request changes, as the last statements of its transaction. Requests that changed nothing, and those of nodes or
     without a caller, are skipped.
 
     Args:
-        action: its name; that of the route if it is None.
+        known: what the request does not say, for the entry's details.
     """
     caller: Actor | None = request.scope.get(CALLER_KEY)
     if caller is not None and not request.scope.get(UNCHANGED_KEY, False):
-        _append_request(session, request, caller, action or getattr(request.scope.get("route"), "name", ""))
+        _append_request(session, request, caller, getattr(request.scope.get("route"), "name", ""), known)
 
 
 def record_failed_sign_in(database: Database, request: Request, email: str) -> None:
@@ -119,7 +119,9 @@ def record_failed_sign_in(database: Database, request: Request, email: str) -> N
             _append_request(session, request, Actor(account.id, NOT_SIGNED_IN, BROWSER), FAILED_SIGN_IN)
 
 
-def _append_request(session: Write, request: Request, caller: Actor, action: str) -> None:
+def _append_request(
+    session: Write, request: Request, caller: Actor, action: str, known: Mapping[str, str] | None = None
+) -> None:
     entry = AuditEntry(
         chain=_chain_of(session, request),
         time=now(),
@@ -129,7 +131,7 @@ def _append_request(session: Write, request: Request, caller: Actor, action: str
         address=(request.client.host if request.client else "")[:64],
         action=action[:80],
         path=storable(request.url.path),
-        details=storable(_details(session, request)),
+        details=storable(_details(session, request, known or {})),
         request_id=request_id_of(request),
     )
     append(session, request.app.state.settings.secret_key, entry)
@@ -297,8 +299,8 @@ def _chain_of(session: Read, request: Request) -> UUID:
     return session.scalar(select(Team.id).where(team)) or NO_TEAM
 
 
-def _details(session: Write, request: Request) -> str:
-    """The query and the JSON body, without secrets, the id of what was created and the names of what was deleted. A long body is cut
+def _details(session: Write, request: Request, known: Mapping[str, str]) -> str:
+    """The query and the JSON body, without secrets, what else is ``known``, the id of what was created and the names of what was deleted. A long body is cut
     off, but no name."""
     query = f"?{request.url.query}" if request.url.query else ""
     body: bytes = request.scope.get(BODY_KEY, b"")
@@ -310,6 +312,8 @@ def _details(session: Write, request: Request) -> str:
     most = MAX_DETAILS + len(json.dumps(names))
     if names:
         given = {"name": names[0]} if given is None else {"names": names} | given
+    if known:
+        given = {**known, **(given or {}), **known}
     if session.created_id:
         given = {"created": session.created_id} | (given or {})
     shown = "" if given is None else json.dumps(_without_secrets(given), ensure_ascii=True)

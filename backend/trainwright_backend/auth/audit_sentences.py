@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from trainwright.contracts.api.audit import AuditEntry, AuditObject, SentencePart
+from trainwright.contracts.api.people import LinkPurpose
 
 _LABELS = {
     "act_on_runs": "Changed several runs",
@@ -33,10 +34,7 @@ _LABELS = {
     "set_quota": "Changed slot limit",
     "set_storage": "Changed upload limit",
     "start_identity_link": "Started linking an identity",
-    "use_first_owner_link": "Created the first account",
-    "use_invitation_link": "Accepted an invitation",
     "use_link": "Used a one-time link",
-    "use_sign_in_link": "Signed in with a link",
 }
 """Operations whose names say too little, or need more than another tense."""
 
@@ -45,6 +43,13 @@ _LABELS_BY_FLAG = {
     "edit_checkpoint": ("pinned", "Pinned checkpoint", "Unpinned checkpoint"),
 }
 """Operations that the value of a field in the request divides in two."""
+
+_LINK_LABELS = {
+    LinkPurpose.FIRST_OWNER: "Created the first account",
+    LinkPurpose.INVITATION: "Accepted an invitation",
+    LinkPurpose.SIGN_IN: "Signed in with a link",
+}
+"""What a one-time link did. Older versions did not record its purpose."""
 
 _PREVIEW_LABELS = {
     "delete_checkpoint": "Previewed deletion of checkpoint",
@@ -59,8 +64,6 @@ _NAME_PREPOSITIONS = {
     "fork_run": "as",
     "rename_team": "to",
     "sign_in": "as",
-    "use_first_owner_link": "as",
-    "use_invitation_link": "as",
     "use_link": "as",
 }
 """What follows the object if the name in the request is not the object's own."""
@@ -126,11 +129,19 @@ def label_of(action: str, details: str) -> str:
         value = _body_of(details).get(flag)
         if isinstance(value, bool):
             return yes if value else no
+    if action == "use_link" and (label := _label_of_link(_body_of(details))) is not None:
+        return label
     if action in _LABELS:
         return _LABELS[action]
     verb, *nouns = action.split("_")
     past = _PAST_TENSES.get(verb, f"{verb}d" if verb.endswith("e") else f"{verb}ed")
     return " ".join((past.capitalize(), *nouns))
+
+
+def _label_of_link(body: Mapping[str, Any]) -> str | None:
+    label = _LINK_LABELS.get(body.get("purpose", ""))
+    sets_password = body.get("purpose") == LinkPurpose.SIGN_IN and body.get("password") is not None
+    return f"{label} and set a new password" if sets_password else label
 
 
 def _is_preview(action: str, details: str) -> bool:

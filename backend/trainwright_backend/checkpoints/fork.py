@@ -60,11 +60,11 @@ def fork_run(
     )
     if earlier is not None:
         return SubmitResult(earlier, replayed=True)
-    data = lock_data(session, team_id, changed_spec(get_run(session, team_id, run_id), request).data)
+    data = lock_data(session, team_id, changed_spec(session, get_run(session, team_id, run_id), request).data)
     parent = locked_run(session, team_id, run_id)  # so that the checkpoint is not deleted in the meantime
     checkpoint = _state_of(session, parent, request.checkpoint)
     before = stored_spec(parent)
-    spec = with_vocabulary(with_data(changed_spec(parent, request), data), before)
+    spec = with_vocabulary(with_data(changed_spec(session, parent, request), data), before)
     refuse_deleted_data(session, parent, spec)
     found = list(incompatibilities(before, spec, checkpoint.step))
     if found:

@@ -26,6 +26,7 @@ from trainwright_backend.datasets.preparations import (
 )
 from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Preparation, UploadedTokenizer
 
+DATASET = "data.dataset"
 SOURCE = "data.tokenizer.source"
 VOCABULARY = "data.tokenizer.vocabulary"
 NO_DATASET = "Your team has no dataset with this id or name. The datasets page and `trainwright datasets list` show both."
@@ -115,34 +116,41 @@ def with_ids(session: Read, team_id: UUID, data: DataSpec) -> DataSpec:
     tokenizer = data.tokenizer
     if tokenizer.source is not None:
         found = (
-            _id_of(session, team_id, "tok", UploadedTokenizer, tokenizer.source, SOURCE)
+            _id_of(session, team_id, UploadedTokenizer, tokenizer.source, SOURCE)
             if tokenizer.kind is TokenizerKind.UPLOADED
-            else _id_of(session, team_id, "ds", Dataset, tokenizer.source, SOURCE)
+            else dataset_id(session, team_id, tokenizer.source, SOURCE)
         )
         tokenizer = tokenizer.model_copy(update={"source": found})
-    dataset = _id_of(session, team_id, "ds", Dataset, data.dataset, "data.dataset")
+    dataset = dataset_id(session, team_id, data.dataset)
     return data.model_copy(update={"dataset": dataset, "tokenizer": tokenizer})
+
+
+def dataset_id(session: Read, team_id: UUID, given: str, field: str = DATASET) -> str:
+    """The id of a dataset that is given by id or name; ``given`` if the team has none of this name.
+
+    Raises:
+        Invalid: several datasets have the name.
+    """
+    return _id_of(session, team_id, Dataset, given, field)
 
 
 def _id_of(
     session: Read,
     team_id: UUID,
-    prefix: Prefix,
     table: type[Dataset] | type[UploadedTokenizer],
     given: str,
     field: str,
 ) -> str:
-    """The id of what is given by id or name; ``given`` if there is no such name.
-
-    Raises:
-        Invalid: several have the name.
-    """
+    prefix: Prefix
+    prefix, noun = ("ds", "datasets") if table is Dataset else ("tok", "tokenizers")
     if _id(prefix, given) is not None:
         return given
     rows = select(table.id).where(table.team_id == team_id, table.name == given).order_by(table.id)
     ids = [public_id(prefix, found) for found in session.scalars(rows.limit(MAX_NAMED))]
     if len(ids) > 1:
-        raise Invalid.at(field, f"Several have this name. Give the id of one: {', '.join(ids)}.", given)
+        raise Invalid.at(
+            field, f"Several {noun} have this name. Give the id of one: {', '.join(ids)}.", given
+        )
     return ids[0] if ids else given
 
 
@@ -239,7 +247,7 @@ def _trained_files(session: Read, team_id: UUID, source: str) -> list[TokenizerF
 def _version_of(session: Read, team_id: UUID, data: DataSpec) -> DatasetVersion:
     dataset = _dataset_of(session, team_id, data.dataset)
     if dataset is None:
-        raise Invalid.at("data.dataset", NO_DATASET, data.dataset)
+        raise Invalid.at(DATASET, NO_DATASET, data.dataset)
     version = next((item for item in dataset.versions if data.version in (None, item.number)), None)
     if version is None:
         raise Invalid.at("data.version", describe_versions(dataset), data.version)

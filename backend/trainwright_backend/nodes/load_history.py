@@ -9,13 +9,13 @@ from sqlalchemy import delete, select
 
 from trainwright.contracts.api.nodes import LoadSeries
 from trainwright.contracts.api.nodes import NodeLoad as ShownLoad
-from trainwright.contracts.hardware import HardwareUse
+from trainwright.contracts.hardware import GpuUse, HardwareUse
 from trainwright_backend.core.db import Read, Write, now
 from trainwright_backend.core.ids import parse_id, unknown
 from trainwright_backend.metrics.hardware import node_values
 from trainwright_backend.nodes.tables import Node, NodeLoad
 
-KEPT = timedelta(hours=24)
+RETENTION = timedelta(hours=24)
 FINE_HOURS = 4
 """Up to so many hours are shown minute by minute."""
 MINUTE, COARSE = 60, 300
@@ -28,9 +28,17 @@ def record_load(session: Write, node: Node, use: HardwareUse) -> None:
     if node.load_minute is not None and node.load_minute >= minute:
         return
     node.load_minute = minute
-    stored = use.model_dump(mode="json", exclude_none=True)
-    session.add(NodeLoad(node_id=node.id, minute=minute, use=stored))
-    session.execute(delete(NodeLoad).where(NodeLoad.node_id == node.id, NodeLoad.minute < minute - KEPT))
+    session.add(
+        NodeLoad(
+            node_id=node.id,
+            minute=minute,
+            cpu_utilization=use.cpu_utilization,
+            memory_bytes=use.memory_bytes,
+            disk_bytes=use.disk_bytes,
+            gpus=[_packed(gpu) for gpu in use.gpus],
+        )
+    )
+    session.execute(delete(NodeLoad).where(NodeLoad.node_id == node.id, NodeLoad.minute < minute - RETENTION))
 
 
 def node_load(session: Read, node_id: str, hours: int) -> ShownLoad:
@@ -50,15 +58,42 @@ def node_load(session: Read, node_id: str, hours: int) -> ShownLoad:
     start = _rounded_down(rows[0].minute, interval)
     measured: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        place = int((row.minute - start).total_seconds()) // interval
-        for name, value in node_values(HardwareUse.model_validate(row.use)):
-            measured[name][place].append(value)
-    places = range(int((now() - start).total_seconds()) // interval + 1)
+        index = int((row.minute - start).total_seconds()) // interval
+        for name, value in node_values(_unpacked(row)):
+            measured[name][index].append(value)
+    indices = range(int((now() - start).total_seconds()) // interval + 1)
     series = [
-        LoadSeries(name=name, values=[fmean(found[place]) if place in found else None for place in places])
+        LoadSeries(name=name, values=[fmean(found[index]) if index in found else None for index in indices])
         for name, found in measured.items()
     ]
     return ShownLoad(start=start, interval_seconds=interval, series=series)
+
+
+def _packed(gpu: GpuUse) -> list[float | None]:
+    """What its driver reports, without names: a node may have many GPUs, and a row a minute."""
+    values = (gpu.index, gpu.utilization, gpu.memory_bytes, gpu.power_watts, gpu.temperature_celsius)
+    return [None if value is None else round(value, 3) for value in values]
+
+
+def _unpacked(row: NodeLoad) -> HardwareUse:
+    gpus = [
+        GpuUse(
+            index=index,
+            utilization=utilization,
+            memory_bytes=memory_bytes,
+            power_watts=watts,
+            temperature_celsius=celsius,
+        )
+        for index, utilization, memory_bytes, watts, celsius in row.gpus
+    ]
+    return HardwareUse(
+        cpu_utilization=row.cpu_utilization,
+        memory_bytes=row.memory_bytes,
+        memory_total_bytes=row.memory_bytes,  # totals are not stored, and have no series
+        disk_bytes=row.disk_bytes,
+        disk_total_bytes=row.disk_bytes,
+        gpus=gpus,
+    )
 
 
 def _rows(session: Read, node_id: UUID, start: datetime) -> list[NodeLoad]:

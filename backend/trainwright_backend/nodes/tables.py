@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import JSON, ForeignKey, String
+from sqlalchemy import JSON, BigInteger, ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainwright_backend.core.db import Base, UtcDateTime
@@ -47,8 +47,11 @@ class NodeLoad(Base):
 
     node_id: Mapped[UUID] = mapped_column(ForeignKey("node.id", ondelete="CASCADE"), primary_key=True)
     minute: Mapped[datetime] = mapped_column(UtcDateTime, primary_key=True)
-    use: Mapped[dict[str, Any]] = mapped_column(JSON)
-    """A `HardwareUse`."""
+    cpu_utilization: Mapped[float]
+    memory_bytes: Mapped[int] = mapped_column(BigInteger)
+    disk_bytes: Mapped[int] = mapped_column(BigInteger)
+    gpus: Mapped[list[list[Any]]] = mapped_column(JSON)
+    """Of each GPU its index, utilization, bytes, watts and degrees Celsius."""
 
 
 class NodeFailure(Base):

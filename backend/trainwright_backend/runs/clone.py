@@ -18,12 +18,12 @@ from trainwright.contracts.spec_upgrade import upgrade_spec
 from trainwright_backend.core.author import Author
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid
+from trainwright_backend.datasets.data_resolution import DATASET, dataset_id
 from trainwright_backend.runs.service import get_run
 from trainwright_backend.runs.submission import SubmitResult, create_run, reserve_key_or_find_run
 from trainwright_backend.runs.tables import Run
 from trainwright_backend.runs.transitions import add_event
 
-DATASET = "data.dataset"
 VERSION = "data.version"
 DEEPEST = 4
 """Sections around a field."""
@@ -45,23 +45,25 @@ def clone_run(
     if earlier is not None:
         return SubmitResult(earlier, replayed=True)
     original = get_run(session, team_id, run_id)
-    spec = changed_spec(original, request)
+    spec = changed_spec(session, original, request)
     refuse_deleted_data(session, original, spec)
     run = create_run(session, team_id, author, spec, key)
     add_event(session, run, "cloned", f"copied from {original.name}{differences(request.changes)}")
     return SubmitResult(run, replayed=False)
 
 
-def changed_spec(run: Run, request: NewClone) -> RunSpec:
+def changed_spec(session: Read, run: Run, request: NewClone) -> RunSpec:
     """The spec of ``run`` under a new name, with the changes.
 
     Raises:
-        Invalid: a change names no field, or the result is no RunSpec.
+        Invalid: a change names no field, the result is no RunSpec, or several datasets have the name that a change gives.
     """
-    spec = upgrade_spec(run.spec)
-    if DATASET in request.changes and request.changes[DATASET] != spec["data"]["dataset"]:
+    spec, changes = upgrade_spec(run.spec), dict(request.changes)
+    if isinstance(given := changes.get(DATASET), str):
+        changes[DATASET] = dataset_id(session, run.team_id, given)
+    if DATASET in changes and changes[DATASET] != spec["data"]["dataset"]:
         spec["data"]["version"] = None
-    for field, value in sorted(request.changes.items()):  # a whole section comes before its fields
+    for field, value in sorted(changes.items()):  # a whole section comes before its fields
         _put(spec, field, value)
     spec["name"] = request.name
     try:

@@ -8,6 +8,7 @@ the first node joins, sizes are unknown, so every size is accepted and waits.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -156,16 +157,17 @@ def resolve_spec(session: Read, spec: RunSpec) -> RunSpec:
         Invalid: no node has the device or the engine, or more slots than the largest node that ever joined has.
     """
     resolved = with_device(session, spec)
-    _check_slots_of_nodes(session, resolved.resources)
-    _check_nodes(session, resolved)
-    check_engine(session, resolved)
-    check_precision(session, resolved)
-    check_gpus(session, resolved)
+    for check in _NODE_CHECKS:
+        check(session, resolved)
     return with_warmup(resolved)
 
 
-def _check_slots_of_nodes(session: Read, resources: ResourcesSpec) -> None:
-    """Refuse more slots on a node than any node has, for resources with their device chosen."""
+def _check_slots_of_nodes(session: Read, spec: RunSpec) -> None:
+    """Refuse more slots on a node than any node has, for a spec with its device chosen."""
+    _check_node_slots(session, spec.resources)
+
+
+def _check_node_slots(session: Read, resources: ResourcesSpec) -> None:
     device = resources.device
     largest = _largest_node(session, device)
     if largest is not None and largest.slots == 0:
@@ -193,7 +195,7 @@ def _fewer_slots(session: Read, spec: object) -> tuple[object, list[Problem]]:
     given = spec.get("resources", {}) if isinstance(spec, Mapping) else None
     try:
         resources = _with_device(session, ResourcesSpec.model_validate(given))
-        _check_slots_of_nodes(session, resources)
+        _check_node_slots(session, resources)
     except ValidationError:
         return spec, []
     except Invalid as error:
@@ -257,6 +259,16 @@ def _why_not_others(
     return text
 
 
+_NODE_CHECKS: Sequence[Callable[[Read, RunSpec], None]] = (
+    _check_slots_of_nodes,
+    _check_nodes,
+    check_engine,
+    check_precision,
+    check_gpus,
+)
+"""What the joined nodes must have for a spec with its device chosen. Each check raises `Invalid`."""
+
+
 def with_device(session: Read, spec: RunSpec) -> RunSpec:
     """``spec`` with ``auto`` replaced by a device."""
     return spec.model_copy(update={"resources": _with_device(session, spec.resources)})
@@ -292,11 +304,15 @@ def validate_run(session: Read, team_id: UUID, spec: object) -> SpecCheck:
             found.collect(lambda: _check_given_data(session, team_id, possible))
             return found.check()
         parsed = given
-    found.collect(lambda: resolve_spec(session, parsed))
+    placed = with_device(session, parsed)
+    for check in _NODE_CHECKS:
+        found.collect(partial(check, session, placed))
     try:
         stored, preparation = plannable_spec(session, team_id, parsed)
     except Invalid as error:
         found.add(error.errors)
+        found.collect(lambda: check_slots(session, team_id, None, placed))
+        found.collect(lambda: check_memory(session, choose_precision(session, placed).spec))
         return found.check()
     found.collect(lambda: check_slots(session, team_id, None, stored))
     if preparation is not None:

@@ -175,51 +175,49 @@ def load(
     node: str,
     key: Key,
     server: Server = LOCAL_SERVER,
-    hours: Annotated[int, typer.Option(min=1, max=24, help="The last hours.")] = 24,
+    hours: Annotated[int, typer.Option(min=1, max=24, help="Hours to show.")] = 24,
     as_json: AsJson = False,
 ) -> None:
-    """Show the use of a node's CPU, memory, disk and GPUs in each of the last hours."""
+    """Show the mean use of a node's CPU, memory, disk and GPUs in each of the last hours."""
     with open_client(server, key) as client:
         found = client.node_load(_node_id(client, node), hours)
         if print_json(found, as_json):
             return
         series = {item.name: item.values for item in found.series if item.name in _LOAD_COLUMNS}
         table = TextTable("from", *(_LOAD_COLUMNS[name][0] for name in series))
-        for hour, places in _places_by_hour(found).items():
-            cells = (_cell(name, [values[place] for place in places]) for name, values in series.items())
+        for hour, indices in _intervals_by_hour(found).items():
+            cells = (
+                _mean_text(name, [values[index] for index in indices]) for name, values in series.items()
+            )
             table.add_row(_time(hour), *cells)
         print_table(table, empty=f"Nothing was measured in the last {plural(hours, 'hour')}.")
 
 
-_LOAD_COLUMNS: dict[str, tuple[str, Callable[[list[float]], float], Callable[[float], str]]] = {
-    "cpu_utilization": ("mean CPU", fmean, format_percent),
-    "node_memory_bytes": ("most memory", max, lambda value: format_bytes(round(value))),
-    "node_disk_bytes": ("most disk", max, lambda value: format_bytes(round(value))),
-    "mean_gpu_utilization": ("mean GPU", fmean, format_percent),
-    "max_gpu_memory_bytes": ("most GPU memory", max, lambda value: format_bytes(round(value))),
-    "total_gpu_power_watts": ("mean GPU power", fmean, lambda value: f"{value:,.0f} W"),
-    "max_gpu_temperature_celsius": ("hottest GPU", max, lambda value: f"{value:,.0f} °C"),
+_LOAD_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "cpu_utilization": ("CPU", format_percent),
+    "node_memory_bytes": ("memory", lambda value: format_bytes(round(value))),
+    "node_disk_bytes": ("disk", lambda value: format_bytes(round(value))),
+    "mean_gpu_utilization": ("GPUs", format_percent),
+    "max_gpu_memory_bytes": ("fullest GPU", lambda value: format_bytes(round(value))),
+    "total_gpu_power_watts": ("power of all GPUs", lambda value: f"{value:,.0f} W"),
+    "max_gpu_temperature_celsius": ("hottest GPU", lambda value: f"{value:,.0f} °C"),
 }
-"""Title, summary of an hour, and form of each series that is shown, by name."""
+"""Title and text of the values of each series that is shown, by name."""
 
 
-def _places_by_hour(found: NodeLoad) -> dict[datetime, list[int]]:
+def _intervals_by_hour(found: NodeLoad) -> dict[datetime, list[int]]:
     """The indices of the intervals of each hour in which anything was measured, by its start."""
     hours: dict[datetime, list[int]] = {}
-    for place in range(max((len(item.values) for item in found.series), default=0)):
-        at = (found.start + timedelta(seconds=found.interval_seconds * place)).astimezone()
-        hours.setdefault(at.replace(minute=0, second=0), []).append(place)
-    return {
-        hour: places
-        for hour, places in hours.items()
-        if any(item.values[place] is not None for item in found.series for place in places)
-    }
+    for index in range(max((len(item.values) for item in found.series), default=0)):
+        if any(item.values[index] is not None for item in found.series):
+            time = (found.start + timedelta(seconds=found.interval_seconds * index)).astimezone()
+            hours.setdefault(time.replace(minute=0, second=0), []).append(index)
+    return hours
 
 
-def _cell(name: str, values: list[float | None]) -> str:
-    _, summary, form = _LOAD_COLUMNS[name]
+def _mean_text(name: str, values: list[float | None]) -> str:
     known = [value for value in values if value is not None]
-    return form(summary(known)) if known else "–"
+    return _LOAD_COLUMNS[name][1](fmean(known)) if known else "–"
 
 
 @app.command("allow-slots")

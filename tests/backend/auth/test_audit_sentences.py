@@ -52,8 +52,26 @@ def text_of(action: str, path: str, details: str, names: Mapping[str, str] = {})
             '{"dry_run": false}',
             "Cleaned up checkpoints",
         ),
-        ("use_first_owner_link", "/api/v1/auth/link", '{"name": "Ada"}', "Created the first account as Ada"),
-        ("use_sign_in_link", "/api/v1/auth/link", "{}", "Signed in with a link"),
+        (
+            "use_link",
+            "/api/v1/auth/link",
+            '{"purpose": "first_owner", "name": "Ada"}',
+            "Created the first account as Ada",
+        ),
+        ("use_link", "/api/v1/auth/link", '{"purpose": "invitation"}', "Accepted an invitation"),
+        (
+            "use_link",
+            "/api/v1/auth/link",
+            '{"purpose": "sign_in", "password": null}',
+            "Signed in with a link",
+        ),
+        (
+            "use_link",
+            "/api/v1/auth/link",
+            '{"purpose": "sign_in", "password": "..."}',
+            "Signed in with a link and set a new password",
+        ),
+        ("use_link", "/api/v1/auth/link", '{"token": "..."}', "Used a one-time link"),
         ("submit_run", f"{TEAM}/runs", '?priority=high {"name": "pilot"}', "Submitted run pilot"),
         (
             "submit_run",

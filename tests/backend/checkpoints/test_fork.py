@@ -113,6 +113,23 @@ def test_a_fork_over_the_same_data_has_its_parent_s_shards(scene: Scene, parent:
         assert set(session.scalars(select(Preparation.id))) == before, "no other preparation was started"
 
 
+def test_the_same_dataset_by_name_is_no_change_of_the_data(scene: Scene, parent: Work, upload: Any) -> None:
+    name = scene.site.admin.get(f"{scene.site.path}/datasets/{scene.dataset}").json()["name"]
+    added = upload("more", ready=False)["id"]
+    assert added != scene.dataset
+    forked = fork(scene, parent.run_id, **LONGER, **{"data.dataset": name}).json()
+    copied = scene.site.admin.post(
+        f"{scene.runs}/{parent.run_id}/clone", json={"name": "copy", "changes": {"data.dataset": name}}
+    ).json()
+    own = scene.show(parent.run_id)["spec"]["data"]
+    assert forked["spec"]["data"] == copied["spec"]["data"] == own
+    assert "the data starts at its beginning" not in str(
+        scene.site.admin.get(f"{scene.runs}/{forked['id']}/events").json()
+    )
+    moved = fork(scene, parent.run_id, **LONGER, **{"data.dataset": "more"}).json()
+    assert moved["spec"]["data"]["dataset"] == added
+
+
 def test_a_fork_without_a_checkpoint_uses_the_newest_valid_state(scene: Scene, parent: Work) -> None:
     made = fork(scene, parent.run_id, **LONGER)
     assert made.json()["forked_from"]["step"] == 10

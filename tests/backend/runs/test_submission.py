@@ -130,6 +130,9 @@ def test_a_check_of_too_many_slots_checks_the_rest_with_as_many_as_there_are(sce
     found = check(schedule={"steps": 0}, data={"dataset": "nothing"})
     assert list(found["problems"]) == ["schedule.steps", "data.dataset"]
     large = {"layers": 96, "width": 12288, "heads": 96}
+    found = check(data={"dataset": "nothing"}, model=large)
+    assert list(found["problems"]) == ["data.dataset", "model.layers"]
+    large = {"layers": 96, "width": 12288, "heads": 96}
     found = check(resources=nine, batch=batch | {"global_sequences": 72}, model=large)
     assert list(found["problems"]) == ["resources.slots_per_node", "model.layers"]
     assert found["spec"]["resources"]["slots_per_node"] == 9, "its plan is for what was asked"
@@ -145,16 +148,24 @@ def test_a_check_of_too_many_slots_checks_the_rest_with_as_many_as_there_are(sce
 
 
 @pytest.mark.both_databases
-def test_data_can_be_named(scene: Scene) -> None:
-    data = scene.spec()["data"]
-    dataset = scene.site.admin.get(f"{scene.site.path}/datasets/{data['dataset']}").json()
-    spec = scene.spec() | {"data": data | {"dataset": dataset["name"]}}
-    assert (
-        scene.site.admin.post(f"{scene.runs}/validate", json=spec).json()["spec"]["data"]["dataset"]
-        == dataset["id"]
-    )
-    run = scene.site.admin.post(scene.runs, json=spec).json()
-    assert run["spec"]["data"]["dataset"] == dataset["id"]
+def test_data_can_be_named(scene: Scene, upload: Any) -> None:
+    def checked(client: TestClient, team: str, data: dict[str, Any]) -> dict[str, Any]:
+        body = scene.spec(data=data)
+        found: dict[str, Any] = client.post(f"/api/v1/teams/{team}/runs/validate", json=body).json()
+        return found
+
+    admin, slug = scene.site.admin, scene.site.path.rpartition("/")[2]
+    name = admin.get(f"{scene.site.path}/datasets/{scene.dataset}").json()["name"]
+    by_name = {"dataset": name, "tokenizer": {"kind": "dataset", "source": name}}
+    run = admin.post(scene.runs, json=scene.spec(data={"dataset": name, "tokenizer": {"kind": "bytes"}}))
+    assert run.json()["spec"]["data"]["dataset"] == scene.dataset
+    assert checked(admin, slug, by_name)["spec"]["data"]["tokenizer"]["source"] == scene.dataset
+    [problem] = checked(scene.site.other_team("globex"), "globex", {"dataset": name})["problems"]
+    assert problem["field"] == "data.dataset" and "no dataset with this id or name" in problem["message"]
+    other = upload(name, ready=False)["id"]
+    [problem] = checked(admin, slug, {"dataset": name})["problems"]
+    assert problem["field"] == "data.dataset" and "Several datasets have this name" in problem["message"]
+    assert scene.dataset in problem["message"] and other in problem["message"]
 
 
 def test_a_check_returns_the_tokens_and_warns_of_a_validation_split_that_is_too_short(scene: Scene) -> None:

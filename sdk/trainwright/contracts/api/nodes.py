@@ -48,7 +48,7 @@ class NodeLoad(Envelope):
     """The load of a node over the last hours, in equal intervals. Series of its GPUs are there if its driver reports them."""
 
     start: AwareDatetime
-    """Of the first interval: that of the first measurement."""
+    """Start of the first interval with a measurement."""
 
     interval_seconds: int
     series: list[LoadSeries]
@@ -56,10 +56,11 @@ class NodeLoad(Envelope):
 
 class LoadSeries(Envelope):
     name: str
-    """As that of a run's series of hardware: `cpu_utilization`, `node_memory_bytes`, `gpu_utilization/0`."""
+    """The same name as in a run's hardware series: `cpu_utilization`, `node_memory_bytes`, `gpu_utilization/0`."""
 
     values: list[float | None]
-    """Mean of each interval; null where nothing was measured, because the node was offline."""
+    """Of each interval; null where nothing was measured, because the node was offline. The load is measured once a minute, so in an
+    interval of five minutes this is the mean of up to five measurements."""
 
 
 class Quarantine(Envelope):
