@@ -143,7 +143,7 @@ const dataset = createRoute({
   path: "/datasets/$datasetId",
   beforeLoad: async ({ params }) => {
     const datasetId = await idOfOnlyName(params.datasetId, (name) => datasetIdsNamed(params.team, name));
-    if (datasetId !== null) throw redirect({ to: "/$team/datasets/$datasetId", params: { ...params, datasetId }, replace: true });
+    if (datasetId !== null) throw redirect({ to: "/$team/datasets/$datasetId", params: { ...params, datasetId }, search: true, hash: true, replace: true });
   },
   component: lazyPage(() => import("@/app/routes/DatasetPage"), "DatasetPage"),
 });

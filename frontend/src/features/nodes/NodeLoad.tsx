@@ -43,7 +43,7 @@ const CHARTS: LoadChart[] = [
 export function NodeLoad({ node }: { node: Node }) {
   return (
     <div className="-mx-4 mt-3">
-      <Collapsible title="Load" summary="of the last 24 hours">
+      <Collapsible title="Load" summary="over the last hours">
         <LoadCharts node={node} />
       </Collapsible>
     </div>
@@ -55,7 +55,7 @@ function LoadCharts({ node: { id, name } }: { node: Node }) {
   const { data, error, isPlaceholderData } = useQuery({ ...nodeLoadQuery(id, Number(hours)), placeholderData: (before) => before });
   const x = useMemo(() => (data === undefined ? [] : timesOf(data)), [data]);
   if (data === undefined) return error === null ? <Skeleton rows={1} height={CHART_HEIGHT} /> : <ErrorNote error={error} />;
-  const gpus = CHARTS.map(({ series }) => linesOf(data, series)).find((lines) => lines.length > 1) ?? [];
+  const gpus = gpusOf(data);
   return (
     <>
       <div className="mb-3 flex flex-wrap items-center gap-x-3 gap-y-1 text-small text-soft">
@@ -64,7 +64,7 @@ function LoadCharts({ node: { id, name } }: { node: Node }) {
           <Segmented label={`Hours of load of ${name}`} value={hours} options={HOURS} onChange={setHours} />
         </span>
         {gpus.length > 1 &&
-          gpus.map(({ label, color, dash }) => (
+          gpus.map(gpuStyle).map(({ label, color, dash }) => (
             <span key={label} className="flex items-center gap-1.5">
               <LineSwatch color={color} dash={dash} />
               {label}
@@ -72,7 +72,7 @@ function LoadCharts({ node: { id, name } }: { node: Node }) {
           ))}
       </div>
       {error !== null && <ErrorNote error={error} />}
-      {data.series.length === 0 && <p className="text-small text-soft">Nothing was measured in this time. A node reports its load while its agent runs.</p>}
+      {data.series.length === 0 && <p className="text-small text-soft">Nothing was measured in this period. A node reports its load while its agent runs.</p>}
       <div className="grid grid-cols-4 gap-3 max-desk:grid-cols-2 max-tablet:grid-cols-1">
         {CHARTS.map(({ series, text, ...chart }) => {
           const lines = linesOf(data, series);
@@ -111,12 +111,18 @@ function timesOf({ start, interval_seconds: interval, series }: Load): number[] 
 function linesOf({ series }: Load, name: string): ChartLine[] {
   return series
     .filter((item) => item.name === name || item.name.startsWith(`${name}/`))
-    .map(({ name: full, values }, index) => ({
-      label: full === name ? "node" : `GPU ${full.slice(name.length + 1)}`,
-      color: (index % COLORS) + 1,
-      dash: index >= COLORS,
-      values,
-    }));
+    .map(({ name: full, values }) => (full === name ? { label: "node", color: 1, values } : { ...gpuStyle(Number(full.slice(name.length + 1))), values }));
+}
+
+/** A GPU has the same style in all charts, also if its driver does not report everything. */
+function gpuStyle(gpu: number): Omit<ChartLine, "values"> {
+  return { label: `GPU ${gpu}`, color: (gpu % COLORS) + 1, dash: gpu >= COLORS };
+}
+
+/** The GPUs that have any series, by number. */
+function gpusOf({ series }: Load): number[] {
+  const numbers = series.flatMap(({ name }) => (name.includes("/") ? [Number(name.slice(name.indexOf("/") + 1))] : []));
+  return [...new Set(numbers)].sort((a, b) => a - b);
 }
 
 function timeText(seconds: number): string {

@@ -98,7 +98,7 @@ export function runNamesQuery(team: string) {
   });
 }
 
-/** Ids of the runs with this name, of the newest whose names have its words. */
+/** Ids of the runs with this name, of the newest `MAX_NAMES` whose names have its words. */
 export async function runIdsNamed(team: string, name: string): Promise<string[]> {
   const params = { path: { team }, query: { q: name, limit: MAX_NAMES } };
   const { items } = body(await api.GET("/api/v1/teams/{team}/runs", { params }));
