@@ -4480,12 +4480,13 @@ export interface components {
         LoadSeries: {
             /**
              * Name
-             * @description As that of a run's series of hardware: `cpu_utilization`, `node_memory_bytes`, `gpu_utilization/0`.
+             * @description The same name as in a run's hardware series: `cpu_utilization`, `node_memory_bytes`, `gpu_utilization/0`.
              */
             name: string;
             /**
              * Values
-             * @description Mean of each interval; null where nothing was measured, because the node was offline.
+             * @description Of each interval; null where nothing was measured, because the node was offline. The load is measured once a minute, so in an
+             *     interval of five minutes this is the mean of up to five measurements.
              */
             values: (number | null)[];
         };
@@ -5361,7 +5362,7 @@ export interface components {
             /**
              * Start
              * Format: date-time
-             * @description Of the first interval: that of the first measurement.
+             * @description Start of the first interval with a measurement.
              */
             start: string;
         };
