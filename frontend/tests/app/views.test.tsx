@@ -100,6 +100,17 @@ it("opens a comparison with other runs by keyboard alone", async () => {
   expect(search()).toEqual({ runs: "run_1,run_2" });
 });
 
+it("adds a run to a comparison and keeps its view", async () => {
+  await openApp("/lab/compare?runs=run_2&x=tokens");
+  await userEvent.click(await screen.findByRole("button", { name: "add runs" }));
+  expect(screen.queryByRole("checkbox", { name: /^run_2/ })).toBeNull();
+  await userEvent.click(await screen.findByRole("checkbox", { name: /^run_1/ }));
+  await userEvent.click(screen.getByRole("link", { name: "Compare 2 runs" }));
+  await screen.findByRole("checkbox", { name: "Show run_1" });
+  expect(search()).toEqual({ runs: "run_2,run_1", x: "tokens" });
+  expect(screen.queryByRole("searchbox", { name: "Find runs by name" })).toBeNull();
+});
+
 it("offers no comparison if there is no other run", async () => {
   listed = RUNS.slice(0, 1);
   await openApp("/lab/runs/run_1/overview");

@@ -12,6 +12,7 @@ import { CompareCharts } from "@/features/metrics/compare/CompareCharts";
 import { comparedQuery } from "@/features/metrics/compare/compareQueries";
 import { CompareTable } from "@/features/metrics/compare/CompareTable";
 import { compareViewOf, MAX_COMPARED, searchOfCompare, type ChangeView, type CompareSearch } from "@/features/metrics/compare/compareView";
+import { CompareWith } from "@/features/runs/compare/CompareWith";
 import { someRunsQuery } from "@/features/runs/queries";
 import { SpecDifferences } from "@/features/runs/compare/SpecDifferences";
 import { plural } from "@/lib/format";
@@ -56,6 +57,9 @@ export function ComparePage() {
         }
       >
         <span className="text-soft">{plural(view.runs.length, "run")}</span>
+        {view.runs.length > 0 && view.runs.length < MAX_COMPARED && (
+          <CompareWith team={team} runs={view.runs} label="add runs" searchOf={(runs) => searchOfCompare({ ...view, runs: [...runs] })} />
+        )}
       </TitleRow>
       {view.leftOut > 0 && (
         <p role="status" className="mb-4 text-small text-warn">

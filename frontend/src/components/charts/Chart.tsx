@@ -1,4 +1,4 @@
-import { memo, useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode, type RefObject } from "react";
+import { Fragment, memo, useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode, type RefObject } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { chartOptions, isFaintDrawn, measuredValues, type AxisText, type ChartLine, type ChartMarker, type ChartScale, type ChartZoom, type LineStyle, type XAxisKind } from "@/components/charts/chartOptions";
@@ -172,7 +172,7 @@ export const Chart = memo(function Chart({
           />
         </div>
       )}
-      <ChartCaption hoverRef={hoverRef} x={x} xName={xName} xText={xText} lines={isEmpty ? [] : shown} isLabelled={isLabelled} yText={yText} />
+      <ChartCaption hoverRef={hoverRef} x={x} xName={xName} xText={xText} lines={isEmpty ? [] : shown} isLabelled={isLabelled} legend={legend} yText={yText} />
       {children}
     </figure>
   );
@@ -193,6 +193,8 @@ interface ChartCaptionProps {
   xText: (value: number) => string;
   lines: readonly ChartLine[];
   isLabelled: boolean;
+  /** Whether the lines are named next to the title; if not, the caption shows their colours. */
+  legend: boolean;
   yText: (value: number) => string;
 }
 
@@ -200,40 +202,78 @@ interface ChartCaptionProps {
  * The values under the crosshair, else the last ones. A separate component, so that pointer moves do not re-render
  * the chart.
  */
-function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, yText }: ChartCaptionProps) {
+function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, legend, yText }: ChartCaptionProps) {
   const [hoverIndex, setHoverIndex] = useState<number | null>(null);
   useEffect(() => {
     hoverRef.current = setHoverIndex;
   }, [hoverRef]);
   const index = hoverIndex !== null && hoverIndex < x.length ? hoverIndex : null;
+  const position = index === null ? `last${isLabelled ? ":" : ""}` : `${xName} ${xText(x[index] ?? 0)}:`;
+  // Series measured only occasionally show their latest value.
+  const values = lines.map((line) => ({ line, value: index === null ? lastValue(line) : lastUpTo(measuredValues(line), index) }));
+  const one = ({ line, value }: CaptionValue) => `${isLabelled ? `${line.label} ` : ""}${isKnown(value) ? yText(value) : MISSING_TEXT}`;
+  if (isLabelled && lines.length > MAX_SENTENCE_LINES && lines.length <= MAX_CAPTION_LINES) {
+    return (
+      <figcaption className="mt-1 grid grid-cols-[repeat(auto-fill,minmax(8rem,1fr))] gap-x-3 text-small text-soft tabular-nums">
+        <span className="truncate">{position}</span>
+        {values.toSorted(highestFirst).map(({ line, value }) => (
+          <span key={line.label} className="flex min-w-0 items-center gap-1">
+            {!legend && <LineSwatch color={line.color} dash={line.dash} />}
+            <span className="truncate" title={line.label}>
+              {line.label}
+            </span>{" "}
+            <span className="shrink-0 text-text">{isKnown(value) ? yText(value) : MISSING_TEXT}</span>
+          </span>
+        ))}
+      </figcaption>
+    );
+  }
   return (
     <figcaption className="mt-1 min-h-4 truncate text-small text-soft tabular-nums">
-      {lines.length === 0
-        ? ""
-        : index === null
-        ? `last${isLabelled ? ":" : ""} ${captionText(lines, isLabelled, yText, (line) => (line.end === undefined ? measuredValues(line).findLast(isKnown) : line.end))}`
-        : // Series measured only occasionally show their latest value.
-          `${xName} ${xText(x[index] ?? 0)}: ${captionText(lines, isLabelled, yText, (line) => lastUpTo(measuredValues(line), index))}`}
+      {lines.length > 0 && `${position} `}
+      {lines.length > MAX_CAPTION_LINES
+        ? rangeText(values, one)
+        : values.map((value, at) => (
+            <Fragment key={value.line.label}>
+              {at > 0 && ", "}
+              {isLabelled && !legend && <CaptionSwatch line={value.line} />}
+              {one(value)}
+            </Fragment>
+          ))}
     </figcaption>
   );
 }
 
-/** With more lines, only the smallest and largest values are shown. */
-const MAX_CAPTION_LINES = 4;
+/** More lines than in a sentence form a grid, ordered as in the chart; of even more, only the ends are named. */
+const MAX_SENTENCE_LINES = 4;
+const MAX_CAPTION_LINES = 8;
 
-function captionText(
-  lines: readonly ChartLine[],
-  isLabelled: boolean,
-  yText: (value: number) => string,
-  valueOf: (line: ChartLine) => number | null | undefined,
-): string {
-  const all = lines.map((line) => ({ label: line.label, value: valueOf(line) ?? null }));
-  const known = all.filter(({ value }) => isKnown(value)).sort((a, b) => (a.value ?? 0) - (b.value ?? 0));
-  const showAll = all.length <= MAX_CAPTION_LINES;
-  const [min, max] = [known[0], known[known.length - 1]];
-  const one = ({ label, value }: (typeof all)[number]) => `${isLabelled ? `${label} ` : ""}${value === null ? MISSING_TEXT : yText(value)}`;
-  if (showAll || min === undefined || max === undefined) return showAll ? all.map(one).join(", ") : MISSING_TEXT;
+interface CaptionValue {
+  line: ChartLine;
+  value: number | null | undefined;
+}
+
+function CaptionSwatch({ line: { color, dash } }: { line: ChartLine }) {
+  return (
+    <span className="mr-1 inline-flex h-2 items-center align-baseline">
+      <LineSwatch color={color} dash={dash} />
+    </span>
+  );
+}
+
+function highestFirst(a: CaptionValue, b: CaptionValue): number {
+  return (b.value ?? -Infinity) - (a.value ?? -Infinity);
+}
+
+function rangeText(values: readonly CaptionValue[], one: (value: CaptionValue) => string): string {
+  const known = values.filter(({ value }) => isKnown(value)).sort(highestFirst);
+  const [max, min] = [known[0], known[known.length - 1]];
+  if (min === undefined || max === undefined) return MISSING_TEXT;
   return min === max ? one(min) : `${one(min)} to ${one(max)}`;
+}
+
+function lastValue(line: ChartLine): number | null | undefined {
+  return line.end === undefined ? measuredValues(line).findLast(isKnown) : line.end;
 }
 
 function lastUpTo(values: ChartLine["values"], index: number): number | undefined {

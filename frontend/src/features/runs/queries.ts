@@ -106,13 +106,13 @@ export async function runIdsNamed(team: string, name: string): Promise<string[]>
 }
 
 /** The team's newest runs except this one, filtered by name. */
-export function otherRunsQuery(team: string, run: string, q: string) {
+export function otherRunsQuery(team: string, runs: readonly string[], q: string) {
   return queryOptions({
-    queryKey: ["runs", team, "others", run, q],
+    queryKey: ["runs", team, "others", runs, q],
     queryFn: async ({ signal }): Promise<Run[]> => {
-      const query = { limit: MAX_OTHERS + 1, ...(q === "" ? {} : { q }) };
+      const query = { limit: MAX_OTHERS + runs.length, ...(q === "" ? {} : { q }) };
       const { items } = body(await api.GET("/api/v1/teams/{team}/runs", { params: { path: { team }, query }, signal }));
-      return items.filter(({ id }) => id !== run).slice(0, MAX_OTHERS);
+      return items.filter(({ id }) => !runs.includes(id)).slice(0, MAX_OTHERS);
     },
     placeholderData: keepPreviousData,
     staleTime: 10_000,

@@ -1,4 +1,4 @@
-import { render, screen, within } from "@testing-library/react";
+import { cleanup, render, screen, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import type { ComponentProps } from "react";
 import { expect, it } from "vitest";
@@ -37,4 +37,24 @@ it("says that no value is in its range, unless the line passes through", () => {
   expect(screen.queryByText(/^last/)).toBeNull();
   renderChart(zoom(11, 12));
   expect(screen.getAllByText("No values in this range")).toHaveLength(1);
+});
+
+it("names up to eight lines in its caption, in the order of their values, and of more the lowest and highest", () => {
+  const lines = (count: number) => Array.from({ length: count }, (_, index) => ({ label: `run_${index + 1}`, color: index + 1, values: [0, 0, index + 1] }));
+  renderChart({ title: "eight", lines: lines(8), legend: false });
+  const caption = screen.getByRole("figure").querySelector("figcaption");
+  expect([...(caption?.children ?? [])].map(({ textContent }) => textContent)).toEqual(["last:", ...[8, 7, 6, 5, 4, 3, 2, 1].map((run) => `run_${run} ${run}`)]);
+  expect(caption?.querySelectorAll("[style*='--color-series']")).toHaveLength(8);
+  renderChart({ title: "nine", lines: lines(9), legend: false });
+  expect(screen.getByText("last: run_1 1 to run_9 9")).toBeDefined();
+});
+
+it("shows the colours of its lines in the caption if no legend does", () => {
+  const lines = [LINE, { ...LINE, label: "validation", color: 2 }];
+  renderChart({ lines });
+  const swatches = () => screen.getByRole("figure").querySelectorAll("figcaption [style*='--color-series']");
+  expect(swatches()).toHaveLength(0);
+  cleanup();
+  renderChart({ lines, legend: false });
+  expect(swatches()).toHaveLength(2);
 });

@@ -36,9 +36,9 @@ export function OverviewTab({ team, run, metrics, live, error, onRetry, checkpoi
   const [settledView, setView] = useDelayedCommit(view, onView);
   const debouncedWindow = useDebounced(settledView.window, DEBOUNCE_MS);
   const shown = useWindowedMetrics(metrics, { team, run: run.id, window: settledView.window, debouncedWindow });
-  const compare = useMemo(() => <CompareWith team={team} run={run.id} />, [team, run.id]);
+  const compare = useMemo(() => <CompareWith team={team} runs={[run.id]} label="compare with" />, [team, run.id]);
   // Loaded together with the first curves, so that the layout does not shift.
-  usePrefetchQuery(otherRunsQuery(team, run.id, ""));
+  usePrefetchQuery(otherRunsQuery(team, [run.id], ""));
   if (metrics === undefined || shown === undefined) {
     return error === null ? <Skeleton rows={1} height={280} /> : <ErrorState error={error} onRetry={onRetry} />;
   }

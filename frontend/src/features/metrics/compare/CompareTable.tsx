@@ -17,6 +17,8 @@ interface Props {
   onChange: ChangeView;
 }
 
+const RECENT_MEAN = "A mean of recent steps";
+
 /** The runs of a comparison: line style, visibility and current metrics. */
 export function CompareTable({ team, runs, view, onChange }: Props) {
   const known = view.runs.flatMap((id, index) => {
@@ -33,11 +35,15 @@ export function CompareTable({ team, runs, view, onChange }: Props) {
             <Th className="w-16">line</Th>
             <Th>name</Th>
             <Th className="w-32 max-tablet:hidden">state</Th>
-            <Th className="text-right">step</Th>
+            <Th className="text-right max-tablet:hidden">step</Th>
             <Th className="text-right">loss</Th>
-            <Th className="text-right max-tablet:hidden">validation</Th>
-            <Th className="text-right max-tablet:hidden">MFU</Th>
-            <Th className="text-right max-tablet:hidden">tokens/s</Th>
+            <Th className="text-right">validation</Th>
+            <Th className="text-right max-tablet:hidden" title={RECENT_MEAN}>
+              recent MFU
+            </Th>
+            <Th className="text-right max-tablet:hidden" title={RECENT_MEAN}>
+              recent tokens/s
+            </Th>
             <Th>
               <span className="sr-only">remove</span>
             </Th>
@@ -74,9 +80,9 @@ export function CompareTable({ team, runs, view, onChange }: Props) {
               <Td className="max-tablet:hidden">
                 <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
               </Td>
-              <Td className="text-right">{count(run.summary.step)}</Td>
+              <Td className="text-right max-tablet:hidden">{count(run.summary.step)}</Td>
               <Td className="text-right">{metricText(run, "loss", decimal)}</Td>
-              <Td className="text-right max-tablet:hidden">{metricText(run, "validation_loss", decimal)}</Td>
+              <Td className="text-right">{metricText(run, "validation_loss", decimal)}</Td>
               <Td className="text-right max-tablet:hidden">{metricText(run, "mfu", (value) => `${percent(value)} %`)}</Td>
               <Td className="text-right max-tablet:hidden">{metricText(run, "tokens_per_second", rate)}</Td>
               <Td className="text-right">

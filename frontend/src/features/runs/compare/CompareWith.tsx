@@ -7,6 +7,7 @@ import type { Run } from "@/api/types";
 import { buttonClass } from "@/components/Button";
 import { StatePill } from "@/components/StatePill";
 import { TextInput } from "@/components/TextInput";
+import type { CompareSearch } from "@/features/metrics/compare/compareView";
 import { otherRunsQuery } from "@/features/runs/queries";
 import { plural } from "@/lib/format";
 import { useDebounced } from "@/lib/hooks/useDebounced";
@@ -14,22 +15,25 @@ import { uniqueNames } from "@/lib/uniqueNames";
 
 interface Props {
   team: string;
-  /** The run to compare with others. */
-  run: string;
+  /** The runs to compare with others. */
+  runs: readonly string[];
+  label: string;
+  /** Keeps the view of an open comparison. */
+  searchOf?: (runs: readonly string[]) => CompareSearch;
 }
 
 const SEARCH_DELAY_MS = 150;
 
 /** Selects other runs of the team and opens a comparison with them; hidden if there are no others. */
-export function CompareWith({ team, run }: Props) {
+export function CompareWith({ team, runs, label, searchOf = (runs) => ({ runs: runs.join(",") }) }: Props) {
   const [open, setOpen] = useState(false);
-  const { data: others } = useQuery(otherRunsQuery(team, run, ""));
+  const { data: others } = useQuery(otherRunsQuery(team, runs, ""));
   if (others === undefined || others.length === 0) return null;
   return (
     <Popover.Root open={open} onOpenChange={setOpen}>
       <Popover.Trigger asChild>
         <button type="button" className="control inline-flex h-6.5 items-center gap-1 px-2 hover:bg-raised max-tablet:h-11">
-          compare with
+          {label}
           <ChevronDown aria-hidden size={14} />
         </button>
       </Popover.Trigger>
@@ -40,17 +44,17 @@ export function CompareWith({ team, run }: Props) {
         aria-label="Compare with other runs"
         className="z-20 w-80 max-w-[calc(100vw-16px)] rounded-box border border-line bg-surface p-2 text-text shadow-float"
       >
-        <RunPicker team={team} run={run} />
+        <RunPicker team={team} runs={runs} searchOf={searchOf} />
       </Popover.Content>
     </Popover.Root>
   );
 }
 
-function RunPicker({ team, run }: Props) {
+function RunPicker({ team, runs, searchOf }: Required<Omit<Props, "label">>) {
   const listId = useId();
   const [typed, setTyped] = useState("");
   const [selected, setSelected] = useState<readonly Run[]>([]);
-  const { data: found, error, isFetching } = useQuery(otherRunsQuery(team, run, useDebounced(typed.trim(), SEARCH_DELAY_MS)));
+  const { data: found, error, isFetching } = useQuery(otherRunsQuery(team, runs, useDebounced(typed.trim(), SEARCH_DELAY_MS)));
   const ids = selected.map(({ id }) => id);
   // Selected runs stay visible when the search changes.
   const shown = [...selected.filter(({ id }) => found?.every((one) => one.id !== id)), ...(found ?? [])];
@@ -96,11 +100,13 @@ function RunPicker({ team, run }: Props) {
         </p>
       )}
       {selected.length === 0 ? (
-        <p className="px-2 py-1 text-small text-soft">Select runs to compare with this one.</p>
+        <p className="px-2 py-1 text-small text-soft">Select runs to compare with {runs.length === 1 ? "this one" : "these"}.</p>
       ) : (
-        <Link to="/$team/compare" params={{ team }} search={{ runs: [run, ...ids].join(",") }} className={buttonClass("primary", "w-full")}>
-          Compare {plural(selected.length + 1, "run")}
-        </Link>
+        <Popover.Close asChild>
+          <Link to="/$team/compare" params={{ team }} search={searchOf([...runs, ...ids])} className={buttonClass("primary", "w-full")}>
+            Compare {plural(runs.length + selected.length, "run")}
+          </Link>
+        </Popover.Close>
       )}
     </>
   );
