@@ -3,15 +3,21 @@ import type { Run, RunState } from "@/api/types";
 import { count, duration, percent, plural, secondsBetween } from "@/lib/format";
 
 const FINAL: ReadonlySet<RunState> = new Set(["succeeded", "failed", "cancelled"]);
-const WITH_METRICS: ReadonlySet<RunState> = new Set(["running", "completing", "succeeded"]);
+/** States in which the metrics say all: a running run's sentence is its step. */
+const WITHOUT_SENTENCE: ReadonlySet<RunState> = new Set(["running", "completing", "succeeded"]);
 
 export function isFinal(state: RunState): boolean {
   return FINAL.has(state);
 }
 
-/** Rows in these states show metrics; the others show their sentence instead. */
-export function showsMetrics(run: Run): boolean {
-  return WITH_METRICS.has(run.state) && "loss" in run.summary.values;
+/** Whether a row shows the run's metrics; without any it shows its sentence instead. */
+export function hasMetrics(run: Run): boolean {
+  return "loss" in run.summary.values;
+}
+
+/** Whether a row shows the run's sentence, such as why it waits or has ended. */
+export function showsSentence(run: Run): boolean {
+  return !WITHOUT_SENTENCE.has(run.state) || !hasMetrics(run);
 }
 
 /** The remaining training time, if the trainer has reported it; work after the last step is not included. */

@@ -11,7 +11,7 @@ import { Time } from "@/components/Time";
 import { useDatasetName } from "@/features/runs/list/datasetNames";
 import { COLUMN_STYLES, type RunColumn } from "@/features/runs/list/runColumns";
 import { capitalize, decimal, fullTime } from "@/lib/format";
-import { progressText, showsMetrics, timeText } from "@/lib/runs/runProgress";
+import { hasMetrics, progressText, showsSentence, timeText } from "@/lib/runs/runProgress";
 
 interface Props {
   team: string;
@@ -30,10 +30,11 @@ interface Props {
   onTag?: (tag: string) => void;
 }
 
-/** One run. Phones show its state, its name over its progress or sentence, and its loss over its time. */
+/** One run. Phones show its state, its name over its sentence or progress, and its loss over its time. */
 export function RunRow({ team, run, columns, now, hasUniqueName = true, index, select, isSelecting = false, isSelected = false, onTag }: Props) {
   const metricColumns = columns.filter((column) => COLUMN_STYLES[column].isMetric);
-  const showsSentence = metricColumns.length > 0 && !showsMetrics(run);
+  const replacesMetrics = metricColumns.length > 0 && !hasMetrics(run);
+  const isBelowName = showsSentence(run) && !replacesMetrics;
   return (
     <tr
       className={`relative ${rowClass} ${isSelected ? "bg-raised" : ""}`}
@@ -48,22 +49,23 @@ export function RunRow({ team, run, columns, now, hasUniqueName = true, index, s
         <Link
           to="/$team/runs/$runId/$tab"
           params={{ team, runId: run.id, tab: "overview" }}
-          className="block truncate font-medium after:absolute after:inset-0"
+          className={`block truncate font-medium after:absolute after:inset-0 ${isBelowName ? "tablet:-mt-1 tablet:leading-4" : ""}`}
           title={run.name}
         >
           {run.name}
           {!hasUniqueName && <ShortId id={run.id} />}
         </Link>
-        <PhoneText text={showsMetrics(run) ? progressText(run) : capitalize(run.sentence)} />
+        {isBelowName && <SentenceBelowName text={capitalize(run.sentence)} />}
+        <PhoneText text={showsSentence(run) ? capitalize(run.sentence) : progressText(run)} />
       </Td>
       {columns.map((column) => {
-        if (!showsSentence || COLUMN_STYLES[column].isMetric !== true) {
+        if (!replacesMetrics || COLUMN_STYLES[column].isMetric !== true) {
           return <Cell key={column} run={run} column={column} now={now} onTag={onTag} />;
         }
         return column === metricColumns[0] && <Sentence key={column} text={capitalize(run.sentence)} columns={metricColumns.length} />;
       })}
       <Td className="text-right tablet:hidden">
-        <span className="block">{showsMetrics(run) && decimal(run.summary.values["loss"] ?? NaN)}</span>
+        <span className="block">{hasMetrics(run) && decimal(run.summary.values["loss"] ?? NaN)}</span>
         <span className="block truncate text-small text-soft">{timeText(run, now)}</span>
       </Td>
     </tr>
@@ -140,6 +142,15 @@ function Tags({ run, onTag }: Pick<CellProps, "run" | "onTag">) {
           +{more.length}
         </span>
       )}
+    </span>
+  );
+}
+
+/** With the name above, as high as one line of the other cells. */
+function SentenceBelowName({ text }: { text: string }) {
+  return (
+    <span className="-mb-1 block truncate text-small leading-4 text-soft [font-variant-numeric:normal] max-tablet:hidden" title={text}>
+      {text}
     </span>
   );
 }

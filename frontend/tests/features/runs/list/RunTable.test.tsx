@@ -41,7 +41,7 @@ function show(first: RunFilter = {}) {
 
 describe("the runs table", () => {
   it("shows the metrics of a running run, and the sentence of a queued one", async () => {
-    const waiting = aRun({ id: "run_2", name: "wide-3b", state: "queued", sentence: "needs 2 slots, 1 free on 1 node" });
+    const waiting = aRun({ id: "run_2", name: "wide-3b", state: "queued", sentence: "needs 2 slots, 1 free on 1 node", summary: { ...aRun().summary, values: {} } });
     server.use(http.get(RUNS, () => HttpResponse.json({ items: [aRun(), waiting], next_cursor: null })));
     show();
     const [, running, queued] = await screen.findAllByRole("row");
@@ -50,12 +50,23 @@ describe("the runs table", () => {
     expect(running?.textContent).toContain("441,000");
     expect(running?.textContent).toContain("1 h 15 min left");
     expect(queued?.textContent).toContain("Queued");
+    expect(queued?.textContent).not.toContain("3.124");
     expect(queued?.textContent).toContain("Needs 2 slots, 1 free on 1 node");
+  });
+
+  it.each(["paused", "cancelled", "failed"] as const)("shows the metrics and the sentence of a %s run", async (state) => {
+    const ended = aRun({ state, sentence: "stopped by Ada at step 427" });
+    server.use(http.get(RUNS, () => HttpResponse.json({ items: [ended], next_cursor: null })));
+    show();
+    const [, row] = await screen.findAllByRole("row");
+    for (const text of ["38.2 %", "3.124", "441,000"]) expect(row?.textContent).toContain(text);
+    const sentences = screen.getAllByText("Stopped by Ada at step 427");
+    expect(sentences.map((sentence) => sentence.closest("td")?.textContent.startsWith("pilot-7"))).toEqual([true, true]);
   });
 
   it("wraps a sentence on phones, in rows of one height", async () => {
     const sentences = ["Needs 2 slots, 0 free on 1 node", "Waiting"];
-    const items = sentences.map((sentence, index) => aRun({ id: `run_${index}`, state: "queued", sentence }));
+    const items = sentences.map((sentence, index) => aRun({ id: `run_${index}`, state: "queued", sentence, summary: { ...aRun().summary, values: {} } }));
     server.use(http.get(RUNS, () => HttpResponse.json({ items, next_cursor: null })));
     show();
     await screen.findAllByText("Waiting");
