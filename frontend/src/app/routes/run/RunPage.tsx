@@ -65,23 +65,32 @@ function LiveRunPage() {
   );
   const banner = useMemo(
     () => (
+      <RunBanner
+        team={team}
+        run={polledRun}
+        canSeeNodes={canSeeNodes}
+        newestState={newestStep}
+        expectedStart={polledRun.state === "queued" && <StartForecast team={team} runId={polledRun.id} />}
+      />
+    ),
+    [team, polledRun, canSeeNodes, newestStep],
+  );
+  // Of a run that succeeded it only sums up, which the overview does.
+  const isSummary = polledRun.state === "succeeded";
+  const notes = useMemo(
+    () => (
       <>
         {actionError !== null && (
           <div className="mb-4">
             <ErrorNote error={actionError} />
           </div>
         )}
-        <RunBanner
-          team={team}
-          run={polledRun}
-          canSeeNodes={canSeeNodes}
-          newestState={newestStep}
-          expectedStart={polledRun.state === "queued" && <StartForecast team={team} runId={polledRun.id} />}
-        />
+        {!isSummary && banner}
       </>
     ),
-    [team, polledRun, actionError, canSeeNodes, newestStep],
+    [actionError, banner, isSummary],
   );
+  const isOverview = !isRunTab(tab) || tab === "overview";
   const { kind } = polledRun.spec.precision;
   const prompts = polledRun.spec.validation.prompts.length;
   const hidden = useMemo((): RunTab[] => [...(kind === "fp8" ? [] : ["fp8" as const]), ...(prompts > 0 ? [] : ["samples" as const])], [kind, prompts]);
@@ -96,11 +105,16 @@ function LiveRunPage() {
           run.state === "running" && <LivePill freshness={freshness} stepSeconds={lastValue(metrics?.columns["seconds"])} />
         }
         actions={actions}
-        banner={banner}
+        banner={notes}
         dataset={dataset}
       />
-      {(!isRunTab(tab) || tab === "overview") && run.summary.step > 0 && <SummaryTiles run={run} columns={metrics?.columns ?? {}} />}
       <RunTabs team={team} runId={runId} current={isRunTab(tab) ? tab : "overview"} hidden={hidden} />
+      {isOverview && (
+        <>
+          {isSummary && banner}
+          {run.summary.step > 0 && <SummaryTiles run={run} columns={metrics?.columns ?? {}} />}
+        </>
+      )}
       <AsyncBoundary>
         <RunTabContent run={run} live={live} metrics={metrics} error={error} refetch={refetch} checkpointSteps={checkpointSteps} />
       </AsyncBoundary>

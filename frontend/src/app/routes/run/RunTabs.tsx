@@ -23,7 +23,7 @@ const LABELS: Record<RunTab, string> = {
 /** The tabs of a run. They are links, because each tab has an address. */
 export const RunTabs = memo(function RunTabs({ team, runId, current, hidden }: Props) {
   return (
-    <nav aria-label="Parts of the run" className="scroll-hint mb-4 flex gap-5 overflow-x-auto border-b max-tablet:gap-3">
+    <nav aria-label="Parts of the run" className="scroll-hint mb-4 flex gap-3 overflow-x-auto border-b max-tablet:gap-1">
       {RUN_TABS.filter((tab) => tab === current || !hidden.includes(tab)).map((tab) => (
         <Link
           key={tab}
@@ -33,7 +33,7 @@ export const RunTabs = memo(function RunTabs({ team, runId, current, hidden }: P
           search={(search) => search}
           hash
           aria-current={tab === current ? "page" : undefined}
-          className={`border-b-2 py-2 focus-visible:-outline-offset-2 ${tab === current ? "border-accent font-medium" : "border-transparent text-soft hover:text-text"}`}
+          className={`border-b-2 px-1 py-2 focus-visible:-outline-offset-2 ${tab === current ? "border-accent font-medium" : "border-transparent text-soft hover:text-text"}`}
         >
           {LABELS[tab]}
         </Link>

@@ -54,7 +54,7 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
   dataset: { label: "dataset", widthPx: 104, growPx: 96 },
   mfu: { label: "MFU", widthPx: 72, alignRight: true, isMetric: true, sort: "mfu", text: lastMetric("mfu", (value) => `${percent(value)} %`) },
   loss: { label: "loss", widthPx: 72, alignRight: true, isMetric: true, sort: "loss", text: lastMetric("loss", decimal) },
-  spark: { label: "loss so far", widthPx: 108, isMetric: true },
+  spark: { label: "loss so far", widthPx: 96, isMetric: true },
   tokens_per_second: {
     label: "tokens/s",
     widthPx: 88,
@@ -73,8 +73,8 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
     text: lastMetric("validation_loss", decimal),
   },
   grad_norm: { label: "grad norm", widthPx: 96, alignRight: true, isMetric: true, text: lastMetric("grad_norm", decimal) },
-  time: { label: "time", widthPx: 144, alignRight: true },
-  by: { label: "by", widthPx: 100, growPx: 64, text: ({ created_by }) => created_by ?? "–" },
+  time: { label: "time", widthPx: 132, alignRight: true },
+  by: { label: "by", widthPx: 76, growPx: 88, text: ({ created_by }) => created_by ?? "–" },
   created: { label: "created", widthPx: 116, sort: "created" },
   nodes: { label: "nodes", widthPx: 120, text: ({ nodes }) => nodes.join(", ") || "–" },
   learning_rate: {

@@ -1,9 +1,12 @@
-import { ChevronRight } from "lucide-react";
+import { useMutation } from "@tanstack/react-query";
+import { ChevronRight, Download } from "lucide-react";
 import { useState } from "react";
 import { Bytes } from "@/components/Bytes";
+import { ErrorNote } from "@/components/ErrorNote";
 import { LogView } from "@/features/runs/log/LogView";
-import type { LogSource } from "@/features/runs/log/logQueries";
+import { readLog, type LogSource } from "@/features/runs/log/logQueries";
 import type { LogSearch } from "@/features/runs/log/logSearch";
+import { downloadText } from "@/lib/downloadText";
 
 interface Props {
   place: LogSource;
@@ -23,26 +26,51 @@ export function LogPanel({ place, bytes, node, live, view, onView }: Props) {
     setWasTarget(isTarget);
     if (isTarget) setOpen(true);
   }
+  const download = useMutation({
+    mutationFn: () => readLog(place),
+    onSuccess: (parts) => {
+      downloadText(`${place.run}-attempt-${place.attempt}-${place.file}`, "text/plain", ...parts);
+    },
+  });
   return (
     <section className="panel overflow-hidden">
-      <h2>
+      <div className="flex">
+        <h2 className="min-w-0 grow">
+          <button
+            type="button"
+            aria-expanded={open}
+            className="flex h-9 w-full items-center gap-2 px-3 text-left hover:bg-raised focus-visible:-outline-offset-2 max-tablet:h-11"
+            onClick={() => {
+              setOpen(!open);
+            }}
+          >
+            <ChevronRight aria-hidden size={14} className={open ? "rotate-90" : ""} />
+            <span className="font-medium">attempt {place.attempt}</span>
+            <span>{titleOf(place.file)}</span>
+            {node !== null && <span className="min-w-0 truncate text-soft">on {node}</span>}
+            <span className="ml-auto text-soft">
+              <Bytes value={bytes} />
+            </span>
+          </button>
+        </h2>
         <button
           type="button"
-          aria-expanded={open}
-          className="flex h-9 w-full items-center gap-2 px-3 text-left hover:bg-raised focus-visible:-outline-offset-2 max-tablet:h-11"
+          aria-label={`Download ${place.file} of attempt ${place.attempt}`}
+          title="Download"
+          disabled={download.isPending}
+          className="grid w-9 shrink-0 place-items-center border-l text-soft hover:bg-raised hover:text-text focus-visible:-outline-offset-2 disabled:opacity-50 max-tablet:w-11"
           onClick={() => {
-            setOpen(!open);
+            download.mutate();
           }}
         >
-          <ChevronRight aria-hidden size={14} className={open ? "rotate-90" : ""} />
-          <span className="font-medium">attempt {place.attempt}</span>
-          <span>{titleOf(place.file)}</span>
-          {node !== null && <span className="min-w-0 truncate text-soft">on {node}</span>}
-          <span className="ml-auto text-soft">
-            <Bytes value={bytes} />
-          </span>
+          <Download aria-hidden size={14} />
         </button>
-      </h2>
+      </div>
+      {download.error !== null && (
+        <div className="border-t p-3">
+          <ErrorNote error={download.error} />
+        </div>
+      )}
       {open && <LogView place={place} bytes={bytes} live={live} line={view?.line} find={view?.find ?? ""} onView={onView} />}
     </section>
   );

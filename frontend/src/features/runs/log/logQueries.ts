@@ -73,6 +73,23 @@ export function logMatchesQuery(place: LogSource, find: string) {
   });
 }
 
+/** The most bytes that the server returns at once. */
+const MAX_TEXT_BYTES = 2 ** 20;
+
+/** A whole log, as far as it is written, in parts. */
+export async function readLog(place: LogSource): Promise<string[]> {
+  const parts: string[] = [];
+  let offset = 0;
+  for (;;) {
+    const { text, next_offset, end } = body(
+      await api.GET("/api/v1/teams/{team}/runs/{run}/logs/{attempt}/{file}", { params: { path: place, query: { offset, limit: MAX_TEXT_BYTES } } }),
+    );
+    parts.push(text);
+    if (end || next_offset <= offset) return parts;
+    offset = next_offset;
+  }
+}
+
 function keyOf({ team, run, attempt, file }: LogSource) {
   return ["run", team, run, "log", attempt, file];
 }

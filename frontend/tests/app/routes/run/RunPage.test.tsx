@@ -52,3 +52,20 @@ it("leads from the newest events to all of them", async () => {
   await userEvent.click(within(heading.parentElement ?? document.body).getByRole("link", { name: "Show all" }));
   expect(await screen.findByRole("search", { name: "Events" })).toBeDefined();
 });
+
+it("keeps its tabs in one place: what only the overview shows is below them", async () => {
+  serve(aRun({ state: "succeeded", sentence: "loss 3.124", ended: START }));
+  await openApp("/lab/runs/run_1/overview");
+  const banner = await screen.findByRole("region", { name: "What happened" });
+  const tabs = screen.getByRole("navigation", { name: "Parts of the run" });
+  for (const part of [banner, screen.getByText("throughput")]) expect(tabs.compareDocumentPosition(part)).toBe(Node.DOCUMENT_POSITION_FOLLOWING);
+  await userEvent.click(screen.getByRole("link", { name: "Events" }));
+  expect(await screen.findByRole("search", { name: "Events" })).toBeDefined();
+  expect(screen.queryByRole("region", { name: "What happened" })).toBeNull();
+});
+
+it("explains a run that failed on all tabs", async () => {
+  serve(aRun({ state: "failed", reason: "crashed", sentence: "Rank 0 crashed", ended: START }));
+  await openApp("/lab/runs/run_1/events");
+  expect(await screen.findByRole("region", { name: "What happened" })).toBeDefined();
+});

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { eligibleRuns, parseTags } from "@/features/runs/actions/bulkRequests";
 import { specChanges } from "@/features/runs/form/copyRun";
 import { recipeSpecOf } from "@/features/runs/recipes/recipes";
-import { columnWidth, DEFAULT_COLUMNS, parseColumns, visibleColumns, storeColumns, storedColumns, toggleColumn } from "@/features/runs/list/runColumns";
+import { columnWidth, DEFAULT_COLUMNS, parseColumns, tableWidthPx, visibleColumns, storeColumns, storedColumns, toggleColumn } from "@/features/runs/list/runColumns";
 import { parseRunsSearch, parseTypedFilter, toggleTag } from "@/features/runs/list/runFilter";
 import { markSeen, newlyFailed, lastSeen } from "@/features/runs/list/lastSeen";
 import { aRun } from "@tests/support/runs";
@@ -23,6 +23,10 @@ describe("the columns", () => {
   it("can be toggled", () => {
     expect(toggleColumn(["loss", "time"], "mfu")).toEqual(["mfu", "loss", "time"]);
     expect(toggleColumn(["loss", "time"], "loss")).toEqual(["time"]);
+  });
+
+  it("fit, with tags, beside the sidebar on a screen 1440 px wide, even if the table has a scrollbar", () => {
+    expect(tableWidthPx(DEFAULT_COLUMNS)).toBeLessThanOrEqual(1_244 - 15);
   });
 
   it("hide the tags while no run has one", () => {
@@ -103,5 +107,5 @@ it("lists failures since the last visit, latest first", () => {
 
 it("gives columns of names a part of the room that all columns leave", () => {
   expect(columnWidth("loss", ["loss", "by"])).toBe("72px");
-  expect(columnWidth("by", ["loss", "by"])).toBe("calc(100px + clamp(0px, (100cqw - 484px) / 8, 64px))");
+  expect(columnWidth("by", ["loss", "by"])).toBe("calc(76px + clamp(0px, (100cqw - 460px) / 8, 88px))");
 });
