@@ -41,7 +41,13 @@ test("a run is paused, edited, compared and found by keyboard", async ({ page })
     await expect(page.getByRole("checkbox", { name: /^(the long one|endless)/ })).toHaveCount(0);
     await box.press("Space");
     await audit(page, "compare-with");
+    await page.keyboard.press("Escape");
     await page.setViewportSize({ width: 390, height: 844 });
+    await page.getByRole("button", { name: "Chart options" }).click();
+    await page.getByRole("button", { name: "compare with" }).press("Enter");
+    await page.keyboard.type("PILOT");
+    await expect(page.getByRole("checkbox", { name: /^(the long one|endless)/ })).toHaveCount(0);
+    await box.press("Space");
     await audit(page, "compare-with-phone");
     await page.setViewportSize({ width: 1_440, height: 900 });
     await page.getByRole("link", { name: "Compare 2 runs" }).press("Enter");

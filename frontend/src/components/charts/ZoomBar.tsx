@@ -21,7 +21,7 @@ export function ZoomBar({ zoom, error }: Props) {
         <ZoomButton icon={ChevronLeft} label="Earlier steps" move="earlier" zoom={zoom} disabled={!zoomed} />
         <ZoomButton icon={ChevronRight} label="Later steps" move="later" zoom={zoom} disabled={!zoomed} />
       </div>
-      <p role="status">{zoomed ? capitalize(zoom.label) : "Drag across a chart to zoom in."}</p>
+      <p role="status">{zoomed ? capitalize(zoom.label) : <span className="pointer-coarse:hidden">Drag across a chart to zoom in.</span>}</p>
       {zoomed && (
         <button
           type="button"

@@ -1,4 +1,5 @@
-import { memo, type ReactNode } from "react";
+import { SlidersHorizontal } from "lucide-react";
+import { memo, useId, useState, type ReactNode } from "react";
 import type { ChartView } from "@/features/metrics/charts/chartView";
 import { Segmented } from "@/components/Segmented";
 
@@ -11,7 +12,16 @@ interface Props {
   children: ReactNode;
 }
 
+/** The controls of all charts of a page. Phones show the x axis and the smoothing; a button, or a zoom, opens the others. */
 export const ChartControls = memo(function ChartControls({ view, onChange, showMarkerLegend = true, children }: Props) {
+  const restId = useId();
+  const isZoomed = view.window !== null;
+  const [open, setOpen] = useState(isZoomed);
+  const [wasZoomed, setWasZoomed] = useState(isZoomed);
+  if (isZoomed !== wasZoomed) {
+    setWasZoomed(isZoomed);
+    if (isZoomed) setOpen(true);
+  }
   return (
     <div className="mb-3 flex flex-wrap items-center gap-x-4 gap-y-2 text-small text-soft">
       <Segmented
@@ -20,14 +30,6 @@ export const ChartControls = memo(function ChartControls({ view, onChange, showM
         options={["step", "tokens", "time"]}
         onChange={(x) => {
           onChange({ ...view, x });
-        }}
-      />
-      <Segmented
-        label="y axis of the loss"
-        value={view.y}
-        options={["linear", "log"]}
-        onChange={(y) => {
-          onChange({ ...view, y });
         }}
       />
       <label className="flex items-center gap-2">
@@ -44,7 +46,30 @@ export const ChartControls = memo(function ChartControls({ view, onChange, showM
           }}
         />
       </label>
-      {children}
+      <button
+        type="button"
+        aria-label="Chart options"
+        title="Chart options"
+        aria-expanded={open}
+        aria-controls={restId}
+        className="control grid size-11 place-items-center text-text hover:bg-raised aria-expanded:bg-raised tablet:hidden"
+        onClick={() => {
+          setOpen(!open);
+        }}
+      >
+        <SlidersHorizontal aria-hidden size={16} />
+      </button>
+      <div id={restId} className={`contents ${open ? "" : "max-tablet:hidden"}`}>
+        <Segmented
+          label="y axis of the loss"
+          value={view.y}
+          options={["linear", "log"]}
+          onChange={(y) => {
+            onChange({ ...view, y });
+          }}
+        />
+        {children}
+      </div>
       {showMarkerLegend && (
         <span aria-hidden className="ml-auto flex items-center gap-4 max-tablet:hidden">
           <span>▲ stored checkpoint</span>

@@ -60,7 +60,7 @@ function GroupItem({ group, after }: { group: EventGroup; after: RunEvent | unde
           <button
             type="button"
             aria-expanded={isOpen}
-            className="rounded-box text-accent hover:underline max-tablet:min-h-11"
+            className="rounded-box text-accent hover:underline max-tablet:-my-2.5 max-tablet:min-h-11"
             onClick={() => {
               setOpen(!isOpen);
             }}

@@ -37,7 +37,7 @@ export const LogRow = memo(function LogRow({ number, text, time, find, isTarget,
       >
         {number}
       </button>
-      <time dateTime={time} title={time === undefined ? undefined : fullTime(time)} className="w-[calc(8ch+1rem)] shrink-0 text-soft tabular-nums select-none">
+      <time dateTime={time} title={time === undefined ? undefined : fullTime(time)} className="w-[calc(8ch+1rem)] shrink-0 text-soft tabular-nums select-none max-tablet:hidden">
         {time === undefined ? "" : clockTime(time)}
       </time>
       <span className={`whitespace-pre ${text === undefined ? "text-soft" : ""}`}>{text === undefined ? "…" : <Highlighted text={stripAnsi(text)} find={find} />}</span>

@@ -61,7 +61,7 @@ export function LogView({ place, bytes, live, line, find, onView }: Props) {
         style={{ maxHeight: list.height + LINE_PX }}
         onScroll={onScroll}
       >
-        <div className="relative w-max overflow-hidden" style={{ height: list.height, minWidth: `max(100%, calc(${Math.max(3, digits) + maxLength}ch + ${TIME_WIDTH}))` }}>
+        <div className="relative w-max overflow-hidden [--time-width:8ch] max-tablet:[--time-width:0ch]" style={{ height: list.height, minWidth: `max(100%, calc(${Math.max(3, digits) + maxLength}ch + ${TIME_WIDTH}))` }}>
           <div className="will-change-transform" style={{ transform: `translateY(${Math.round(list.topOf(rows[0] ?? 0, position))}px)` }}>
             {rows.map((row) => (
               <LogRow
@@ -92,8 +92,8 @@ export function LogView({ place, bytes, live, line, find, onView }: Props) {
   }
 }
 
-/** Of times and the space between the columns. */
-const TIME_WIDTH = "8ch + 4rem";
+/** Of times, which phones do not show, and the space between the columns. */
+const TIME_WIDTH = "var(--time-width) + 4rem";
 
 /** Lines rendered above and below the visible ones, for smooth scrolling. */
 const MARGIN_ROWS = 20;

@@ -115,8 +115,7 @@ function StepSelect({ label, none, written, losses, value, onChange }: StepSelec
           {none !== undefined && <option value="">{none}</option>}
           {written.map(({ step }) => (
             <option key={step} value={step}>
-              step {count(step)}
-              {lossText(losses, step)}
+              {optionText(losses, step)}
             </option>
           ))}
         </Select>
@@ -125,8 +124,8 @@ function StepSelect({ label, none, written, losses, value, onChange }: StepSelec
   );
 }
 
-/** The loss of the validation at a step; nothing if the chart's points do not include it. */
-function lossText(losses: Column | undefined, step: number): string {
+/** `step 30 · 3.781`: the step and its validation loss, if the chart's points include it. Short, so that phones show all of it. */
+function optionText(losses: Column | undefined, step: number): string {
   const value = losses?.values[losses.steps.indexOf(step)];
-  return value === undefined ? "" : `, validation loss ${value.toFixed(3)}`;
+  return `step ${count(step)}${value === undefined ? "" : ` · ${value.toFixed(3)}`}`;
 }

@@ -18,6 +18,8 @@ it("shows when the line arrived, with the date in its title, and nothing for log
   const shown = row("2026-11-20T10:00:07Z").querySelector("time");
   expect(shown?.textContent).toBe(clockTime("2026-11-20T10:00:07Z"));
   expect(shown?.title).toContain("20 Nov 2026");
+  // Phones have room for the messages only.
+  expect(shown?.className).toContain("max-tablet:hidden");
   expect(row(undefined).textContent).toBe("1step 1");
 });
 

@@ -45,7 +45,7 @@ it("steps from the newest validation to earlier ones and back", async () => {
   serve([at(30), at(20), at(10)]);
   renderRoute(<Shown />);
   expect(await screen.findByText("ran 30 times")).toBeTruthy();
-  expect(within(screen.getByLabelText("Samples after")).getByRole("option", { name: "step 10, validation loss 5.000" })).toBeTruthy();
+  expect(within(screen.getByLabelText("Samples after")).getByRole("option", { name: "step 10 · 5.000" })).toBeTruthy();
   expect(screen.getByText("The model ended the text immediately.")).toBeTruthy();
   expect(screen.getByRole<HTMLButtonElement>("button", { name: "Later validation" }).disabled).toBe(true);
   await userEvent.click(screen.getByRole("button", { name: "Earlier validation" }));
