@@ -7,7 +7,6 @@ import type { Run } from "@/api/types";
 import { buttonClass } from "@/components/Button";
 import { StatePill } from "@/components/StatePill";
 import { TextInput } from "@/components/TextInput";
-import type { CompareSearch } from "@/features/metrics/compare/compareView";
 import { otherRunsQuery } from "@/features/runs/queries";
 import { plural } from "@/lib/format";
 import { useDebounced } from "@/lib/hooks/useDebounced";
@@ -18,8 +17,8 @@ interface Props {
   /** The runs to compare with others. */
   runs: readonly string[];
   label: string;
-  /** Keeps the view of an open comparison. */
-  searchOf?: (runs: readonly string[]) => CompareSearch;
+  /** The address of a comparison; it keeps the view of an open one. */
+  searchOf?: (runs: readonly string[]) => { runs?: string };
 }
 
 const SEARCH_DELAY_MS = 150;
