@@ -1,5 +1,5 @@
 import { Link, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
-import { useCallback, useMemo } from "react";
+import { useCallback, useMemo, useState } from "react";
 import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { buttonClass } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
@@ -44,8 +44,10 @@ export function RunsPage() {
     },
     [updateSearch],
   );
+  const [selecting, setSelecting] = useState(false);
   const table = {
     team,
+    selecting,
     filter,
     columns,
     pages: page,
@@ -58,7 +60,7 @@ export function RunsPage() {
   return (
     <>
       <TitleRow title="Runs" actions={<NewRunLink team={team} />} />
-      <RunFilterBar filter={filter} onFilter={setFilter} onClear={clearFilter}>
+      <RunFilterBar filter={filter} onFilter={setFilter} onClear={clearFilter} selecting={selecting} onSelecting={setSelecting}>
         <ViewMenu
           team={team}
           view={viewOfSearch({ ...search, columns: columns === DEFAULT_COLUMNS ? undefined : columns.join(",") })}

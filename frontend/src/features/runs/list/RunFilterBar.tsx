@@ -16,6 +16,9 @@ interface Props {
   filter: RunFilter;
   onFilter: (filter: RunFilter) => void;
   onClear: () => void;
+  /** Whether phones show checkboxes. */
+  selecting: boolean;
+  onSelecting: (selecting: boolean) => void;
   /** More controls of the bar. */
   children?: ReactNode;
 }
@@ -31,7 +34,7 @@ const STATE_GROUPS = [...new Set(RUN_STATES.map((state) => stateStyle[state].lab
  * Filters runs by name, state, tag and owner. `/` focuses the search field, which also understands `tag:` and
  * `state:`.
  */
-export function RunFilterBar({ filter, onFilter, onClear, children }: Props) {
+export function RunFilterBar({ filter, onFilter, onClear, selecting, onSelecting, children }: Props) {
   const input = useRef<HTMLInputElement>(null);
   useHotkeys(useMemo(() => ({ "/": () => input.current?.focus() }), []));
   const q = filter.q ?? "";
@@ -65,24 +68,34 @@ export function RunFilterBar({ filter, onFilter, onClear, children }: Props) {
   const selectedLabels = STATE_GROUPS.filter(([, of]) => of.every((value) => states.includes(value))).map(([word]) => word);
   return (
     <div role="search" aria-label="Runs" className="mb-4 flex flex-wrap items-center gap-2">
-      <div className="w-72 max-tablet:w-full">
-        <TextInput
-          ref={input}
-          type="search"
-          aria-label="Search by name"
-          aria-keyshortcuts="/"
-          placeholder="Name, tag:night or state:failed"
-          maxLength={200}
-          value={text}
-          onChange={(event) => {
-            setText(event.target.value);
+      <div className="flex gap-2 max-tablet:w-full">
+        <div className="w-72 max-tablet:w-auto max-tablet:flex-1">
+          <TextInput
+            ref={input}
+            type="search"
+            aria-label="Search by name"
+            aria-keyshortcuts="/"
+            placeholder="Name, tag:night or state:failed"
+            maxLength={200}
+            value={text}
+            onChange={(event) => {
+              setText(event.target.value);
+            }}
+            onKeyDown={(event) => {
+              if (event.key === "Escape") event.currentTarget.blur();
+              if (event.key === "Enter") finishTerm();
+            }}
+            onBlur={finishTerm}
+          />
+        </div>
+        <Button
+          className="tablet:hidden"
+          onClick={() => {
+            onSelecting(!selecting);
           }}
-          onKeyDown={(event) => {
-            if (event.key === "Escape") event.currentTarget.blur();
-            if (event.key === "Enter") finishTerm();
-          }}
-          onBlur={finishTerm}
-        />
+        >
+          {selecting ? "Stop selecting" : "Select"}
+        </Button>
       </div>
       <Menu
         trigger={

@@ -26,6 +26,8 @@ interface Props {
   /** Selects the runs of a group among those of the filter. */
   within?: RunFilter;
   columns: readonly RunColumn[];
+  /** Whether phones show checkboxes. The selection ends with it. */
+  selecting: boolean;
   /** Number of pages to load. */
   pages: number;
   onPages: (pages: number) => void;
@@ -46,14 +48,18 @@ const NEAR_END_ROWS = 30;
  * A team's runs with live states, newest first unless sorted. `j` and `k` move down and up, `↵` opens, `x`
  * selects.
  */
-export function RunTable({ team, filter, within, columns, pages, onPages, onFilter, onClear, onCompare, empty }: Props) {
+export function RunTable({ team, filter, within, columns, selecting, pages, onPages, onFilter, onClear, onCompare, empty }: Props) {
   // The previous list stays, dimmed, while a new filter loads.
   const listedFilter = useDeferredValue(filter);
   const { data, hasNextPage, fetchNextPage, isFetching } = useSuspenseInfiniteQuery(runsQuery(team, { ...listedFilter, ...within }));
   const now = useNow();
   const box = useRef<HTMLDivElement>(null);
   const [selection, setSelection] = useState(EMPTY_SELECTION);
-  const [selectionStarted, setSelectionStarted] = useState(false);
+  const [wasSelecting, setWasSelecting] = useState(selecting);
+  if (selecting !== wasSelecting) {
+    setWasSelecting(selecting);
+    if (!selecting) setSelection(EMPTY_SELECTION);
+  }
   // Pages are read one after another: a run that moves in between is in two of them.
   const runs = useMemo(() => [...new Map(data.pages.flatMap((page) => page.items).map((run) => [run.id, run])).values()], [data]);
   const ids = useMemo(() => runs.map(({ id }) => id), [runs]);
@@ -95,7 +101,7 @@ export function RunTable({ team, filter, within, columns, pages, onPages, onFilt
   }
   if (runs.length === 0) return empty;
   const selectedRuns = runs.filter(({ id }) => selection.selected.has(id));
-  const isSelecting = selectionStarted || selectedRuns.length > 0;
+  const isSelecting = selecting || selectedRuns.length > 0;
   const shown = visibleColumns(columns, runs);
   const sharedNames = idsOfSharedNames(runs);
   const sorting = (by: RunSort) => ({
@@ -115,16 +121,6 @@ export function RunTable({ team, filter, within, columns, pages, onPages, onFilt
   );
   return (
     <div aria-busy={listedFilter !== filter} className="flex flex-col gap-3">
-      <div className="flex justify-end tablet:hidden">
-        <Button
-          onClick={() => {
-            setSelectionStarted(!isSelecting);
-            setSelection(EMPTY_SELECTION);
-          }}
-        >
-          {isSelecting ? "Stop selecting" : "Select"}
-        </Button>
-      </div>
       <div role="presentation" onFocus={navigation.onFocus}>
         <Table
           ref={box}

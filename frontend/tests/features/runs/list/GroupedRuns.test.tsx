@@ -25,7 +25,7 @@ function Grouped({ grouping, filter }: { grouping: RunGrouping; filter: RunFilte
   const noop = () => undefined;
   return (
     <AsyncBoundary>
-      <GroupedRuns team="lab" grouping={grouping} filter={filter} open={open} onOpen={setOpen} columns={DEFAULT_COLUMNS} pages={1} onPages={noop} onFilter={noop} onClear={noop} empty={<p>Nothing here</p>} />
+      <GroupedRuns team="lab" grouping={grouping} filter={filter} open={open} onOpen={setOpen} columns={DEFAULT_COLUMNS} selecting={false} pages={1} onPages={noop} onFilter={noop} onClear={noop} empty={<p>Nothing here</p>} />
     </AsyncBoundary>
   );
 }

@@ -17,6 +17,8 @@ function Bar() {
         setFilter(next);
       }}
       onClear={vi.fn()}
+      selecting={false}
+      onSelecting={vi.fn()}
     />
   );
 }

@@ -18,8 +18,10 @@ const RUNS = "*/api/v1/teams/lab/runs";
 function Runs({ first }: { first: RunFilter }) {
   const [filter, setFilter] = useState(first);
   const [pages, setPages] = useState(1);
+  const [selecting, setSelecting] = useState(false);
   const parts = {
     filter,
+    selecting,
     onFilter: setFilter,
     onClear: () => {
       setFilter({});
@@ -27,7 +29,7 @@ function Runs({ first }: { first: RunFilter }) {
   };
   return (
     <>
-      <RunFilterBar {...parts} />
+      <RunFilterBar {...parts} onSelecting={setSelecting} />
       <AsyncBoundary>
         <RunTable team="lab" {...parts} columns={DEFAULT_COLUMNS} pages={pages} onPages={setPages} empty={<p>Nothing here</p>} />
       </AsyncBoundary>
@@ -93,6 +95,8 @@ describe("the runs table", () => {
     server.use(http.get(RUNS, () => HttpResponse.json({ items: [aRun()], next_cursor: null })));
     show();
     await userEvent.click(await screen.findByRole("button", { name: "Select" }));
+    // In the row of the search field, not in one of its own.
+    expect(screen.getByRole("search", { name: "Runs" }).contains(screen.getByRole("button", { name: "Stop selecting" }))).toBe(true);
     const cell = () => screen.getByLabelText("Select pilot-7").closest("td")?.className;
     expect(cell()).not.toContain("hidden");
     await userEvent.click(screen.getByLabelText("Select pilot-7"));
