@@ -212,7 +212,7 @@ function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, legend, yT
   // Series measured only occasionally show their latest value.
   const values = lines.map((line) => ({ line, value: index === null ? lastValue(line) : lastUpTo(measuredValues(line), index) }));
   const one = ({ line, value }: CaptionValue) => `${isLabelled ? `${line.label} ` : ""}${isKnown(value) ? yText(value) : MISSING_TEXT}`;
-  if (isLabelled && lines.length > MAX_SENTENCE_LINES && lines.length <= MAX_CAPTION_LINES) {
+  if (isLabelled && lines.length > (legend ? MAX_SENTENCE_LINES : MAX_NAMED_LINES) && lines.length <= MAX_CAPTION_LINES) {
     return (
       <figcaption className="mt-1 grid grid-cols-[repeat(auto-fill,minmax(8rem,1fr))] gap-x-3 text-small text-soft tabular-nums">
         <span className="truncate">{position}</span>
@@ -244,8 +244,12 @@ function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, legend, yT
   );
 }
 
-/** More lines than in a sentence form a grid, ordered as in the chart; of even more, only the ends are named. */
+/**
+ * More lines than in a sentence form a grid, ordered as in the chart; of even more, only the ends are named. Without a
+ * legend the names may be long, as those of runs.
+ */
 const MAX_SENTENCE_LINES = 4;
+const MAX_NAMED_LINES = 2;
 const MAX_CAPTION_LINES = 8;
 
 interface CaptionValue {

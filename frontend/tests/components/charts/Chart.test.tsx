@@ -45,6 +45,12 @@ it("names up to eight lines in its caption, in the order of their values, and of
   const caption = screen.getByRole("figure").querySelector("figcaption");
   expect([...(caption?.children ?? [])].map(({ textContent }) => textContent)).toEqual(["last:", ...[8, 7, 6, 5, 4, 3, 2, 1].map((run) => `run_${run} ${run}`)]);
   expect(caption?.querySelectorAll("[style*='--color-series']")).toHaveLength(8);
+  cleanup();
+  renderChart({ title: "three", lines: lines(3), legend: false });
+  expect(screen.getByRole("figure").querySelector("figcaption")?.textContent).toBe("last:run_3 3run_2 2run_1 1");
+  cleanup();
+  renderChart({ title: "three", lines: lines(3) });
+  expect(screen.getByText("last: run_1 1, run_2 2, run_3 3")).toBeDefined();
   renderChart({ title: "nine", lines: lines(9), legend: false });
   expect(screen.getByText("last: run_1 1 to run_9 9")).toBeDefined();
 });
