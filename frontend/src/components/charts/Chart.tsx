@@ -172,7 +172,7 @@ export const Chart = memo(function Chart({
           />
         </div>
       )}
-      <ChartCaption hoverRef={hoverRef} x={x} xName={xName} xText={xText} lines={isEmpty ? [] : shown} isLabelled={isLabelled} legend={legend} yText={yText} />
+      <ChartCaption hoverRef={hoverRef} x={x} xName={xName} xText={xText} lines={isEmpty ? [] : shown} isLabelled={isLabelled} legend={legend} hasGaps={xAxis === "time"} yText={yText} />
       {children}
     </figure>
   );
@@ -195,6 +195,8 @@ interface ChartCaptionProps {
   isLabelled: boolean;
   /** Whether the lines are named next to the title; if not, the caption shows their colours. */
   legend: boolean;
+  /** Whether a missing value is unknown, instead of that of the value before. */
+  hasGaps: boolean;
   yText: (value: number) => string;
 }
 
@@ -202,15 +204,19 @@ interface ChartCaptionProps {
  * The values under the crosshair, else the last ones. A separate component, so that pointer moves do not re-render
  * the chart.
  */
-function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, legend, yText }: ChartCaptionProps) {
+function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, legend, hasGaps, yText }: ChartCaptionProps) {
   const [hoverIndex, setHoverIndex] = useState<number | null>(null);
   useEffect(() => {
     hoverRef.current = setHoverIndex;
   }, [hoverRef]);
   const index = hoverIndex !== null && hoverIndex < x.length ? hoverIndex : null;
   const position = index === null ? `last${isLabelled ? ":" : ""}` : `${xName} ${xText(x[index] ?? 0)}:`;
-  // Series measured only occasionally show their latest value.
-  const values = lines.map((line) => ({ line, value: index === null ? lastValue(line) : lastUpTo(measuredValues(line), index) }));
+  const valueOf = (line: ChartLine) => {
+    if (hasGaps) return index === null ? newestValue(line) : measuredValues(line)[index];
+    // Series measured only occasionally show their latest value.
+    return index === null ? lastValue(line) : lastUpTo(measuredValues(line), index);
+  };
+  const values = lines.map((line) => ({ line, value: valueOf(line) }));
   const one = ({ line, value }: CaptionValue) => `${isLabelled ? `${line.label} ` : ""}${isKnown(value) ? yText(value) : MISSING_TEXT}`;
   if (isLabelled && lines.length > (legend ? MAX_SENTENCE_LINES : MAX_NAMED_LINES) && lines.length <= MAX_CAPTION_LINES) {
     return (
@@ -278,6 +284,11 @@ function rangeText(values: readonly CaptionValue[], one: (value: CaptionValue) =
 
 function lastValue(line: ChartLine): number | null | undefined {
   return line.end === undefined ? measuredValues(line).findLast(isKnown) : line.end;
+}
+
+/** Of the last two intervals: in the newest one, nothing may have been measured yet. */
+function newestValue(line: ChartLine): number | null | undefined {
+  return measuredValues(line).slice(-2).findLast(isKnown);
 }
 
 function lastUpTo(values: ChartLine["values"], index: number): number | undefined {

@@ -64,3 +64,11 @@ it("shows the colours of its lines in the caption if no legend does", () => {
   renderChart({ lines, legend: false });
   expect(swatches()).toHaveLength(2);
 });
+
+it("knows no value of an interval of time in which nothing was measured", () => {
+  const offline = { label: "CPU", color: 1, values: [3, 2.5, null, null] };
+  renderChart({ title: "steps", x: [10, 20, 30, 40], lines: [offline] });
+  renderChart({ title: "time", x: [10, 20, 30, 40], lines: [offline], xAxis: "time" });
+  renderChart({ title: "newest not yet measured", x: [10, 20, 30], lines: [{ ...offline, values: [3, 2.5, null] }], xAxis: "time" });
+  expect(screen.getAllByRole("figure").map((figure) => figure.querySelector("figcaption")?.textContent)).toEqual(["last 2.5", "last –", "last 2.5"]);
+});
