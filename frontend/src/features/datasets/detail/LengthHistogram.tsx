@@ -124,8 +124,14 @@ function caption(bins: readonly HistogramBin[], unit: Unit): string {
   const last = bins.findLastIndex(({ documents }) => documents > 0);
   const longest = bins[last];
   if (half === undefined || longest === undefined) return "No documents.";
-  if (half.upto === longest.upto) return `${all === 1 ? "The document has" : `All ${plural(all, "document")} have`} ${range(longest, bins[last - 1])} ${unit}.`;
+  if (half.upto === longest.upto) return `${whose(longest.documents, all)} ${range(longest, bins[last - 1])} ${unit}.`;
   return `Half of the ${plural(all, "document")} have up to ${count(half.upto)} ${unit}. The longest has ${range(longest, bins[last - 1])}.`;
+}
+
+/** Which documents the lengths of the last bin belong to, if the median is in it. */
+function whose(inLastBin: number, all: number): string {
+  if (all === 1) return "The document has";
+  return inLastBin === all ? `All ${plural(all, "document")} have` : `At least half of the ${plural(all, "document")}, and the longest, have`;
 }
 
 /** The lengths of a bin. The edges are powers of two, so those of the first bin are known too. */
