@@ -1,7 +1,7 @@
 import type { Run } from "@/api/types";
 import { ComputeTile } from "@/features/metrics/summary/ComputeTile";
 import { Tile } from "@/features/metrics/summary/Tile";
-import { bytesParts, decimal, percent, plural, rate, shortTime } from "@/lib/format";
+import { bytesParts, count, decimal, percent, plural, rate, shortTime } from "@/lib/format";
 import { isFinal } from "@/lib/runs/runProgress";
 import { isComplete, lastValue, type Columns } from "@/lib/charts/series";
 
@@ -22,7 +22,7 @@ export function SummaryTiles({ run, columns }: { run: Run; columns: Columns }) {
   const hfu = recent("hfu");
   return (
     <dl className="panel mb-6 grid grid-cols-6 overflow-hidden max-desk:grid-cols-3 max-tablet:grid-cols-2">
-      <Tile name="loss" value={text(loss, decimal)} unit="" note={validationNote(run, columns)} />
+      <Tile name="loss" value={text(loss, decimal)} unit="" {...validationNote(run, columns)} />
       <Tile
         name="MFU"
         value={text(mfu, percent)}
@@ -38,7 +38,7 @@ export function SummaryTiles({ run, columns }: { run: Run; columns: Columns }) {
         note={seconds === undefined ? "" : `${shortTime(seconds)} per step`}
         more={meanNote(run, "tokens_per_second", columns)}
       />
-      <Tile name="grad norm" value={text(norm, decimal)} unit="" note={clipNote(run, columns)} />
+      <Tile name="grad norm" value={text(norm, decimal)} unit="" {...clipNote(run, columns)} />
       <Tile name="memory" value={memory} unit={memoryUnit} note={slotsNote(run)} />
       <ComputeTile run={run} />
     </dl>
@@ -84,22 +84,29 @@ function meanNote({ summary, forked_from: origin }: Run, name: string, columns: 
   return steps < MEAN_STEPS ? `mean of ${plural(steps, "step")}` : `mean of about ${MEAN_STEPS} steps`;
 }
 
-function validationNote(run: Run, columns: Columns): string {
-  const values = columns["validation_loss"]?.values ?? [];
+interface Note {
+  note: string;
+  isWarning?: boolean;
+}
+
+function validationNote(run: Run, columns: Columns): Note {
+  const { steps, values } = columns["validation_loss"] ?? { steps: [], values: [] };
   const newest = values[values.length - 1];
   if (newest === undefined) {
     const loading = columns["loss"] === undefined && run.summary.step > 0;
-    if (loading) return "";
-    return isFinal(run.state) ? "not validated" : "not validated yet";
+    if (loading) return { note: "" };
+    return { note: isFinal(run.state) ? "not validated" : "not validated yet" };
   }
   const best = Math.min(...values);
+  if (newest > BEST_IS_FAR * best) {
+    return { note: `validation ${decimal(newest)}, best ${decimal(best)} at step ${count(steps[values.indexOf(best)] ?? 0)}`, isWarning: true };
+  }
   const trend = trendOf(values);
-  const comment = trend !== "rising" && newest > BEST_IS_FAR * best ? `best ${decimal(best)}` : trend;
-  return `validation ${decimal(newest)}${comment === null ? "" : `, ${comment}`}`;
+  return { note: `validation ${decimal(newest)}${trend === null ? "" : `, ${trend}`}` };
 }
 
-/** From this multiple of the best loss on, the best says more than the latest direction. */
-const BEST_IS_FAR = 1.1;
+/** From this multiple of the best loss on, the newest is no noise: the run overfits or has diverged. */
+const BEST_IS_FAR = 1.05;
 
 /** Two points say nothing: only a direction that the last four measurements share is named. */
 function trendOf(values: readonly number[]): "falling" | "rising" | null {
@@ -112,15 +119,18 @@ function trendOf(values: readonly number[]): "falling" | "rising" | null {
 
 const TREND_POINTS = 4;
 
-function clipNote(run: Run, columns: Columns): string {
+/** From this share of clipped steps on, the limit sets the size of the steps rather than catching rare spikes. */
+const MOSTLY_CLIPPED = 0.5;
+
+function clipNote(run: Run, columns: Columns): Note {
   const limit = run.spec.optimizer.clip_norm;
   const norms = columns["grad_norm"];
-  if (limit === null) return "not clipped";
+  if (limit === null) return { note: "not clipped" };
   // A downsampled series holds only extremes, so the share of clipped steps is unknown.
-  if (norms === undefined || !isComplete(norms)) return `clipped at ${limit}`;
+  if (norms === undefined || !isComplete(norms)) return { note: `clipped at ${limit}` };
   const { values } = norms;
   const clipped = values.filter((value) => value > limit).length / values.length;
-  return `clipped ${(clipped * 100).toFixed(0)} % of steps`;
+  return { note: `clipped ${(clipped * 100).toFixed(0)} % of steps`, isWarning: clipped > MOSTLY_CLIPPED };
 }
 
 function slotsNote(run: Run): string {

@@ -40,8 +40,8 @@ it("calls a validation loss rising or falling only after four measurements in on
     page.unmount();
     return text;
   };
-  expect(await note(2.0, 2.1)).toBe("validation 2.100");
-  expect(await note(2.0, 2.1, 2.05, 2.2)).toBe("validation 2.200");
-  expect(await note(2.0, 2.1, 2.2, 2.3)).toBe("validation 2.300, rising");
+  expect(await note(2.0, 2.05)).toBe("validation 2.050");
+  expect(await note(2.0, 2.05, 2.02, 2.06)).toBe("validation 2.060");
+  expect(await note(2.0, 2.02, 2.04, 2.06)).toBe("validation 2.060, rising");
   expect(await note(3.0, 2.1, 2.0, 1.9)).toBe("validation 1.900, falling");
 });

@@ -1,6 +1,7 @@
 import { screen } from "@testing-library/react";
 import { expect, it } from "vitest";
 import { SummaryTiles } from "@/features/metrics/summary/SummaryTiles";
+import type { Columns } from "@/lib/charts/series";
 import { renderRoute } from "@tests/support/renderRoute";
 import { aRun } from "@tests/support/runs";
 
@@ -25,14 +26,38 @@ it.each([
 });
 
 it.each([
-  [[8.3, 25, 24, 23, 20.756], "validation 20.756, best 8.300"],
+  [[8.3, 25, 24, 23, 20.756], "validation 20.756, best 8.300 at step 1"],
   [[9, 8, 7, 6], "validation 6.000, falling"],
-  [[6, 6.1, 6.2, 6.3], "validation 6.300, rising"],
+  [[6, 6.1, 6.2, 6.25], "validation 6.250, rising"],
   [[9, 6], "validation 6.000"],
 ])("describes the validation losses %j as %s", async (values, note) => {
   const columns = { validation_loss: { steps: values.map((_, index) => index + 1), values } };
   renderRoute(<SummaryTiles run={aRun()} columns={columns} />);
   expect(await screen.findByText(note)).toBeDefined();
+});
+
+/** The text of a tile, with the words that only screen readers read. */
+async function tileText(name: string, columns: Columns): Promise<string> {
+  const page = renderRoute(<SummaryTiles run={aRun()} columns={columns} />);
+  const text = (await screen.findByText(name)).parentElement?.textContent ?? "";
+  page.unmount();
+  return text;
+}
+
+it("warns of a validation loss clearly above the best, and names the step of the best", async () => {
+  const validation = (...values: number[]) => ({ validation_loss: { steps: values.map((_, index) => 650 * (index + 1)), values } });
+  expect(await tileText("loss", validation(0.2, 0.174, 0.386))).toContain("warning: validation 0.386, best 0.174 at step 1,300");
+  expect(await tileText("loss", validation(0.2, 0.174, 0.18))).not.toContain("warning");
+});
+
+it("warns if more than half of the steps are clipped", async () => {
+  const limit = aRun().spec.optimizer.clip_norm ?? 0;
+  expect(limit).toBeGreaterThan(0);
+  const norms = (...times: number[]) => ({ grad_norm: { steps: times.map((_, index) => index + 1), values: times.map((time) => time * limit) } });
+  expect(await tileText("grad norm", norms(2, 2, 0.5))).toContain("warning: clipped 67 % of steps");
+  const rarely = await tileText("grad norm", norms(2, 0.5));
+  expect(rarely).toContain("clipped 50 % of steps");
+  expect(rarely).not.toContain("warning");
 });
 
 it("shows that the peak is not known instead of a fraction of a wrong one", async () => {
