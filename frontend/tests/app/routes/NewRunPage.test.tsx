@@ -75,6 +75,8 @@ async function go(href: string) {
 const name = () => screen.findByLabelText<HTMLInputElement>("Name", {}, { timeout: 5_000 });
 const width = () => screen.getByLabelText<HTMLInputElement>("Width");
 const openModel = async () => userEvent.click(await screen.findByRole("button", { name: /^Model settings/ }));
+const version = () => screen.getByLabelText<HTMLInputElement>("Version");
+const openData = async () => userEvent.click(await screen.findByRole("button", { name: /^Data settings/ }));
 const press = async (verb: string) => userEvent.click(screen.getByRole("button", { name: verb }));
 
 async function writeName(text: string) {
@@ -98,19 +100,19 @@ it("keeps the drafts of a new run, a clone and a fork separate, across reloads a
   expect((await name()).value).toBe("pilot");
   expect(screen.queryByText(/^Restored your draft of/)).toBeNull();
   await writeName("on from it");
-  await openModel();
-  await userEvent.clear(width());
+  await openData();
+  await userEvent.clear(version());
   await open("?fork=run_1");
   expect((await name()).value).toBe("on from it");
-  await openModel();
-  expect(width().value).toBe("");
+  await openData();
+  expect(version().value).toBe("");
   expect(screen.getByText(/^Restored your draft of/)).toBeDefined();
   await press("Start fork");
   await arrived();
   await open("?fork=run_1");
   expect((await name()).value).toBe("pilot");
-  await openModel();
-  expect(width().value).toBe("64");
+  await openData();
+  expect(version().value).toBe("1");
   await open("?like=run_1");
   expect((await name()).value).toBe("much like it");
   await open("");
@@ -129,6 +131,37 @@ it("forks from the checkpoint it shows, even if the address names none", async (
   await press("Start fork");
   await arrived();
   expect(sent).toEqual([{ path: "/api/v1/teams/lab/runs/run_1/fork", body: { name: "on", changes: {}, checkpoint: "ck_2" } }]);
+});
+
+it("shows the model of a fork, which must stay the same, and clones to change it", async () => {
+  await open("?fork=run_1");
+  await openModel();
+  expect(width().value).toBe("64");
+  expect(width().matches(":disabled")).toBe(true);
+  expect(screen.queryByRole("radiogroup", { name: "Preset" })).toBeNull();
+  expect(screen.getByRole("link", { name: "Clone the run" }).getAttribute("href")).toBe("/lab/runs/new?like=run_1");
+  await open("?like=run_1");
+  await openModel();
+  expect(width().matches(":disabled")).toBe(false);
+  expect(screen.getByRole("radiogroup", { name: "Preset" })).toBeDefined();
+});
+
+it("proposes a name only once the names of the other runs are known", async () => {
+  let answer = () => {};
+  const names = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  server.use(
+    http.get("*/api/v1/teams/lab/runs", async () => {
+      await names;
+      return HttpResponse.json({ items: [aRun({ name: "pilot" })], next_cursor: null });
+    }),
+  );
+  await open("?like=run_1");
+  await screen.findByRole("status", { name: "Loading" });
+  expect(screen.queryByLabelText("Name")).toBeNull();
+  act(answer);
+  expect((await name()).value).toBe("pilot-2");
 });
 
 it("says before the fork of a diverged run what to change", async () => {

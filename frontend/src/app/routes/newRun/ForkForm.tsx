@@ -1,4 +1,4 @@
-import { useParams, useSearch } from "@tanstack/react-router";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { NewRunForm } from "@/app/routes/newRun/NewRunForm";
 import { ForkOrigin } from "@/app/routes/newRun/ForkOrigin";
 import { useForkStates } from "@/app/routes/newRun/useForkStates";
@@ -20,6 +20,15 @@ export function ForkForm({ runId }: { runId: string }) {
       origin={`fork.${runId}`}
       startStep={chosen?.step ?? 0}
       {...(chosen === undefined ? {} : { checkpoint: chosen.id })}
+      modelNote={
+        <>
+          A fork continues the same model.{" "}
+          <Link to="/$team/runs/new" params={{ team }} search={{ like: runId }} className="text-accent underline underline-offset-2">
+            Clone the run
+          </Link>{" "}
+          to change it.
+        </>
+      }
       submitLabel="Start fork"
       submit={(spec, key) => {
         // Sends the checkpoint shown above, not one saved in the meantime.

@@ -51,7 +51,7 @@ export function ForkOrigin({ team, run, checkpoint }: Props) {
           <p className="text-small text-soft">
             {chosen === undefined
               ? NO_STATE_TEXT
-              : "The model, its vocabulary and the optimizer kind must stay the same, because the checkpoint's tensors depend on them. The parent run is not changed."}
+              : "Vocabulary and optimizer kind must stay the same, because the checkpoint's tensors depend on them. The parent run is not changed."}
           </p>
         )}
         {run.state === "failed" && DIVERGED.test(run.sentence) && (

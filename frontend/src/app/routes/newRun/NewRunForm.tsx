@@ -1,8 +1,9 @@
-import { useQuery, useSuspenseInfiniteQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { usePrefetchQuery, useQuery, useSuspenseInfiniteQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useRouteContext, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import type { Run } from "@/api/types";
 import { EmptyState } from "@/components/EmptyState";
+import { Skeleton } from "@/components/Skeleton";
 import { datasetsQuery, tokenizersQuery } from "@/features/datasets/queries";
 import { RunForm } from "@/features/runs/form/RunForm";
 import { runNamesQuery, type SpecJson } from "@/features/runs/queries";
@@ -16,6 +17,8 @@ interface Props {
   nameBase?: string;
   startStep?: number;
   checkpoint?: string;
+  /** Of a fork: why its model must stay the same. */
+  modelNote?: ReactNode;
   submitLabel?: string;
   submit?: (spec: SpecJson, key: string) => Promise<Run>;
   children?: ReactNode;
@@ -24,13 +27,14 @@ interface Props {
 const NO_NAMES: readonly string[] = [];
 
 /** The form of a new run with initial values; asks for a dataset first if there is none. */
-export function NewRunForm({ source, origin, nameBase, startStep = 0, checkpoint, submitLabel, submit, children }: Props) {
+export function NewRunForm({ source, origin, nameBase, startStep = 0, checkpoint, modelNote, submitLabel, submit, children }: Props) {
   const { team } = useParams({ from: "/$team" });
   const { me } = useRouteContext({ from: "/$team" });
   const { dataset, view } = useSearch({ from: "/$team/runs/new" });
+  usePrefetchQuery(runNamesQuery(team));
   const datasets = useAllDatasets(team);
   const { data: tokenizers } = useSuspenseQuery(tokenizersQuery(team));
-  const { data: takenNames = NO_NAMES } = useQuery(runNamesQuery(team));
+  const { data: takenNames = NO_NAMES, isPending: areNamesPending } = useQuery(runNamesQuery(team));
   const navigate = useNavigate();
   if (datasets.length === 0) {
     return (
@@ -44,6 +48,8 @@ export function NewRunForm({ source, origin, nameBase, startStep = 0, checkpoint
       </EmptyState>
     );
   }
+  // Otherwise the name that it proposes would change while it is read.
+  if (areNamesPending) return <Skeleton />;
   return (
     <RunForm
       team={team}
@@ -65,6 +71,7 @@ export function NewRunForm({ source, origin, nameBase, startStep = 0, checkpoint
       }
       {...(origin === undefined ? {} : { origin })}
       {...(checkpoint === undefined ? {} : { checkpoint })}
+      {...(modelNote === undefined ? {} : { modelNote })}
       {...(submitLabel === undefined ? {} : { submitLabel })}
       {...(submit === undefined ? {} : { submit })}
       onCreated={(run) =>

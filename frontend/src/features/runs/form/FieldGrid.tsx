@@ -10,6 +10,8 @@ export interface FieldContext {
   problems: readonly Problem[];
   datasets: readonly Dataset[];
   tokenizers: readonly Tokenizer[];
+  /** Of a fork: whether the field must stay as it is. */
+  isFixed?: (path: string) => boolean;
   /** Help that replaces the schema's, by path. */
   help: Readonly<Record<string, string>>;
   onChange: (changed: SpecValues) => void;
@@ -19,7 +21,7 @@ export interface FieldContext {
 
 /** Fields in two columns, one on phones or for a single field, with a heading over each optional group. */
 export function FieldGrid({ fields, context }: { fields: readonly SpecField[]; context: FieldContext }) {
-  const { values, problems, datasets, tokenizers, help, onChange } = context;
+  const { values, problems, datasets, tokenizers, isFixed, help, onChange } = context;
   return (
     <div className={`grid gap-x-6 gap-y-4 max-tablet:grid-cols-1 ${fields.length > 1 ? "grid-cols-2" : "grid-cols-1"}`}>
       {fields.map((field, index) => (
@@ -33,6 +35,7 @@ export function FieldGrid({ fields, context }: { fields: readonly SpecField[]; c
             datasets={datasets}
             tokenizers={tokenizers}
             tokenizerKind={values["data.tokenizer.kind"] ?? ""}
+            isFixed={isFixed?.(field.path) === true}
             onChange={(value) => {
               onChange({ [field.path]: value });
             }}

@@ -42,6 +42,8 @@ interface Props {
   origin?: string;
   /** What an unnamed run is called, if not after its data and model. */
   nameBase?: string | undefined;
+  /** Of a fork: why its model must stay the same. */
+  modelNote?: ReactNode;
   /** Names of the team's runs. */
   takenNames?: readonly string[];
   view?: View;
@@ -67,7 +69,7 @@ const VIEWS: readonly View[] = ["form", "YAML"];
 /** The configuration of a new run, as a form or as YAML, validated by the API while it is edited. */
 export function RunForm(props: Props) {
   const { team, userId, datasets, tokenizers, prefill, origin, nameBase, takenNames = [], view = "form", onView } = props;
-  const { submitLabel = "Start run", startStep = 0, children, onCreated } = props;
+  const { submitLabel = "Start run", startStep = 0, modelNote, children, onCreated } = props;
   const { data: info } = useSuspenseQuery(specQuery);
   const sections = useMemo(() => sectionsOf(info.run_spec as JsonSchema), [info]);
   const fields = useMemo(() => sections.flatMap((section) => section.fields), [sections]);
@@ -80,7 +82,7 @@ export function RunForm(props: Props) {
     const dataset = datasets.find(({ id }) => id === given["data.dataset"])?.name ?? "run";
     return suggestName(nameBase ?? [dataset, presetOf(info.presets, given, fields)].filter(Boolean).join("-"), takenNames);
   };
-  const [initial] = useState(() => {
+  const [initial] = useState((): SpecValues => {
     const hasModel = Object.keys(prefill).some((path) => path.startsWith("model."));
     const model = hasModel ? {} : valuesOfPreset(info.presets, INITIAL_PRESET, fields);
     return { "data.dataset": (datasets.find(isReadable) ?? datasets[0])?.id ?? "", ...model, ...prefill };
@@ -91,6 +93,8 @@ export function RunForm(props: Props) {
   const suggestedName = nameFor(draft.values);
   const values = useMemo((): SpecValues => ({ name: suggestedName, ...draft.values }), [suggestedName, draft.values]);
   const asForm = draft.text === null;
+  // A model that a recipe or the YAML changed can be changed back. All models can scale rotary positions, to learn longer sequences.
+  const isModelFixed = modelNote !== undefined && fields.every(({ path }) => !shapesModel(path) || (draft.values[path] ?? "") === (initial[path] ?? ""));
   const [wasSubmitted, setSubmitted] = useState(false);
 
   const isUnnamed = asForm && draft.values["name"] === undefined;
@@ -223,6 +227,7 @@ export function RunForm(props: Props) {
             info={info}
             check={check}
             startStep={startStep}
+            modelNote={modelNote}
             isTooLarge={!isUpdating && planned.data?.too_large != null}
             labelOf={labelOf}
             context={{
@@ -230,6 +235,7 @@ export function RunForm(props: Props) {
               problems: shownProblems,
               datasets,
               tokenizers,
+              isFixed: (path) => isModelFixed && shapesModel(path),
               help: {},
               isSubmitted: submission.status !== "idle",
               onChange: (changed) => {
@@ -276,6 +282,11 @@ export function RunForm(props: Props) {
       </RunFormSummary>
     </form>
   );
+}
+
+/** Whether the tensors of a model depend on the field. */
+function shapesModel(path: string): boolean {
+  return path.startsWith("model.") && !path.startsWith("model.rope_scaling");
 }
 
 function hasName(spec: SpecJson): boolean {

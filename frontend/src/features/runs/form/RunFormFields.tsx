@@ -19,6 +19,8 @@ interface Props {
   startStep: number;
   /** Whether no node has enough memory for the run. */
   isTooLarge: boolean;
+  /** Of a fork: why its model must stay the same. */
+  modelNote: ReactNode;
   /** Label of a link to a field. */
   labelOf: (field: string) => string;
   /** What the plan says about a section, by the section's key. */
@@ -26,7 +28,7 @@ interface Props {
 }
 
 /** The form: name, data, model and length in sight; everything else folded, with the number of changed values. */
-export function RunFormFields({ parts, info, context, check, startStep, isTooLarge, labelOf, below }: Props) {
+export function RunFormFields({ parts, info, context, check, startStep, isTooLarge, modelNote, labelOf, below }: Props) {
   const { name, questions, settings } = parts;
   const { values, problems, onChange } = context;
   const leadContext = { ...context, help: { "data.dataset": dataText(check), "schedule.steps": lengthText(check, startStep) } };
@@ -55,7 +57,8 @@ export function RunFormFields({ parts, info, context, check, startStep, isTooLar
         const preset = presetOf(info.presets, values, fields);
         return (
           <QuestionPanel key={question.key} question={question} context={leadContext} preset={preset}>
-            <PresetCards info={info} fields={fields} values={values} onChange={onChange} />
+            {modelNote !== undefined && <p>{modelNote}</p>}
+            {!fields.some(({ path }) => context.isFixed?.(path)) && <PresetCards info={info} fields={fields} values={values} onChange={onChange} />}
             {isTooLarge && preset !== undefined && <PresetProblems problems={problemsOfPreset(parts, context)} labelOf={labelOf} />}
           </QuestionPanel>
         );

@@ -21,6 +21,8 @@ interface Props {
   tokenizers: readonly Tokenizer[];
   /** Where the tokenizer comes from. */
   tokenizerKind: string;
+  /** Whether the value is only shown. */
+  isFixed?: boolean;
   onChange: (value: string) => void;
 }
 
@@ -34,7 +36,7 @@ export function SpecFieldInput(props: Props) {
       help={help === "" ? undefined : help}
       error={problem}
     >
-      {(control) => renderInput(props, control)}
+      {(control) => (props.isFixed === true ? <fieldset disabled className="contents">{renderInput(props, control)}</fieldset> : renderInput(props, control))}
     </Field>
   );
 }
