@@ -4,6 +4,7 @@ import type { Run } from "@/api/types";
 import { Button } from "@/components/Button";
 import { CopyButton } from "@/components/CopyButton";
 import { ForEditors } from "@/components/ForEditors";
+import { Skeleton } from "@/components/Skeleton";
 import { layoutNote, currentAndNext, attemptSpec } from "@/features/runs/parallelism/attemptLayout";
 import { ChangeLayout } from "@/features/runs/parallelism/ChangeLayout";
 import { canChangeLayout } from "@/features/runs/parallelism/layout";
@@ -30,7 +31,7 @@ export function ConfigurationTab({ team, run, dataset }: Props) {
   const [changing, setChanging] = useState(false);
   const [asYaml, setAsYaml] = useState(false);
   const spec = run.spec as unknown as Record<string, Json>;
-  const { data: info } = useQuery(specQuery);
+  const { data: info, isLoading } = useQuery(specQuery);
   const fields = useMemo(() => (info === undefined ? null : sectionsOf(info.run_spec as JsonSchema).flatMap((section) => section.fields)), [info]);
   const groups = groupsOf(spec);
   const [chosen, defaults] = splitByDefault(groups, fields);
@@ -84,20 +85,29 @@ export function ConfigurationTab({ team, run, dataset }: Props) {
           {layoutNote(run)}
         </p>
       )}
-      <h2 className="font-semibold">
-        {defaults.length > 0 ? "Chosen" : "All values"} <span className="text-small font-normal text-soft">{defaults.length > 0 && "by you, or for you when the run was submitted"}</span>
-      </h2>
-      <Groups groups={chosen} renderValue={renderValue} />
-      {defaults.length > 0 && (
-        <>
-          <h2 className="mt-3 font-semibold">
-            Defaults <span className="text-small font-normal text-soft">not changed</span>
-          </h2>
-          <Groups groups={defaults} renderValue={renderValue} isSoft />
-        </>
-      )}
+      {isLoading ? <Skeleton rows={12} /> : values()}
     </div>
   );
+
+  /** In one list if the API does not describe the fields. */
+  function values(): ReactNode {
+    return (
+      <>
+        <h2 className="font-semibold">
+          {defaults.length > 0 ? "Chosen" : "All values"} <span className="text-small font-normal text-soft">{defaults.length > 0 && "by you, or for you when the run was submitted"}</span>
+        </h2>
+        <Groups groups={chosen} renderValue={renderValue} />
+        {defaults.length > 0 && (
+          <>
+            <h2 className="mt-3 font-semibold">
+              Defaults <span className="text-small font-normal text-soft">not changed</span>
+            </h2>
+            <Groups groups={defaults} renderValue={renderValue} isSoft />
+          </>
+        )}
+      </>
+    );
+  }
 
   function renderValue({ path }: Entry): ReactNode {
     if (path === "data.dataset") return dataset;

@@ -1,10 +1,12 @@
 import { cleanup, screen, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import type { Run } from "@/api/types";
 import { ConfigurationTab } from "@/features/runs/detail/ConfigurationTab";
 import { renderRoute } from "@tests/support/renderRoute";
 import { aRun } from "@tests/support/runs";
+import { server } from "@tests/support/server";
 
 const SPEC = { ...aRun().spec, resources: { ...aRun().spec.resources, slots_per_node: 4 } };
 const NEXT = { ...SPEC, parallelism: { ...SPEC.parallelism, pipeline: 2 }, batch: { ...SPEC.batch, micro_sequences: 2 } };
@@ -53,6 +55,29 @@ it("puts texts in quotation marks if their spaces would not be seen", async () =
   cleanup();
   const { value } = await shown(prompts("the dog", "a cat"));
   expect(value("prompts")).toBe("the dog\na cat");
+});
+
+it("shows no values before it knows which are defaults", async () => {
+  let answer = () => {};
+  const described = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  const runSpec = { properties: { seed: { type: "integer", default: 0 } } };
+  server.use(
+    http.get("*/api/v1/spec", async () => {
+      await described;
+      return HttpResponse.json({ run_spec: runSpec, presets: {}, preset_families: {}, gpus: [] });
+    }),
+  );
+  renderRoute(<ConfigurationTab team="lab" run={aRun()} dataset="letters" />);
+  await screen.findByRole("status", { name: "Loading" });
+  expect(screen.queryByRole("heading", { level: 2 })).toBeNull();
+  answer();
+  await screen.findByText("letters");
+  expect(screen.getAllByRole("heading", { level: 2 }).map(({ textContent }) => textContent)).toEqual([
+    "Chosen by you, or for you when the run was submitted",
+    "Defaults not changed",
+  ]);
 });
 
 it("shows the configuration as YAML", async () => {
