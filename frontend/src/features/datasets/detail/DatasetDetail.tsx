@@ -49,7 +49,7 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
                 setDeleting(true);
               }}
             >
-              Delete
+              Delete dataset
             </Button>
             {newest !== undefined && (
               <Button
