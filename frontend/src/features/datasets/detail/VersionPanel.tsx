@@ -53,7 +53,7 @@ export function VersionPanel({ team, dataset, version, isNewest }: Props) {
               setDeleting(true);
             }}
           >
-            Delete version<span className="sr-only"> {number}</span>
+            Delete version <span className="sr-only">{number}</span>
           </Button>
         )}
       </div>
