@@ -92,7 +92,8 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
                   <span className="block">{KIND_LABELS[checkpoint.kind]}</span>
                   <span className="block text-small text-soft max-tablet:hidden">{contentText(checkpoint)}</span>
                   <span className="block text-small tablet:hidden">
-                    <Bytes value={checkpoint.bytes} />
+                    <Bytes value={checkpoint.bytes} />, <Time at={checkpoint.created} />
+                    {checkpoint.pinned && <span className="text-accent">, pinned</span>}
                   </span>
                   {typeof checkpoint.validation_loss === "number" && (
                     <span className="block text-small tablet:hidden">
@@ -112,7 +113,7 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
                 </Td>
                 <Td>
                   <span className="flex items-center justify-end gap-2 whitespace-nowrap">
-                    <span className="flex items-center gap-2 max-tablet:flex-col max-tablet:items-end max-tablet:gap-0">
+                    <span className="flex items-center gap-2">
                       {(canEdit || checkpoint.pinned) && (
                         <button
                           type="button"
@@ -120,7 +121,7 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
                           aria-label={`${checkpoint.pinned ? "Pinned" : "Pin"}: step ${count(checkpoint.step)}, ${KIND_LABELS[checkpoint.kind]}`}
                           title={checkpoint.pinned ? "Pinned: protected from deletion" : "Pin to protect from deletion"}
                           disabled={!canEdit || pin.isPending}
-                          className={`inline-flex h-7 items-center gap-1 rounded-box px-1.5 text-small enabled:hover:bg-raised max-tablet:h-11 ${checkpoint.pinned ? "text-accent" : "text-soft"}`}
+                          className={`inline-flex h-7 items-center gap-1 rounded-box px-1.5 text-small enabled:hover:bg-raised max-tablet:hidden ${checkpoint.pinned ? "text-accent" : "text-soft"}`}
                           onClick={() => {
                             pin.mutate(checkpoint);
                           }}
@@ -135,7 +136,9 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
                         className="inline-flex items-center gap-1.5 text-accent hover:underline max-tablet:min-h-11"
                       >
                         <Download aria-hidden size={14} />
-                        Download .tar
+                        <span>
+                          Download<span className="max-tablet:hidden"> .tar</span>
+                        </span>
                         <span className="sr-only">
                           {" "}
                           of step {count(checkpoint.step)}, {KIND_LABELS[checkpoint.kind]}
@@ -153,6 +156,16 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
                         </button>
                       }
                     >
+                      {canEdit && (
+                        <MenuAction
+                          onPhonesOnly
+                          onSelect={() => {
+                            pin.mutate(checkpoint);
+                          }}
+                        >
+                          {checkpoint.pinned ? "Unpin" : "Pin to protect from deletion"}
+                        </MenuAction>
+                      )}
                       <MenuAction
                         onSelect={() => {
                           setDialog({ what: "snippets", checkpoint });

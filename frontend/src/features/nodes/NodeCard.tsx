@@ -94,7 +94,7 @@ export function NodeCard({ node, now }: Props) {
       {allow.error !== null && <ErrorNote error={allow.error} />}
       {node.hardware && <NodeUse name={node.name} use={node.hardware} />}
       {slots.length > 0 && (
-        <ul aria-label={`Slots of ${node.name}`} className="mt-3 grid grid-cols-[repeat(auto-fill,minmax(180px,1fr))] gap-2">
+        <ul aria-label={`Slots of ${node.name}`} className="mt-3 grid grid-cols-[repeat(auto-fill,minmax(180px,1fr))] gap-2 max-tablet:grid-cols-[repeat(auto-fill,minmax(140px,1fr))]">
           {slots.map((slot) => (
             <SlotTile key={`${slot.device}${slot.index}`} slot={slot} isUsable={node.online && !node.draining && !node.quarantine} memory={memoryOf(node, slot)} use={gpuUseOf(node, slot)} />
           ))}

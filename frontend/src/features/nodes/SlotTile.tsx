@@ -18,7 +18,7 @@ interface Props {
 export function SlotTile({ slot, isUsable, memory, use }: Props) {
   const { run } = slot;
   return (
-    <li className={`flex min-h-20 min-w-0 flex-col justify-between rounded-box border p-2 ${run === null ? "border-dashed" : "border-control bg-raised"}`}>
+    <li className={`flex min-w-0 flex-col justify-between rounded-box border p-2 ${run === null ? "border-dashed tablet:min-h-20" : "min-h-20 border-control bg-raised"}`}>
       <span className="flex justify-between gap-2 text-small text-soft">
         {slotLabel(slot)}
         {memory !== undefined && <span>{bytes(memory)}</span>}

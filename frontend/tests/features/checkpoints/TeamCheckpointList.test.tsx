@@ -1,4 +1,5 @@
-import { screen, within } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import type { Checkpoint } from "@/api/types";
@@ -71,4 +72,20 @@ it("tells runs of the same name apart by the end of their ids, and names every a
   expect(rows[2]).toBe("pilot 1 ngest1 checkpoint, 1 MiB");
   expect(rows[4]).toBe("pilot 21 checkpoint, 1 MiB");
   expect(screen.getAllByText("Pin")).toHaveLength(3);
+});
+
+it("offers to pin a checkpoint in its menu too, for phones", async () => {
+  const sent: unknown[] = [];
+  server.use(
+    http.patch("*/api/v1/teams/lab/runs/run_1/checkpoints/ckpt_1_20", async ({ request }) => {
+      sent.push(await request.json());
+      return HttpResponse.json({ ...checkpoint("1", 20, null), pinned: true });
+    }),
+  );
+  await show([checkpoint("1", 20, null)], null);
+  await userEvent.click(screen.getByRole("button", { name: /^More actions for step 20/ }));
+  await userEvent.click(await screen.findByRole("menuitem", { name: "Pin to protect from deletion" }));
+  await waitFor(() => {
+    expect(sent).toEqual([{ pinned: true }]);
+  });
 });
