@@ -11,10 +11,12 @@ interface Props {
   skeleton?: ReactNode;
   /** The content includes the page's heading, so the error needs one too. */
   titled?: boolean;
+  /** That heading if there is no such object, such as “Run not found”. */
+  notFoundTitle?: string;
 }
 
 /** Shows a skeleton while its content loads or the server does not respond, an error if that fails, and retries once the connection is back. */
-export function AsyncBoundary({ children, skeleton = <Skeleton />, titled = false }: Props) {
+export function AsyncBoundary({ children, skeleton = <Skeleton />, titled = false, notFoundTitle }: Props) {
   const reconnects = useSyncExternalStore(connection.subscribe, connection.reconnects);
   const [, rerender] = useReducer((tries: number) => tries + 1, 0);
   return (
@@ -25,6 +27,7 @@ export function AsyncBoundary({ children, skeleton = <Skeleton />, titled = fals
           errorComponent={({ error, reset: clear }) => (
             <BoundaryError
               titled={titled}
+              notFoundTitle={notFoundTitle}
               skeleton={skeleton}
               error={error}
               onRetry={() => {
@@ -43,13 +46,14 @@ export function AsyncBoundary({ children, skeleton = <Skeleton />, titled = fals
 
 interface BoundaryErrorProps {
   titled: boolean;
+  notFoundTitle: string | undefined;
   skeleton: ReactNode;
   error: unknown;
   onRetry: () => void;
 }
 
 /** While the server does not respond, the banner says so, and a part of a page only keeps its place. */
-function BoundaryError({ titled, skeleton, error, onRetry }: BoundaryErrorProps) {
+function BoundaryError({ titled, notFoundTitle, skeleton, error, onRetry }: BoundaryErrorProps) {
   const isLost = useSyncExternalStore(connection.subscribe, connection.lostSince) !== null;
   useEffect(
     () =>
@@ -59,7 +63,7 @@ function BoundaryError({ titled, skeleton, error, onRetry }: BoundaryErrorProps)
     [error, onRetry],
   );
   if (isLost && !titled && error instanceof ConnectionError) return skeleton;
-  return <ErrorState titled={titled} error={error} onRetry={onRetry} />;
+  return <ErrorState titled={titled} notFoundTitle={notFoundTitle} error={error} onRetry={onRetry} />;
 }
 
 interface SuspenseFallbackProps {

@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { ApiError, ConnectionError, errorMessage } from "@/api/errors";
 import { Button, buttonClass } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
-import { NotFoundNote } from "@/components/NotFoundNote";
+import { NotFoundNote, PAGE_NOT_FOUND } from "@/components/NotFoundNote";
 import { PageTitle } from "@/components/PageTitle";
 
 export const SERVER_UNREACHABLE = "The server cannot be reached";
@@ -12,12 +12,14 @@ interface Props {
   onRetry: () => void;
   /** Adds a heading, for errors that replace an entire page. */
   titled?: boolean;
+  /** The heading if there is no such object. */
+  notFoundTitle?: string | undefined;
 }
 
 /** Replaces a list or page that could not be loaded. There is no retry if it does not exist or is forbidden. */
-export function ErrorState({ error, onRetry, titled = false }: Props) {
+export function ErrorState({ error, onRetry, titled = false, notFoundTitle = PAGE_NOT_FOUND }: Props) {
   const status = error instanceof ApiError ? error.status : 0;
-  if (status === 404) return <NotFoundNote titled={titled}>{errorMessage(error)}</NotFoundNote>;
+  if (status === 404) return <NotFoundNote title={titled ? notFoundTitle : undefined}>{errorMessage(error)}</NotFoundNote>;
   const title = titleOf(error, status);
   return (
     <div className="flex max-w-xl flex-col items-start gap-4">

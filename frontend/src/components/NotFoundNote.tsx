@@ -2,24 +2,24 @@ import { Link, useMatch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { PageTitle } from "@/components/PageTitle";
 
-const TITLE = "Page not found";
+export const PAGE_NOT_FOUND = "Page not found";
 
 interface Props {
   /** What was not found, and why. */
   children: ReactNode;
-  /** Adds a heading, if it replaces an entire page. */
-  titled?: boolean;
+  /** The heading, if it replaces an entire page. */
+  title?: string | undefined;
 }
 
 /** Shown for a page, or an object of a page, that does not exist. */
-export function NotFoundNote({ children, titled = false }: Props) {
+export function NotFoundNote({ children, title }: Props) {
   const team = useMatch({ from: "/$team", shouldThrow: false, select: ({ context, params }) => context.me.teams.find(({ slug }) => slug === params.team)?.slug });
   return (
     <>
-      {titled && (
+      {title !== undefined && (
         <>
-          <PageTitle>{TITLE}</PageTitle>
-          <h1 className="mb-2 text-title font-semibold">{TITLE}</h1>
+          <PageTitle>{title}</PageTitle>
+          <h1 className="mb-2 text-title font-semibold">{title}</h1>
         </>
       )}
       <p className="text-soft">

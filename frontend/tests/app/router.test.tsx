@@ -34,10 +34,15 @@ it("names each page in the title, and offers a way out of missing pages", async 
     router.history.push("/lab/runs/run_gone/overview");
   });
   await screen.findByText("There is no such run.");
-  expect(screen.getByRole("heading", { name: "Page not found" })).toBeDefined();
+  expect(screen.getByRole("heading", { name: "Run not found" })).toBeDefined();
   expect(screen.queryByRole("alert")).toBeNull();
   expect(screen.getByRole("link", { name: "Go to your runs" }).getAttribute("href")).toBe("/lab/runs");
   expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
+
+  act(() => {
+    router.history.push("/lab/datasets/ds_gone");
+  });
+  expect(await screen.findByRole("heading", { name: "Dataset not found" })).toBeDefined();
 
   act(() => {
     router.history.push("/lab/nodes");
@@ -45,6 +50,30 @@ it("names each page in the title, and offers a way out of missing pages", async 
   await screen.findByText("Only site admins can see nodes.");
   expect(screen.queryByRole("alert")).toBeNull();
   expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
+});
+
+it("frames an address outside of all teams as for people who are signed out", async () => {
+  await openApp("/link/a/b");
+  expect(await screen.findByRole("heading", { name: "Page not found" })).toBeDefined();
+  expect(screen.getByText("Trainwright")).toBeDefined();
+  expect(screen.queryByText("Go to your runs")).toBeNull();
+  expect(screen.getByRole("link", { name: "Go to the start page" }).getAttribute("href")).toBe("/");
+});
+
+it("marks More on phones while a page of its menu is open", async () => {
+  server.use(
+    http.get("*/api/v1/me", () => HttpResponse.json(ME)),
+    http.get("*/api/v1/teams/lab/*", () => HttpResponse.json(MISSING, { status: 404 })),
+  );
+  await openApp("/lab/queue");
+  const more = await screen.findByRole("button", { name: "More" });
+  expect(more.getAttribute("aria-current")).toBe("page");
+  act(() => {
+    router.history.push("/lab/datasets");
+  });
+  await waitFor(() => {
+    expect(more.getAttribute("aria-current")).toBeNull();
+  });
 });
 
 it("says that there is no such team, beside the person's own, and shows a team that they have just been added to", async () => {
@@ -106,8 +135,10 @@ it("opens the run and the dataset that an address names, if only one has the nam
     act(() => {
       router.history.push(`/lab/runs/${name}`);
     });
-    await screen.findByText("There is no such run.");
-    expect(router.state.location.pathname).toBe(`/lab/runs/${name}/overview`);
+    await waitFor(() => {
+      expect(router.state.location.pathname).toBe(`/lab/runs/${name}/overview`);
+      expect(screen.getByRole("heading", { name: "Run not found" })).toBeDefined();
+    });
     expect(screen.getByRole("link", { name: "Go to your runs" }).getAttribute("href")).toBe("/lab/runs");
   }
 });

@@ -1,4 +1,4 @@
-import { Link, useNavigate } from "@tanstack/react-router";
+import { Link, useMatchRoute, useNavigate } from "@tanstack/react-router";
 import { Activity, Bell, ChartColumn, Database, Ellipsis, House, ListOrdered, Save, Server, Settings, type LucideIcon } from "lucide-react";
 import type { Me } from "@/api/types";
 import { KeyboardShortcuts } from "@/app/palette/KeyboardShortcuts";
@@ -39,7 +39,10 @@ const ITEM_CLASS =
 /** Navigation: a rail on the left, icons above their labels on smaller screens, a bar at the bottom on phones. */
 export function Rail({ team, me }: Props) {
   const navigate = useNavigate();
+  const matches = useMatchRoute();
   const pages = ITEMS.filter(({ adminOnly }) => adminOnly !== true || me.site_admin);
+  const inMore = pages.filter(({ more }) => more);
+  const isInMore = inMore.some(({ to }) => matches({ to, params: { team }, fuzzy: true }) !== false);
   return (
     <nav
       aria-label="Main"
@@ -63,19 +66,17 @@ export function Rail({ team, me }: Props) {
         ))}
         <Menu
           trigger={
-            <button type="button" className={`${ITEM_CLASS} tablet:hidden`}>
+            <button type="button" aria-current={isInMore ? "page" : undefined} className={`${ITEM_CLASS} tablet:hidden ${isInMore ? "bg-raised font-medium text-text!" : ""}`}>
               <Ellipsis aria-hidden size={16} />
               More
             </button>
           }
         >
-          {pages
-            .filter(({ more }) => more)
-            .map(({ to, label }) => (
-              <MenuItem key={to} onSelect={() => void navigate({ to, params: { team } })}>
-                {label}
-              </MenuItem>
-            ))}
+          {inMore.map(({ to, label }) => (
+            <MenuItem key={to} onSelect={() => void navigate({ to, params: { team } })}>
+              {label}
+            </MenuItem>
+          ))}
         </Menu>
       </div>
     </nav>

@@ -1,6 +1,6 @@
 import { Outlet, useParams, useRouteContext } from "@tanstack/react-router";
 import { Rail } from "@/app/frame/Rail";
-import { NotFoundNote } from "@/components/NotFoundNote";
+import { NotFoundNote, PAGE_NOT_FOUND } from "@/components/NotFoundNote";
 import { CanEdit } from "@/lib/permissions";
 
 /** The frame around every team page; of a team that the person is not in, only a note. */
@@ -22,7 +22,7 @@ export function TeamFrame() {
         {railTeam !== undefined && <Rail team={railTeam.slug} me={me} />}
         <main id="content" tabIndex={-1} className="min-w-0 flex-1 outline-none max-tablet:pb-16">
           <div className="max-w-[1440px] p-6 pt-4 max-tablet:p-4">
-            {membership === undefined ? <NotFoundNote titled>There is no team “{team}”, or you are not in it.</NotFoundNote> : <Outlet />}
+            {membership === undefined ? <NotFoundNote title={PAGE_NOT_FOUND}>There is no team “{team}”, or you are not in it.</NotFoundNote> : <Outlet />}
           </div>
         </main>
       </div>

@@ -6,7 +6,7 @@ export function DatasetPage() {
   const { team, datasetId } = useParams({ from: "/$team/datasets/$datasetId" });
   const navigate = useNavigate();
   return (
-    <AsyncBoundary titled>
+    <AsyncBoundary titled notFoundTitle="Dataset not found">
       <DatasetDetail
         key={datasetId}
         team={team}

@@ -1,9 +1,14 @@
-import { NotFound } from "@/app/frame/NotFound";
+import { Link } from "@tanstack/react-router";
+import { SignedOutFrame } from "@/app/frame/SignedOutFrame";
+import { PAGE_NOT_FOUND } from "@/components/NotFoundNote";
 
+/** An address outside of all teams: whoever opens it may be signed out. */
 export function NotFoundPage() {
   return (
-    <main className="p-6">
-      <NotFound />
-    </main>
+    <SignedOutFrame title={PAGE_NOT_FOUND} note="The address may be wrong, for example because part of a link was cut off.">
+      <Link to="/" className="text-accent underline underline-offset-2">
+        Go to the start page
+      </Link>
+    </SignedOutFrame>
   );
 }

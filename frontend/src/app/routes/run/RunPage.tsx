@@ -26,7 +26,7 @@ import { isFinal } from "@/lib/runs/runProgress";
 export function RunPage() {
   const { runId } = useParams({ from: "/$team/runs/$runId/$tab" });
   return (
-    <AsyncBoundary titled>
+    <AsyncBoundary titled notFoundTitle="Run not found">
       <LiveRunPage key={runId} />
     </AsyncBoundary>
   );
