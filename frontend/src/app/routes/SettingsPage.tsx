@@ -67,7 +67,7 @@ export function SettingsPage() {
 function Group({ title, children }: { title: string; children: ReactNode }) {
   return (
     <section aria-label={title} className="min-w-0">
-      <h2 className="mb-4 border-b pb-1 font-semibold text-soft">{title}</h2>
+      <h2 className="max-desk:sr-only mb-4 border-b pb-1 font-semibold text-soft">{title}</h2>
       <div className="flex min-w-0 flex-col gap-8">{children}</div>
     </section>
   );

@@ -41,7 +41,7 @@ export function NewTeamForm({ onCreated }: { onCreated: (slug: string) => Promis
     >
       {field("name", "Name", "As people read it. Owners can change it.")}
       {field("slug", "Short name", "Lowercase letters, digits and hyphens, for addresses and scripts. It never changes.")}
-      <Button type="submit" className="self-start" disabled={create.isPending}>
+      <Button type="submit" variant="primary" className="self-start" disabled={create.isPending}>
         Create team
       </Button>
       {otherError !== null && <ErrorNote error={otherError} />}
