@@ -164,10 +164,10 @@ async function describe(page: Page, name: string, steps: number): Promise<void> 
   await page.getByLabel("Warmup steps").fill("5");
   await page.getByRole("button", { name: /^Batch/ }).click();
   await page.getByLabel("Sequence tokens").fill("64");
-  await page.getByLabel("Micro sequences").fill("4");
-  await page.getByLabel("Global sequences").fill("8");
+  await page.getByLabel("Micro batch (sequences)").fill("4");
+  await page.getByLabel("Global batch (sequences)").fill("8");
   await page.getByRole("button", { name: /^Validation/ }).click();
-  await page.getByLabel("Every steps").fill("25");
+  await page.getByLabel("Validate every (steps)").fill("25");
   await page.getByLabel("Device").selectOption("cpu");
 }
 

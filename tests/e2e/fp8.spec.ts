@@ -13,9 +13,9 @@ test("a run in FP8, from its settings to its tensors", async ({ page }) => {
     await page.getByRole("radiogroup", { name: "Preset" }).getByText("nano", { exact: true }).click();
     await page.getByLabel("Name", { exact: true }).fill("eight bits");
     await fold(page, "Precision");
-    await expect(page.getByLabel("Observe every steps")).toBeHidden();
+    await expect(page.getByLabel("Measure every (steps)")).toBeHidden();
     await field(page, "precision.kind").selectOption("fp8");
-    await page.getByLabel("Observe every steps").fill("5");
+    await page.getByLabel("Measure every (steps)").fill("5");
     await field(page, "precision.fp8.level").selectOption("O1");
     await field(page, "precision.fp8.moments").selectOption("block");
     await expect(page.getByRole("link", { name: "Precision: moments" })).toBeVisible();
@@ -32,8 +32,8 @@ test("a run in FP8, from its settings to its tensors", async ({ page }) => {
     await page.getByLabel("Warmup steps").fill("5");
     await fold(page, "Batch");
     await page.getByLabel("Sequence tokens").fill("64");
-    await page.getByLabel("Micro sequences").fill("4");
-    await page.getByLabel("Global sequences").fill("8");
+    await page.getByLabel("Micro batch (sequences)").fill("4");
+    await page.getByLabel("Global batch (sequences)").fill("8");
     await page.getByLabel("Device").selectOption("cpu");
     await page.getByRole("button", { name: "Start run" }).click();
     await expect(page.getByRole("heading", { name: "eight bits", level: 1 })).toBeVisible();

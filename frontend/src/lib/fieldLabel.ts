@@ -14,8 +14,23 @@ const WORDS: Record<string, string> = {
   freq: "frequency",
 };
 
+/** Labels of fields, by key or path, whose names do not make one. */
+const LABELS: Readonly<Record<string, string>> = {
+  every_steps: "Every (steps)",
+  "validation.every_steps": "Validate every (steps)",
+  "checkpoint.every_steps": "Save every (steps)",
+  observe_every_steps: "Measure every (steps)",
+  "fp8 observe_every_steps": "FP8: measure every (steps)",
+  final_fraction: "Final learning rate (fraction of the peak)",
+  micro_sequences: "Micro batch (sequences)",
+  global_sequences: "Global batch (sequences)",
+  weight_decay_of: "Weight decay applies to",
+};
+
 /** A spec field's label: `learning_rate` → `Learning rate`. */
-export function fieldLabel(key: string): string {
+export function fieldLabel(key: string, path = key): string {
+  const label = LABELS[path] ?? LABELS[key];
+  if (label !== undefined) return label;
   const text = key.split(/[_ ]/).map((word) => WORDS[word] ?? word).join(" ");
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

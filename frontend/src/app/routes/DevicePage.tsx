@@ -9,7 +9,7 @@ export function DevicePage() {
   const { user_code } = useSearch({ from: "/sign-in/device" });
   const [code, setCode] = useState(user_code ?? "");
   return (
-    <SignedOutFrame title="Approve a program" note="A program without a browser asks for an API key that acts as you.">
+    <SignedOutFrame title="Approve a program" note="A program without a browser requests an API key that acts as you.">
       {code === "" ? (
         <DeviceCodeForm onTyped={setCode} />
       ) : (

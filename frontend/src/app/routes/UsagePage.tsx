@@ -33,7 +33,7 @@ export function UsagePage() {
           </AsyncBoundary>
         </section>
         <section>
-          <h2 className="mb-2 font-semibold">This month, and in total</h2>
+          <h2 className="mb-2 font-semibold">This month and total</h2>
           <div className="flex flex-col gap-3">
             <LimitNotices team={team} />
             <AsyncBoundary>

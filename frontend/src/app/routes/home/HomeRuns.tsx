@@ -81,7 +81,7 @@ export function HomeRuns() {
         </HomeSection>
       )}
       {list(waiting).length > 0 && (
-        <HomeSection title="Queued, and why">{renderLines("Queued runs", list(waiting).toReversed(), MAX_LINES, WAITING_STATES, hasMore(waiting))}</HomeSection>
+        <HomeSection title="Queued">{renderLines("Queued runs", list(waiting).toReversed(), MAX_LINES, WAITING_STATES, hasMore(waiting))}</HomeSection>
       )}
       {list(paused).length > 0 && (
         <HomeSection title="Paused">{renderLines("Paused runs", list(paused), MAX_FINISHED, PAUSED_STATES, hasMore(paused))}</HomeSection>

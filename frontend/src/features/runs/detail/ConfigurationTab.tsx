@@ -139,9 +139,9 @@ function Section({ title, entries, renderValue }: { title: string; entries: read
       <dl className="grid grid-cols-[minmax(0,11rem)_minmax(0,1fr)] gap-x-4 gap-y-1 px-4 py-2">
         {entries.map((entry) => (
           <div key={entry.path} className="contents">
-            <dt className="text-soft">{inSentence(fieldLabel(entry.name))}</dt>
+            <dt className="text-soft">{inSentence(fieldLabel(entry.name, entry.path))}</dt>
             <dd
-              className={`min-w-0 break-words whitespace-pre-wrap ${typeof entry.value === "string" ? "[font-variant-numeric:normal]" : ""} ${entry.value === null ? "text-soft" : ""}`}
+              className={`min-w-0 [font-variant-numeric:normal] break-words whitespace-pre-wrap ${entry.value === null ? "text-soft" : ""}`}
             >
               {renderValue(entry)}
             </dd>

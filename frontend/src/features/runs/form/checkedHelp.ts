@@ -22,7 +22,7 @@ export function lengthText(check: SpecCheck | undefined, startStep: number): str
   const tokens = Math.max(0, spec.schedule.steps - startStep) * perStep;
   const times = check?.train_tokens == null || check.train_tokens === 0 ? null : tokens / check.train_tokens;
   const passes = times === null ? "" : `, ${timesText(times)} the training data`;
-  const advice = times !== null && times > USEFUL_PASSES ? ` More than about ${count(USEFUL_PASSES)} passes over the data hardly help: train fewer steps, or add data.` : "";
+  const advice = times !== null && times > USEFUL_PASSES ? ` Beyond about ${count(USEFUL_PASSES)} passes, more training hardly helps: train fewer steps, or add data.` : "";
   const steps = startStep === 0 ? count(spec.schedule.steps) : `The ${count(Math.max(0, spec.schedule.steps - startStep))} more`;
   return `${steps} steps are ${short(tokens)} tokens${passes}.${advice}`;
 }

@@ -152,7 +152,7 @@ function fieldOf(path: string, schema: JsonSchema, required: boolean): SpecField
   const defaultText = hasNoDefault ? "" : textOf(schema.default ?? null);
   return {
     path,
-    label: fieldLabel(parts.slice(parts.length > 2 ? -2 : -1).join(" ")),
+    label: fieldLabel(parts.slice(parts.length > 2 ? -2 : -1).join(" "), path),
     help: schema.description ?? "",
     kind,
     choices,

@@ -90,7 +90,7 @@ it("shows the progress of reading and tokenizing, cancels, and retries", async (
   expect(await screen.findByText("reading, 977 KiB of 3.81 MiB")).toBeDefined();
   expect(screen.getByText("tokenizing shards, 3 of 8; 1.2 M tokens so far")).toBeDefined();
   expect(screen.getByText("2 of 10 documents cannot be read. Mend them.")).toBeDefined();
-  await userEvent.click(screen.getByRole("button", { name: "Cancel preparation with BPE of 4,096" }));
+  await userEvent.click(screen.getByRole("button", { name: "Cancel preparation with BPE, 4,096 tokens" }));
   await userEvent.click(screen.getByRole("button", { name: "Retry with bytes" }));
   await waitFor(() => {
     expect(asked).toEqual(["cancel", { version: 2, tokenizer: cancelled.tokenizer, validation_fraction: 0.01 }]);

@@ -25,9 +25,9 @@ it("shows a live run's current layout and that of its next attempt", async () =>
   expect(note).toBe("The layout was changed. Attempt 3 keeps the old one; the next attempt uses the new one.");
   expect(value("tensor")).toBe("now 2, next attempt 1");
   expect(value("pipeline")).toBe("now 1, next attempt 2");
-  expect(value("micro sequences")).toBe("now 4, next attempt 2");
+  expect(value("micro batch (sequences)")).toBe("now 4, next attempt 2");
   expect(value("data")).toBe("2 (automatic)");
-  expect(value("global sequences")).toBe("8");
+  expect(value("global batch (sequences)")).toBe("8");
 });
 
 it("shows a waiting run's last layout and that of its next attempt", async () => {

@@ -12,7 +12,7 @@ it.each([
   [null, "5,000 steps are 2.56 M tokens."],
   [100_000_000, "5,000 steps are 2.56 M tokens, less than a tenth of the training data."],
   [256_000, "5,000 steps are 2.56 M tokens, 10 times the training data."],
-  [50_000, "5,000 steps are 2.56 M tokens, 51 times the training data. More than about 40 passes over the data hardly help: train fewer steps, or add data."],
+  [50_000, "5,000 steps are 2.56 M tokens, 51 times the training data. Beyond about 40 passes, more training hardly helps: train fewer steps, or add data."],
 ])("says how often %s training tokens are repeated, and when that no longer helps", (trainTokens, text) => {
   expect(lengthText(aCheck(trainTokens), 0)).toBe(text);
 });

@@ -24,7 +24,7 @@ function problems(given: { field: string; message: string }[], values: SpecValue
 }
 
 it.each([
-  ["64 must be a multiple of batch.micro_sequences × data degree = 8 × 9 = 72.", "64 must be a multiple of “Micro sequences” × data degree = 8 × 9 = 72."],
+  ["64 must be a multiple of batch.micro_sequences × data degree = 8 × 9 = 72.", "64 must be a multiple of “Micro batch (sequences)” × data degree = 8 × 9 = 72."],
   ["use zero_stage 2, or parallelism.pipeline 1", "use “ZeRO stage” 2, or “Pipeline” 1"],
   ["set precision.kind to bf16", "set “Precision” to bf16"],
   ["the largest that ever joined, data.example.org, has 2", "the largest that ever joined, data.example.org, has 2"],

@@ -60,8 +60,8 @@ function show(run: Run = RUN) {
 it("shows only layout and micro batch fields with the run's values, and says when they take effect", async () => {
   show();
   expect((await screen.findByLabelText<HTMLInputElement>("Tensor")).value).toBe("1");
-  expect(screen.getByLabelText<HTMLInputElement>("Micro sequences").value).toBe("4");
-  for (const other of ["Context", "Width", "Global sequences"]) expect(screen.queryByLabelText(other)).toBeNull();
+  expect(screen.getByLabelText<HTMLInputElement>("Micro batch (sequences)").value).toBe("4");
+  for (const other of ["Context", "Width", "Global batch (sequences)"]) expect(screen.queryByLabelText(other)).toBeNull();
   expect(screen.getByText(/The same 4 ranks.*The current attempt keeps its layout/)).toBeDefined();
 });
 
@@ -81,7 +81,7 @@ it("plans the edited layout, and shows errors at their fields", async () => {
   await waitFor(() => {
     expect(tensor.getAttribute("aria-invalid")).toBe("true");
   });
-  expect(screen.getByText("3 does not divide “Heads” 4 with “Micro sequences” 8.")).toBeDefined();
+  expect(screen.getByText("3 does not divide “Heads” 4 with “Micro batch (sequences)” 8.")).toBeDefined();
 });
 
 it("sends the layout, passes on the updated run, and closes", async () => {

@@ -234,6 +234,15 @@ it("turns keys into readable labels", () => {
   expect([fieldLabel("zero_stage"), fieldLabel("gpu_memory_gib"), fieldLabel("qk_norm")]).toEqual(["ZeRO stage", "GPU memory GiB", "QK norm"]);
 });
 
+it("has labels for keys that are none, also by section", () => {
+  expect(fieldLabel("micro_sequences")).toBe("Micro batch (sequences)");
+  expect(fieldLabel("every_steps", "validation.every_steps")).toBe("Validate every (steps)");
+  expect(fieldLabel("every_steps", "checkpoint.every_steps")).toBe("Save every (steps)");
+  const steps = { properties: { every_steps: { type: "integer", default: 100 } } };
+  const sections = sectionsOf({ properties: { validation: steps, checkpoint: steps } });
+  expect(sections.flatMap(({ fields }) => fields).map(({ label }) => label)).toEqual(["Validate every (steps)", "Save every (steps)"]);
+});
+
 it("keeps abbreviations of labels within sentences", () => {
   expect(["Learning rate", "KV heads", "RoPE theta", "ZeRO stage"].map(inSentence)).toEqual(["learning rate", "KV heads", "RoPE theta", "ZeRO stage"]);
 });
