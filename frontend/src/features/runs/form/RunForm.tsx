@@ -6,6 +6,7 @@ import { Button } from "@/components/Button";
 import { REQUIRED_TEXT } from "@/components/invalidText";
 import { Segmented } from "@/components/Segmented";
 import { Time } from "@/components/Time";
+import { choiceId } from "@/features/runs/form/choiceId";
 import { deleteDraft } from "@/features/runs/form/draft";
 import { goToField } from "@/features/runs/form/fieldId";
 import { fieldsInOrder, labelsOf, linkLabels, partsOf } from "@/features/runs/form/formParts";
@@ -63,6 +64,8 @@ interface Props {
 /** Placeholder while no hardware is chosen; the query is then disabled. */
 const NO_HARDWARE: Hardware = { gpu: "", gpus: 1, nodes: 1 };
 const VALIDATE_AFTER_MS = 300;
+/** Figures of an earlier configuration stay for so long, so that they do not blink while somebody types. */
+const HIDE_AFTER_MS = 600;
 const PLACEHOLDER_NAME = "unnamed";
 const VIEWS: readonly View[] = ["form", "YAML"];
 
@@ -79,7 +82,8 @@ export function RunForm(props: Props) {
   const labelOf = useMemo(() => linkLabels(parts, sections), [parts, sections]);
   /** A run that nobody named is named for its data and model. */
   const nameFor = (given: SpecValues): string => {
-    const dataset = datasets.find(({ id }) => id === given["data.dataset"])?.name ?? "run";
+    const chosen = choiceId(datasets, given["data.dataset"] ?? "");
+    const dataset = datasets.find(({ id }) => id === chosen)?.name ?? "run";
     return suggestName(nameBase ?? [dataset, presetOf(info.presets, given, fields)].filter(Boolean).join("-"), takenNames);
   };
   const [initial] = useState((): SpecValues => {
@@ -112,7 +116,8 @@ export function RunForm(props: Props) {
   // Until the check and the plan of what is in the form arrive, their figures are those of an earlier configuration.
   const checkedText = useLatest(specCheck === undefined || isEarlierCheck ? undefined : JSON.stringify(unnamedSpec));
   const isChecking = named !== null && checkError === null && JSON.stringify(withoutName(named)) !== checkedText;
-  const isUpdating = isChecking || (check?.spec != null && planned.isPlaceholderData);
+  const isOutdated = isChecking || (check?.spec != null && planned.isPlaceholderData);
+  const isUpdating = useDebounced(isOutdated, HIDE_AFTER_MS) && isOutdated;
   const [hardware, setHardware] = useState<Hardware | null>(null);
   const elsewhere = useQuery({
     ...whatIfQuery(team, unnamedSpec, hardware ?? NO_HARDWARE, startStep),

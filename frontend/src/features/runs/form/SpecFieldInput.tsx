@@ -4,6 +4,7 @@ import { Field, type FieldControl } from "@/components/Field";
 import { Select } from "@/components/Select";
 import { TextArea } from "@/components/TextArea";
 import { TextInput } from "@/components/TextInput";
+import { choiceId } from "@/features/runs/form/choiceId";
 import { isReadable } from "@/features/runs/form/readableDatasets";
 import { helpOf, TOKENIZER_SOURCE } from "@/features/runs/form/fieldHelp";
 import { fieldId } from "@/features/runs/form/fieldId";
@@ -43,12 +44,13 @@ export function SpecFieldInput(props: Props) {
 
 function renderInput({ field, value, datasets, tokenizers, tokenizerKind, onChange }: Props, control: FieldControl) {
   if (field.path === "data.dataset" || (field.path === TOKENIZER_SOURCE && tokenizerKind === "dataset")) {
-    const options = [...uniqueNames(datasets.filter((dataset) => dataset.id === value || isReadable(dataset)))];
-    return renderSelect(control, value, datasets.length === 0 ? "no datasets yet: upload one first" : "choose a dataset", options, onChange);
+    const id = choiceId(datasets, value);
+    const options = [...uniqueNames(datasets.filter((dataset) => dataset.id === id || isReadable(dataset)))];
+    return renderSelect(control, id, datasets.length === 0 ? "no datasets yet: upload one first" : "choose a dataset", options, onChange);
   }
   if (field.path === TOKENIZER_SOURCE) {
     const options = [...uniqueNames(tokenizers)];
-    return renderSelect(control, value, tokenizers.length === 0 ? "no tokenizers yet: upload one first" : "choose a tokenizer", options, onChange);
+    return renderSelect(control, choiceId(tokenizers, value), tokenizers.length === 0 ? "no tokenizers yet: upload one first" : "choose a tokenizer", options, onChange);
   }
   if (field.kind === "switch") {
     return renderSelect(control, value, `default: ${field.defaultText === "true" ? "yes" : "no"}`, BOOLEAN_OPTIONS, onChange);

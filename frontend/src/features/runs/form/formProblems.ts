@@ -40,5 +40,5 @@ function problemOfChoice(field: string, { values, datasets, tokenizers }: Form):
   const [noun, choices] = isTokenizer ? ["tokenizer", tokenizers] : ["dataset", datasets];
   const id = values[field] ?? "";
   if (id === "") return `Choose a ${noun}.`;
-  return choices.some((choice) => choice.id === id) ? undefined : `The chosen ${noun} does not exist in this team; it may have been deleted. Choose another one.`;
+  return choices.some((choice) => choice.id === id || choice.name === id) ? undefined : `The chosen ${noun} does not exist in this team; it may have been deleted. Choose another one.`;
 }
