@@ -114,17 +114,17 @@ function secondsAtPeak({ seconds_at_peak: atPeak }: RunEstimate): number | null 
 }
 
 /** The process itself needs memory too. */
-const PEAK_TEXT = "Estimated peak of the tensors of the rank that needs the most.";
+const NEED_TEXT = "Estimated for the tensors of the rank that needs the most.";
 
 /** How much of its slot the rank that needs the most memory takes. */
 function MemoryNote({ bytes: needed, plan }: { bytes: number; plan: RunPlan | undefined }) {
   const slot = plan?.slot_bytes ?? null;
-  if (plan === undefined || slot === null) return PEAK_TEXT;
+  if (plan === undefined || slot === null) return NEED_TEXT;
   return (
     <span className="flex flex-col gap-1">
       <Meter fraction={needed / slot} label="Memory of the rank that needs the most" className={`w-full ${needed > slot ? "[&>div]:bg-bad" : ""}`} />
       <span>
-        {PEAK_TEXT} Its slot has {slotText(plan, slot)}.
+        {NEED_TEXT} Its slot has {slotText(plan, slot)}.
       </span>
     </span>
   );

@@ -516,7 +516,7 @@ it("shows the estimate and the memory of a run that no node could run, but no ti
   const estimate = await screen.findByRole("region", { name: "Estimate" });
   expect(await within(estimate).findByText("0.0185")).toBeDefined();
   expect(estimate.textContent).toContain("1.9 GiB");
-  expect(await within(estimate).findByText(/of 1 GiB on node-a/)).toBeDefined();
+  expect(await within(estimate).findByText(/Its slot has 1 GiB on node-a/)).toBeDefined();
   expect(within(estimate).getByText("time").parentElement?.textContent).toBe("timedoes not fit");
   expect(within(estimate).getByText("slot-hours").nextElementSibling?.textContent).toBe("–");
   expect(estimate.textContent).not.toContain("last configuration");
