@@ -49,4 +49,6 @@ it("asks for another dataset by name, not by id", () => {
   expect(gone[0]?.message).toBe("The chosen dataset does not exist in this team; it may have been deleted. Choose another one.");
   const kept = problems([{ field: "data.dataset", message: "It is still being read." }], { "data.dataset": "ds_1" });
   expect(kept[0]?.message).toBe("It is still being read.");
+  const several = problems([{ field: "data.dataset", message: "Several datasets have this name." }], { "data.dataset": aDataset({ id: "ds_1" }).name });
+  expect(several[0]?.message).toBe("Several datasets have this name.");
 });
