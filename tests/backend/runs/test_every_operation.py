@@ -237,7 +237,6 @@ NO_PAGE = {
     "start_device_login": "for programs, which a person approves on a page",
     "redeem_device_code": "for programs, which a person approves on a page",
     "delete_used_key": "pages have no key",
-    "read_log": "pages read lines",
 }
 DOCUMENT = json.loads((Path(__file__).parents[3] / "frontend" / "openapi.json").read_text())
 OPERATIONS = {

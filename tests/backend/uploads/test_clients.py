@@ -255,7 +255,7 @@ def test_a_refusal_ends_the_upload_with_its_reason(
 ) -> None:
     site.admin.put(f"{site.path}/storage", json={"limit_bytes": 10})
     files = find_files([write(tmp_path / "a.bin", 11)]).files
-    with connect(server.port) as client, pytest.raises(ApiError, match="your team can store 10 bytes"):
+    with connect(server.port) as client, pytest.raises(ApiError, match="your team can store 10 B"):
         sender(client).send(files, ignore)
 
 

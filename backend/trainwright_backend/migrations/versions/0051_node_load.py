@@ -14,7 +14,7 @@ def upgrade() -> None:
         "node_load",
         sa.Column("node_id", sa.Uuid(), sa.ForeignKey("node.id", ondelete="CASCADE"), primary_key=True),
         sa.Column("minute", sa.DateTime(timezone=True), primary_key=True),
-        sa.Column("cpu_utilization", sa.Float(), nullable=False),
+        sa.Column("cpu_utilization", sa.Double(), nullable=False),
         sa.Column("memory_bytes", sa.BigInteger(), nullable=False),
         sa.Column("disk_bytes", sa.BigInteger(), nullable=False),
         sa.Column("gpus", sa.JSON(), nullable=False),
