@@ -11,8 +11,8 @@ def format_bytes(size_bytes: int) -> str:
     return f"{trimmed(size)} {_UNITS[power]}"
 
 
-def format_apart(size_bytes: int, other_bytes: int) -> tuple[str, str]:
-    """Two sizes, with a digit more than `format_bytes` writes where they would look equal although they are not."""
+def format_distinct(size_bytes: int, other_bytes: int) -> tuple[str, str]:
+    """Two sizes as `format_bytes` writes them, with more digits if different sizes would look equal."""
     one, other = format_bytes(size_bytes), format_bytes(other_bytes)
     if one != other or size_bytes == other_bytes:
         return one, other

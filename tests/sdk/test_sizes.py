@@ -1,6 +1,6 @@
 import pytest
 
-from trainwright.sizes import format_apart, format_bytes
+from trainwright.sizes import format_bytes, format_distinct
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_a_size_is_shown_in_the_unit_with_the_fewest_digits(size_bytes: int, tex
     ],
 )
 def test_different_sizes_never_look_equal(size_bytes: int, other_bytes: int, texts: tuple[str, str]) -> None:
-    assert format_apart(size_bytes, other_bytes) == texts
+    assert format_distinct(size_bytes, other_bytes) == texts

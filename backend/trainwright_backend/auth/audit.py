@@ -94,16 +94,16 @@ def mark_as_unchanged(request: Request) -> None:
     request.scope[UNCHANGED_KEY] = True
 
 
-def record(session: Write, request: Request, **known: str) -> None:
+def record(session: Write, request: Request, **extra: str) -> None:
     """Append what the request changes, as the last statements of its transaction. Requests that changed nothing, and those of nodes or
     without a caller, are skipped.
 
     Args:
-        known: what the request does not say, for the entry's details.
+        extra: more fields for the entry's details.
     """
     caller: Actor | None = request.scope.get(CALLER_KEY)
     if caller is not None and not request.scope.get(UNCHANGED_KEY, False):
-        _append_request(session, request, caller, getattr(request.scope.get("route"), "name", ""), known)
+        _append_request(session, request, caller, getattr(request.scope.get("route"), "name", ""), extra)
 
 
 def record_failed_sign_in(database: Database, request: Request, email: str) -> None:
@@ -120,7 +120,7 @@ def record_failed_sign_in(database: Database, request: Request, email: str) -> N
 
 
 def _append_request(
-    session: Write, request: Request, caller: Actor, action: str, known: Mapping[str, str] | None = None
+    session: Write, request: Request, caller: Actor, action: str, extra: Mapping[str, str] | None = None
 ) -> None:
     entry = AuditEntry(
         chain=_chain_of(session, request),
@@ -131,7 +131,7 @@ def _append_request(
         address=(request.client.host if request.client else "")[:64],
         action=action[:80],
         path=storable(request.url.path),
-        details=storable(_details(session, request, known or {})),
+        details=storable(_details(session, request, extra or {})),
         request_id=request_id_of(request),
     )
     append(session, request.app.state.settings.secret_key, entry)
@@ -299,8 +299,8 @@ def _chain_of(session: Read, request: Request) -> UUID:
     return session.scalar(select(Team.id).where(team)) or NO_TEAM
 
 
-def _details(session: Write, request: Request, known: Mapping[str, str]) -> str:
-    """The query and the JSON body, without secrets, what else is ``known``, the id of what was created and the names of what was deleted. A long body is cut
+def _details(session: Write, request: Request, extra: Mapping[str, str]) -> str:
+    """The query and the JSON body, without secrets, the ``extra`` fields, the id of what was created and the names of what was deleted. A long body is cut
     off, but no name."""
     query = f"?{request.url.query}" if request.url.query else ""
     body: bytes = request.scope.get(BODY_KEY, b"")
@@ -312,8 +312,8 @@ def _details(session: Write, request: Request, known: Mapping[str, str]) -> str:
     most = MAX_DETAILS + len(json.dumps(names))
     if names:
         given = {"name": names[0]} if given is None else {"names": names} | given
-    if known:
-        given = {**known, **(given or {}), **known}
+    if extra:
+        given = {**extra, **(given or {}), **extra}  # first, and not replaced by the request's
     if session.created_id:
         given = {"created": session.created_id} | (given or {})
     shown = "" if given is None else json.dumps(_without_secrets(given), ensure_ascii=True)

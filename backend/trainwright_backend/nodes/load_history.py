@@ -17,7 +17,7 @@ from trainwright_backend.nodes.tables import Node, NodeLoad
 
 RETENTION = timedelta(hours=24)
 FINE_HOURS = 4
-"""Up to so many hours are shown minute by minute."""
+"""Longer periods are shown in intervals of five minutes instead of one."""
 MINUTE, COARSE = 60, 300
 """Seconds."""
 

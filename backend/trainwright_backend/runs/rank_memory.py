@@ -8,7 +8,7 @@ from trainwright.contracts.parallelism_spec import Device
 from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.memory_savings import find_saving
 from trainwright.planner.plan import Slot, memory_needs
-from trainwright.sizes import format_apart, format_bytes
+from trainwright.sizes import format_bytes, format_distinct
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.runs.gpu_choice import gpu_choice
@@ -44,7 +44,7 @@ def check_memory(session: Read, spec: RunSpec) -> None:
     )
     ranks = spec.resources.slots_per_node
     whom = "it" if cuda or ranks == 1 else f"each of {ranks:,} ranks"
-    takes, has = format_apart(needed, available.bytes)
+    takes, has = format_distinct(needed, available.bytes)
     message = (
         f"Too little memory: the rank that needs the most takes {takes}, and {which} has {has}"
         f" for {whom}{'' if cuda else ' when no other run is on it'}."

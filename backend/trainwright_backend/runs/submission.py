@@ -162,12 +162,8 @@ def resolve_spec(session: Read, spec: RunSpec) -> RunSpec:
     return with_warmup(resolved)
 
 
-def _check_slots_of_nodes(session: Read, spec: RunSpec) -> None:
-    """Refuse more slots on a node than any node has, for a spec with its device chosen."""
-    _check_node_slots(session, spec.resources)
-
-
 def _check_node_slots(session: Read, resources: ResourcesSpec) -> None:
+    """Refuse more slots on a node than any node has, for resources with their device chosen."""
     device = resources.device
     largest = _largest_node(session, device)
     if largest is not None and largest.slots == 0:
@@ -187,7 +183,7 @@ def _largest_node(session: Read, device: Device) -> NodeSize | None:
     return session.scalars(sizes.order_by(NodeSize.slots.desc()).limit(1)).first()
 
 
-def _fewer_slots(session: Read, spec: object) -> tuple[object, list[Problem]]:
+def _with_available_slots(session: Read, spec: object) -> tuple[object, list[Problem]]:
     """``spec``, any JSON value, with as many slots as the largest node has if it requests more, and the problem of those it requests.
 
     Other fields may fit only one of the two numbers, such as a batch that is divided among the ranks.
@@ -260,7 +256,7 @@ def _why_not_others(
 
 
 _NODE_CHECKS: Sequence[Callable[[Read, RunSpec], None]] = (
-    _check_slots_of_nodes,
+    lambda session, spec: _check_node_slots(session, spec.resources),
     _check_nodes,
     check_engine,
     check_precision,
@@ -291,10 +287,10 @@ def with_warmup(spec: RunSpec) -> RunSpec:
 def validate_run(session: Read, team_id: UUID, spec: object) -> SpecCheck:
     """Check ``spec``, any JSON value, against the schema and the installation; nothing is stored.
 
-    All problems are returned together. If it requests more slots than any node has, everything else is checked with as many as the
-    largest node has.
+    Problems of data, nodes, limits and memory are returned together. If it requests more slots than any node has, everything else is
+    checked with as many as the largest node has.
     """
-    possible, too_many = _fewer_slots(session, spec)
+    possible, too_many = _with_available_slots(session, spec)
     found = _Problems(too_many)
     given = _parse(spec)
     parsed = _parse(possible) if too_many else given

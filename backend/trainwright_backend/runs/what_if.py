@@ -13,7 +13,7 @@ from trainwright.contracts.run_spec import RunSpec
 from trainwright.planner.flops import training_flops
 from trainwright.planner.gpus import as_gpu, gpu_models
 from trainwright.planner.plan import Slot, plan
-from trainwright.sizes import format_apart
+from trainwright.sizes import format_distinct
 from trainwright_backend.core.db import Read
 from trainwright_backend.core.errors import Invalid
 from trainwright_backend.datasets.data_resolution import check_data
@@ -64,7 +64,7 @@ def why_too_large(planned: RunPlan, gpu: GpuModel) -> str | None:
     if needed <= gpu.memory_bytes:
         return None
     who = "A rank needs" if len(planned.memory) > 1 else "Each rank needs"
-    needs, has = format_apart(needed, gpu.memory_bytes)
+    needs, has = format_distinct(needed, gpu.memory_bytes)
     return (
         f"{who} {needs}, and this GPU has {has}. Choose a smaller model or "
         "batch.micro_sequences, memory.recompute, or more GPUs with parallelism.pipeline, parallelism.tensor or parallelism.zero_stage."

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from trainwright.sizes import format_apart, format_bytes
+from trainwright.sizes import format_bytes, format_distinct
 from trainwright_backend.runs.state_text import ordinal
 from trainwright_backend.runs.submission import NO_NODE
 from trainwright_backend.scheduling.node_capacity import NodeCapacity
@@ -116,7 +116,7 @@ def _put_aside(nodes: Sequence[NodeCapacity]) -> str:
 def _needs_memory(needs: Needs, nodes: Sequence[NodeCapacity]) -> str:
     """The reason of a run that needs more memory than any of these online nodes has."""
     most, largest = max((capacity.memory_for(needs) or 0, capacity.name) for capacity in nodes)
-    needed, has = format_apart(needs.memory.rank_bytes, most)
+    needed, has = format_distinct(needs.memory.rank_bytes, most)
     return f"needs a node with {needed} for a rank; the largest online node, {largest}, has {has}"
 
 

@@ -205,7 +205,7 @@ async function finishSignIn(signal: AbortSignal): Promise<unknown> {
 
 const ID = /^(run|ds)_[a-z2-7]{26}$/;
 
-/** The id of what an address names instead of its id; null if the text is an id, or if not exactly one thing has the name. */
+/** The id of the run or dataset that an address gives by name. Null if the text is an id, or if the lookup fails or finds several or none: then the page itself explains. */
 async function idOfOnlyName(text: string, idsNamed: (name: string) => Promise<string[]>): Promise<string | null> {
   if (ID.test(text)) return null;
   const [id, other] = await idsNamed(text).catch((): string[] => []);

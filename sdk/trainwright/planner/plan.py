@@ -44,7 +44,7 @@ from trainwright.planner.pipeline_simulation import (
 )
 from trainwright.planner.stage_partition import RankCapacity, StageCost, partition_stages
 from trainwright.planner.weight_groups import learning_rates, what_decays
-from trainwright.sizes import format_apart
+from trainwright.sizes import format_distinct
 
 _MAX_ACTIONS = 4_000
 """Most actions in a timeline. A diagram with more would be unreadable."""
@@ -317,7 +317,7 @@ def _impossible(memory: Sequence[RankMemory], largest: Slot, cuda: bool) -> str 
     if most <= largest.bytes:
         return None
     who = "A rank needs" if len(memory) > 1 else "Each rank needs"
-    needs, has = format_apart(most, largest.bytes)
+    needs, has = format_distinct(most, largest.bytes)
     return (
         f"{who} {needs}, and the largest node, {largest.node}, has {has} for it"
         f"{'' if cuda else ' when no other run is on it'}. Choose a smaller "
@@ -340,7 +340,7 @@ def _too_large(memory: Sequence[RankMemory], slot: Slot, cuda: bool) -> list[str
     if 1 < len(over) < len(memory):
         who = f"Each of pipeline ranks {', '.join(map(str, over))}"
     has = "a GPU has" if cuda else "a slot's share of the memory is"
-    most, share = format_apart(max(needs), slot.bytes)
+    most, share = format_distinct(max(needs), slot.bytes)
     return [
         f"{who} needs up to {most}, and on {slot.node} {has} {share}: the run may run out of memory. "
         "Use more ranks with parallelism.pipeline, tensor or zero_stage, memory.recompute, or a smaller batch.micro_sequences."
@@ -351,7 +351,7 @@ def _too_large_for_host(bytes_needed: int, host: Host) -> list[str]:
     """A warning if the GPU ranks of a node need more host memory than any node that could run them has."""
     if bytes_needed <= host.bytes:
         return []
-    takes, has = format_apart(bytes_needed, host.bytes)
+    takes, has = format_distinct(bytes_needed, host.bytes)
     return [
         f"Checkpoints and offload take {takes} of the node's own memory, and the largest node for this run, {host.node}, has "
         f"{has}: the run may run out of it. Use fewer GPUs on more nodes, less parallelism.offload, or a node with more "

@@ -17,7 +17,7 @@ interface Props {
   nameBase?: string;
   startStep?: number;
   checkpoint?: string;
-  /** Of a fork: why its model must stay the same. */
+  /** Why a fork cannot change its model. */
   modelNote?: ReactNode;
   submitLabel?: string;
   submit?: (spec: SpecJson, key: string) => Promise<Run>;

@@ -75,7 +75,7 @@ function LiveRunPage() {
     ),
     [team, polledRun, canSeeNodes, newestStep],
   );
-  // Of a run that succeeded it only sums up, which the overview does.
+  // After a success, the banner is only a summary, so it belongs on the overview.
   const isSummary = polledRun.state === "succeeded";
   const notes = useMemo(
     () => (

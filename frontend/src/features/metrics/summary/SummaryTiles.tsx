@@ -105,7 +105,7 @@ function validationNote(run: Run, columns: Columns): Note {
   return { note: `validation ${decimal(newest)}${trend === null ? "" : `, ${trend}`}` };
 }
 
-/** From this multiple of the best loss on, the newest is no noise: the run overfits or has diverged. */
+/** Above this multiple of the best validation loss, the newest one is more than noise: the run overfits or diverges. */
 const BEST_IS_FAR = 1.05;
 
 /** Two points say nothing: only a direction that the last four measurements share is named. */
@@ -119,7 +119,7 @@ function trendOf(values: readonly number[]): "falling" | "rising" | null {
 
 const TREND_POINTS = 4;
 
-/** From this share of clipped steps on, the limit sets the size of the steps rather than catching rare spikes. */
+/** Above this fraction of clipped steps, clipping limits the training as a whole instead of rare spikes. */
 const MOSTLY_CLIPPED = 0.5;
 
 function clipNote(run: Run, columns: Columns): Note {

@@ -5,7 +5,7 @@ interface Props {
   value: string;
   unit: string;
   note: string;
-  /** Whether the note says that the run is not well. */
+  /** Whether the note is a warning. */
   isWarning?: boolean;
   /** A second line of the note. */
   more?: string | undefined;

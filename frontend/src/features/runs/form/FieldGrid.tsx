@@ -10,7 +10,7 @@ export interface FieldContext {
   problems: readonly Problem[];
   datasets: readonly Dataset[];
   tokenizers: readonly Tokenizer[];
-  /** Of a fork: whether the field must stay as it is. */
+  /** Whether a fork must keep the field as it is. */
   isFixed?: (path: string) => boolean;
   /** Help that replaces the schema's, by path. */
   help: Readonly<Record<string, string>>;

@@ -43,7 +43,7 @@ interface Props {
   origin?: string;
   /** What an unnamed run is called, if not after its data and model. */
   nameBase?: string | undefined;
-  /** Of a fork: why its model must stay the same. */
+  /** Why a fork cannot change its model. */
   modelNote?: ReactNode;
   /** Names of the team's runs. */
   takenNames?: readonly string[];
@@ -64,7 +64,7 @@ interface Props {
 /** Placeholder while no hardware is chosen; the query is then disabled. */
 const NO_HARDWARE: Hardware = { gpu: "", gpus: 1, nodes: 1 };
 const VALIDATE_AFTER_MS = 300;
-/** Figures of an earlier configuration stay for so long, so that they do not blink while somebody types. */
+/** How long to wait before hiding outdated figures, so that they do not flicker during typing. */
 const HIDE_AFTER_MS = 600;
 const PLACEHOLDER_NAME = "unnamed";
 const VIEWS: readonly View[] = ["form", "YAML"];
@@ -97,7 +97,7 @@ export function RunForm(props: Props) {
   const suggestedName = nameFor(draft.values);
   const values = useMemo((): SpecValues => ({ name: suggestedName, ...draft.values }), [suggestedName, draft.values]);
   const asForm = draft.text === null;
-  // A model that a recipe or the YAML changed can be changed back. All models can scale rotary positions, to learn longer sequences.
+  // If a recipe or the YAML changed the model, the user can change it back. Every fork may scale its rotary positions, to train on longer sequences.
   const isModelFixed = modelNote !== undefined && fields.every(({ path }) => !shapesModel(path) || (draft.values[path] ?? "") === (initial[path] ?? ""));
   const [wasSubmitted, setSubmitted] = useState(false);
 
@@ -113,7 +113,7 @@ export function RunForm(props: Props) {
   const isOwn = asForm || (!isEarlierCheck && JSON.stringify(spec) !== initialSpec);
   const unnamedSpec = useMemo(() => withoutName(specToCheck), [specToCheck]);
   const planned = useQuery({ ...planQuery(team, unnamedSpec), enabled: check?.spec != null && !isEarlierCheck });
-  // Until the check and the plan of what is in the form arrive, their figures are those of an earlier configuration.
+  // The figures are outdated until the form's current configuration has been checked and planned.
   const checkedText = useLatest(specCheck === undefined || isEarlierCheck ? undefined : JSON.stringify(unnamedSpec));
   const isChecking = named !== null && checkError === null && JSON.stringify(withoutName(named)) !== checkedText;
   const isOutdated = isChecking || (check?.spec != null && planned.isPlaceholderData);
@@ -298,7 +298,7 @@ function hasName(spec: SpecJson): boolean {
   return (spec["name"] ?? "") !== "";
 }
 
-/** With a placeholder: figures do not depend on the name, so they stay while it is typed. */
+/** The spec with a placeholder as its name. Figures do not depend on the name, so typing it must not change them. */
 function withoutName(spec: SpecJson): SpecJson {
   return { ...spec, name: PLACEHOLDER_NAME };
 }

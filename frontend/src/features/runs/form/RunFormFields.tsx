@@ -19,7 +19,7 @@ interface Props {
   startStep: number;
   /** Whether no node has enough memory for the run. */
   isTooLarge: boolean;
-  /** Of a fork: why its model must stay the same. */
+  /** Why a fork cannot change its model. */
   modelNote: ReactNode;
   /** Label of a link to a field. */
   labelOf: (field: string) => string;
