@@ -42,31 +42,40 @@ it("keeps the estimate of the last configuration that could be estimated while a
 });
 
 it("hides the figures of the earlier configuration until those of a chosen preset arrive, but not while the run is named", async () => {
-  let answer: () => void = () => undefined;
-  const asked = new Promise<void>((resolve) => (answer = resolve));
+  let answerCheck: () => void = () => undefined;
+  let answerEstimate: () => void = () => undefined;
+  const checked = new Promise<void>((resolve) => (answerCheck = resolve));
+  const estimated = new Promise<void>((resolve) => (answerEstimate = resolve));
   showRunForm(() => undefined, { "model.width": "32" });
   const estimate = await screen.findByRole("region", { name: "Estimate" });
   const verdict = screen.getByRole("status", { name: "Verdict" });
-  expect((await within(estimate).findByText("over 2 h")).closest("[inert]")).toBeNull();
+  const earlier = await within(estimate).findByText("over 2 h");
   await waitFor(() => {
     expect(verdict.textContent).toContain("Fits");
   });
+  expect(earlier.closest("[inert]")).toBeNull();
+  await writeName("pilot");
+  expect(estimate.querySelector("[inert]")).toBeNull();
   server.use(
+    http.post("*/runs/validate", async () => {
+      await checked; // then the server answers as usual
+    }),
     http.post("*/runs/estimate", async () => {
-      await asked;
+      await estimated;
       return HttpResponse.json(ESTIMATE);
     }),
   );
-  await writeName("pilot");
-  expect(estimate.querySelector("[inert]")).toBeNull();
   await userEvent.click(screen.getByRole("radio", { name: /^nano/ }));
-  expect(within(estimate).getByText("over 2 h").closest("[inert]")).not.toBeNull();
+  await waitFor(() => {
+    expect(earlier.closest("[inert]")).not.toBeNull();
+  });
   expect(verdict.textContent).toContain("Checking…");
+  answerCheck();
   await waitFor(() => {
     expect(verdict.textContent).toContain("Fits");
   });
   expect(within(estimate).getByText("over 2 h").closest("[inert]")).not.toBeNull();
-  answer();
+  answerEstimate();
   expect((await within(estimate).findByText("1 h 39 min")).closest("[inert]")).toBeNull();
 });
 
