@@ -70,6 +70,8 @@ def test_upload_check_submit_follow_and_download(
 ) -> None:
     assert dataset.startswith("ds_")
     assert "letters" in output(run_cli(live, "datasets", "list"))
+    assert "letters" in output(run_cli(live, "datasets", "list", "--search", "LETT"))
+    assert output(run_cli(live, "datasets", "list", "--search", "numbers")) == "No datasets."
     assert "parameters" in output(run_cli(live, "runs", "check", spec, "--set", "schedule.steps=12"))
     fp8 = ("precision.kind=fp8", "precision.fp8.level=O1", "precision.fp8.skip_limit=0")
     changes = [word for change in fp8 for word in ("--set", change)]

@@ -25,6 +25,7 @@ from trainwright_backend.api.dependencies import (
 )
 from trainwright_backend.auth.policies import Editor, Viewer
 from trainwright_backend.core.author import Author
+from trainwright_backend.core.db import storable
 from trainwright_backend.core.policy import GuardedRoute
 from trainwright_backend.core.resource_router import ResourceRouter
 from trainwright_backend.datasets import curation_counts, deletion, documents, preparation_requests, service
@@ -39,11 +40,12 @@ VersionNumber = Annotated[int, Path(ge=1, le=MAX_VERSION)]
 def list_datasets(
     access: Viewer,
     session: ReadSession,
+    q: Annotated[str, Query(max_length=200, description="Words that the name must contain.")] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
     cursor: str | None = None,
 ) -> Page[Dataset]:
     """The team's datasets, newest first, each with its newest version."""
-    return service.list_datasets(session, access.team_id, limit, cursor)
+    return service.list_datasets(session, access.team_id, storable(q), limit, cursor)
 
 
 @router.post("", status_code=201)

@@ -28,6 +28,7 @@ from trainwright_backend.core.errors import SECRET_FIELDS, Invalid, request_id_o
 from trainwright_backend.core.ids import parse_id, public_id
 from trainwright_backend.core.policy import BODY_KEY
 from trainwright_backend.core.security import keyed_hash
+from trainwright_backend.core.text_search import contains_any
 
 NO_TEAM = UUID(int=0)
 CALLER_KEY = "trainwright.caller"
@@ -264,15 +265,7 @@ def _matching(chain: UUID, search: Search) -> Select[AuditEntry]:
         AuditEntry.details,
     )
     for word in search.words.split():
-        found = found.where(
-            or_(
-                *(
-                    func.lower(column).contains(form, autoescape=True)
-                    for column in columns
-                    for form in _forms(word)
-                )
-            )
-        )
+        found = found.where(contains_any(columns, _forms(word)))
     if search.actor.startswith(USER_PREFIX):
         found = found.where(AuditEntry.user_id == parse_id("user", search.actor))
     elif search.actor:
@@ -283,10 +276,8 @@ def _matching(chain: UUID, search: Search) -> Select[AuditEntry]:
 
 
 def _forms(word: str) -> set[str]:
-    """How a word appears in an entry in lower case, which SQLite has for ASCII letters only. Details have other letters as escapes
-    of JSON."""
-    lowered = {word.lower(), "".join(letter.lower() if letter.isascii() else letter for letter in word)}
-    return lowered | {json.dumps(form)[1:-1] for form in lowered}
+    """How a word appears in an entry. Details have the letters outside ASCII as escapes of JSON."""
+    return {word, *(json.dumps(form)[1:-1] for form in (word, word.lower(), word.upper(), word.capitalize()))}
 
 
 def _chain_of(session: Read, request: Request) -> UUID:

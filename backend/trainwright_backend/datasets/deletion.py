@@ -80,7 +80,7 @@ def _refuse_if_used(session: Read, team_id: UUID, what: str, versions: Sequence[
     if runs:
         sentences.append(f"Runs that have not ended use this {what}: {join_names(runs)}. Cancel them first.")
     if mixtures:
-        sentences.append(f"It is mixed into: {join_names(mixtures)}. Delete them first.")
+        sentences.append(f"Mixtures contain this {what}: {join_names(mixtures)}. Delete them first.")
     raise Conflict(
         f"{what}_in_use",
         " ".join(sentences),

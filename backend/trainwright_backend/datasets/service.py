@@ -26,6 +26,7 @@ from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid, NotFound
 from trainwright_backend.core.ids import new_id, parse_id, public_id, unknown
 from trainwright_backend.core.object_store import ObjectStore
+from trainwright_backend.core.text_search import contains_any
 from trainwright_backend.datasets.contents import (
     VersionContents,
     first_contents,
@@ -209,9 +210,13 @@ def _find_same_files(session: Read, row: Dataset, version: DatasetVersion) -> li
     ]
 
 
-def list_datasets(session: Read, team_id: UUID, limit: int, cursor: str | None) -> Page[DatasetOut]:
-    """A page of the team's datasets, newest first, each with its newest version."""
+def list_datasets(
+    session: Read, team_id: UUID, words: str, limit: int, cursor: str | None
+) -> Page[DatasetOut]:
+    """A page of the team's datasets whose names contain all of the words, newest first, each with its newest version."""
     wanted = select(Dataset).where(Dataset.team_id == team_id).order_by(Dataset.id.desc()).limit(limit + 1)
+    for word in words.split():
+        wanted = wanted.where(contains_any([Dataset.name], [word]))
     if cursor is not None:
         wanted = wanted.where(Dataset.id < parse_id("ds", cursor))
     rows = session.scalars(wanted).all()

@@ -34,8 +34,9 @@ from trainwright.transport.progress import OnProgress, ProgressMeter
 class AsyncDatasetCalls(AsyncTeamCalls):
     """Calls that upload, curate and prepare data."""
 
-    async def datasets(self) -> list[Dataset]:
-        return await self._client.get_pages(f"{self._path}/datasets", Dataset)
+    async def datasets(self, q: str = "") -> list[Dataset]:
+        """The datasets whose names contain all words of ``q``, newest first, each with its newest version."""
+        return await self._client.get_pages(f"{self._path}/datasets", Dataset, {"q": q} if q else {})
 
     async def dataset(self, dataset_id: str) -> Dataset:
         return await self._client.get(f"{self._path}/datasets/{dataset_id}", Dataset)

@@ -35,8 +35,9 @@ from trainwright.transport.tus import TusUploader
 class DatasetCalls(TeamCalls):
     """Calls that upload, curate and prepare data."""
 
-    def datasets(self) -> list[Dataset]:
-        return self._client.get_pages(f"{self._path}/datasets", Dataset)
+    def datasets(self, q: str = "") -> list[Dataset]:
+        """The datasets whose names contain all words of ``q``, newest first, each with its newest version."""
+        return self._client.get_pages(f"{self._path}/datasets", Dataset, {"q": q} if q else {})
 
     def dataset(self, dataset_id: str) -> Dataset:
         return self._client.get(f"{self._path}/datasets/{dataset_id}", Dataset)

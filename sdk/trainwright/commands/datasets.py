@@ -184,10 +184,16 @@ def preview(
 
 
 @app.command("list")
-def list_datasets(key: Key, team: TeamSlug, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
+def list_datasets(
+    key: Key,
+    team: TeamSlug,
+    server: Server = LOCAL_SERVER,
+    search: Annotated[str, typer.Option(help="Only datasets with these words in their names.")] = "",
+    as_json: AsJson = False,
+) -> None:
     """List the team's datasets."""
     with open_team(server, key, team) as api:
-        found = api.datasets()
+        found = api.datasets(search)
         if print_json(found, as_json):
             return
         table = table_of("name", "version", "size", "state")

@@ -120,7 +120,7 @@ def test_a_deletion_names_what_is_gone(site: Site) -> None:
     assert details == {path: json.dumps({"name": name}) for path, name in deleted.items()}
     assert [entry["action"] for entry in entries(site, "small")] == ["delete_recipe", "save_recipe"]
     accounts = ["delete_service_account", "create_service_account"]
-    assert [entry["action"] for entry in entries(site, "Über nacht")] == accounts
+    assert [entry["action"] for entry in entries(site, "über nacht")] == accounts
 
 
 def test_a_key_that_deletes_itself_is_named(site: Site) -> None:

@@ -376,6 +376,25 @@ def test_lists_are_paged_newest_first(editor: DatasetEditor) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("web", ["Web pages", "old web"]),
+        ("pages WEB", ["Web pages"]),
+        ("-50", ["books-50"]),
+        ("%", []),
+        ("web books", []),
+        ("\0", ["books-50", "Web pages", "old web"]),
+    ],
+)
+def test_datasets_are_found_by_words_of_their_names_in_any_case(
+    editor: DatasetEditor, words: str, found: list[str]
+) -> None:
+    for name in ("old web", "Web pages", "books-50"):
+        editor.make(name, ready=False, **{"a.jsonl": GOOD})
+    assert [dataset["name"] for dataset in editor.get("datasets", q=words)["items"]] == found
+
+
+@pytest.mark.parametrize(
     ("bad", "state"), [(2, "ready"), (3, "failed")], ids=["at the limit", "above the limit"]
 )
 def test_a_version_fails_only_above_its_limit_of_rejected_rows(

@@ -1,6 +1,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from datetime import date
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner, Result
 from tests.backend.scripted_agent import Scene, scene
 from tests.backend.scripted_agent import patient_settings as settings
 from trainwright import cli
+from trainwright_backend.core.db import now
 from trainwright_backend.local.platform import bind_socket
 
 __all__ = ["scene", "settings"]
@@ -80,3 +82,10 @@ def key_of(person: Any) -> str:
 def key(scene: Scene) -> str:
     """The site admin's API key."""
     return key_of(scene.site.admin)
+
+
+@pytest.fixture
+def in_the_middle_of_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two days before now are in this month too, also at its start."""
+    if now().day <= 2:
+        monkeypatch.setattr("trainwright_backend.runs.limit_usage.month_start", lambda day: date(2000, 1, 1))

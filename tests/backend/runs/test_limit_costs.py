@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from sqlalchemy import delete, insert, inspect
 
 from tests.backend.runs.test_limits import limit, limit_me, used_for
@@ -12,6 +13,8 @@ from tests.backend.sent_statements import sent_statements
 from trainwright_backend.control.limit_enforcement import enforce_limits
 from trainwright_backend.core.ids import new_id, parse_id
 from trainwright_backend.runs.tables import Run
+
+pytestmark = pytest.mark.usefixtures("in_the_middle_of_a_month")
 
 WRITES = ("INSERT", "UPDATE", "DELETE", "BEGIN IMMEDIATE")
 

@@ -1,7 +1,7 @@
 """Limits of hours, storage, runs and priorities are exact, pause runs without ending them, and send notices."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,9 +14,10 @@ from tests.backend.scripted_agent import Control, Scene, Work
 from trainwright.contracts.run_state import RunState
 from trainwright_backend.core.db import now
 from trainwright_backend.core.ids import parse_id
-from trainwright_backend.runs.limit_usage import forecast, unmetered_seconds
 from trainwright_backend.runs.tables import PlacementSlot, Run
 from trainwright_backend.teams.tables import LimitNotice
+
+pytestmark = pytest.mark.usefixtures("in_the_middle_of_a_month")
 
 
 def limit(scene: Scene, **limits: Any) -> None:
@@ -59,13 +60,6 @@ def used_for(scene: Scene, run_id: str, hours: float) -> None:
     """Pretend that the run's time was last metered this long ago, within this month."""
     with scene.database.write() as session:
         session.get_one(Run, parse_id("run", run_id)).metered_until = now() - timedelta(hours=hours)
-
-
-@pytest.fixture(autouse=True)
-def in_the_middle_of_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hours before now must not fall into the previous month."""
-    if now().day == 1:
-        monkeypatch.setattr("trainwright_backend.runs.limit_usage.month_start", lambda day: date(2000, 1, 1))
 
 
 def test_used_up_hours_pause_a_run_that_can_resume_after_the_limit_is_raised(scene: Scene) -> None:
@@ -290,17 +284,6 @@ def test_limits_are_set_by_site_admins_and_by_owners_for_members(scene: Scene) -
     for wrong in ({"gpu_hours_per_month": -1}, {"hours": 1}, {"editor_priority": "urgent"}):
         response = scene.site.admin.put(path, json=wrong)
         assert response.status_code == 422 and response.json()["errors"][0]["field"] == next(iter(wrong))
-
-
-def test_only_the_part_of_this_month_counts() -> None:
-    at = datetime(2026, 3, 1, 2, tzinfo=UTC)
-    assert unmetered_seconds(at - timedelta(hours=5), at) == 2 * 3600
-    assert unmetered_seconds(at + timedelta(hours=1), at) == 0 == unmetered_seconds(None, at)
-
-
-def test_the_forecast_adds_the_recent_daily_mean_for_each_later_day() -> None:
-    assert forecast(30.0, 14.0, date(2026, 2, 10)) == 30 + 2 * 18
-    assert forecast(30.0, 14.0, date(2026, 12, 31)) == 30
 
 
 def test_limits_are_shown_and_changed_by_command(scene: Scene, served: Served) -> None:

@@ -2,13 +2,14 @@ import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/
 import { api, body, WHOLE_LIST } from "@/api/client";
 import type { Dataset, DatasetVersion, Preparation, Preview, CurationSpec, CurationCounts, Tokenizer, Upload } from "@/api/types";
 
-export function datasetsQuery(team: string) {
+/** The team's datasets whose names contain all of the words, page by page. */
+export function datasetsQuery(team: string, words = "") {
   return infiniteQueryOptions({
-    queryKey: ["datasets", team],
+    queryKey: words === "" ? ["datasets", team] : ["datasets", team, words],
     queryFn: async ({ pageParam, signal }) =>
       body(
         await api.GET("/api/v1/teams/{team}/datasets", {
-          params: { path: { team }, query: pageParam === null ? {} : { cursor: pageParam } },
+          params: { path: { team }, query: { ...(words === "" ? {} : { q: words }), ...(pageParam === null ? {} : { cursor: pageParam }) } },
           signal,
         }),
       ),

@@ -1,12 +1,15 @@
-import { useSuspenseInfiniteQuery } from "@tanstack/react-query";
+import { keepPreviousData, useInfiniteQuery, useSuspenseInfiniteQuery } from "@tanstack/react-query";
+import { useState } from "react";
 import { Link } from "@tanstack/react-router";
 import type { Dataset, DatasetVersion } from "@/api/types";
 import { Button } from "@/components/Button";
 import { Bytes } from "@/components/Bytes";
 import { EmptyState } from "@/components/EmptyState";
+import { ErrorNote } from "@/components/ErrorNote";
 import { ShortId } from "@/components/ShortId";
 import { rowClass, Table } from "@/components/Table";
 import { Td } from "@/components/Td";
+import { TextInput } from "@/components/TextInput";
 import { Th } from "@/components/Th";
 import { Time } from "@/components/Time";
 import { PreparationPill } from "@/features/datasets/PreparationPill";
@@ -14,37 +17,69 @@ import { datasetsQuery } from "@/features/datasets/queries";
 import { useUploads } from "@/features/datasets/upload/useUploads";
 import { VersionPill } from "@/features/datasets/VersionPill";
 import { short } from "@/lib/format";
+import { useDebounced } from "@/lib/hooks/useDebounced";
 import { idsOfSharedNames } from "@/lib/sharedNames";
 
+const SEARCH_DELAY_MS = 250;
+
+/** From this many datasets on, a search is offered. */
+const SEARCH_FROM = 8;
+
+/** The team's datasets, newest first, with a search by name once there are several. */
 export function DatasetTable({ team }: { team: string }) {
-  const { data, hasNextPage, fetchNextPage, isFetchingNextPage } = useSuspenseInfiniteQuery(datasetsQuery(team));
-  const datasets = data.pages.flatMap((page) => page.items);
+  const { data: all } = useSuspenseInfiniteQuery(datasetsQuery(team));
+  const [words, setWords] = useState("");
+  const query = useInfiniteQuery({ ...datasetsQuery(team, useDebounced(words.trim(), SEARCH_DELAY_MS)), placeholderData: keepPreviousData });
+  const { data, error, hasNextPage, fetchNextPage, isFetchingNextPage } = query;
+  const datasets = data?.pages.flatMap((page) => page.items) ?? [];
   const sharedNames = idsOfSharedNames(datasets);
-  if (datasets.length === 0) {
-    return <NoDatasets team={team} />;
-  }
+  const count = all.pages.flatMap((page) => page.items).length;
+  if (count === 0) return <NoDatasets team={team} />;
   return (
     <div className="flex flex-col items-start gap-4">
-      <div className="w-full">
-        <Table
-          label="Datasets"
-          head={
-            <>
-              <Th className="w-32">state</Th>
-              <Th>name</Th>
-              <Th className="text-right max-tablet:hidden">version</Th>
-              <Th className="text-right">size</Th>
-              <Th className="text-right max-tablet:hidden">tokens</Th>
-              <Th className="text-right max-tablet:hidden">uploaded</Th>
-              <Th className="max-tablet:hidden">by</Th>
-            </>
-          }
-        >
-          {datasets.map((dataset) => (
-            <Row key={dataset.id} team={team} dataset={dataset} hasUniqueName={!sharedNames.has(dataset.id)} />
-          ))}
-        </Table>
-      </div>
+      {count >= SEARCH_FROM && (
+        <TextInput
+          type="search"
+          aria-label="Search datasets by name"
+          placeholder="Name"
+          maxLength={200}
+          className="max-w-80"
+          value={words}
+          onChange={(event) => {
+            setWords(event.target.value);
+          }}
+        />
+      )}
+      {error !== null && <ErrorNote error={error} />}
+      {data !== undefined && datasets.length === 0 && (
+        <NoMatches
+          onShowAll={() => {
+            setWords("");
+          }}
+        />
+      )}
+      {datasets.length > 0 && (
+        <div className="w-full">
+          <Table
+            label="Datasets"
+            head={
+              <>
+                <Th className="w-32">state</Th>
+                <Th>name</Th>
+                <Th className="text-right max-tablet:hidden">version</Th>
+                <Th className="text-right">size</Th>
+                <Th className="text-right max-tablet:hidden">tokens</Th>
+                <Th className="text-right max-tablet:hidden">uploaded</Th>
+                <Th className="max-tablet:hidden">by</Th>
+              </>
+            }
+          >
+            {datasets.map((dataset) => (
+              <Row key={dataset.id} team={team} dataset={dataset} hasUniqueName={!sharedNames.has(dataset.id)} />
+            ))}
+          </Table>
+        </div>
+      )}
       {hasNextPage && (
         <Button disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
           Show older datasets
@@ -91,6 +126,14 @@ function statePill(version: DatasetVersion | undefined) {
   const preparation = version.preparations[0];
   if (version.state !== "ready" || preparation === undefined) return <VersionPill version={version} />;
   return <PreparationPill preparation={preparation} />;
+}
+
+function NoMatches({ onShowAll }: { onShowAll: () => void }) {
+  return (
+    <EmptyState title="No matching datasets.">
+      <Button onClick={onShowAll}>Show all datasets</Button>
+    </EmptyState>
+  );
 }
 
 /** Says how to begin, unless files were dropped already: then the form above leads on. */

@@ -7,6 +7,7 @@ import { NewDataset } from "@/features/datasets/create/NewDataset";
 import { DatasetTable } from "@/features/datasets/list/DatasetTable";
 import { remove, uploadStore } from "@/features/datasets/upload/uploadStore";
 import { DEFAULT_CURATION } from "@/features/datasets/curation/curation";
+import { aDataset } from "@tests/support/datasets";
 import { renderRoute } from "@tests/support/renderRoute";
 import { server } from "@tests/support/server";
 import { TusServer } from "@tests/support/tus";
@@ -64,4 +65,29 @@ it("says how to begin only until there are files, also while they are previewed"
   await userEvent.click(preview);
   expect(await screen.findByText("a ship")).toBeDefined();
   expect(screen.queryByText(EMPTY)).toBeNull();
+});
+
+it("finds datasets by the words of their names once there are several", async () => {
+  const items = Array.from({ length: 8 }, (_, number) => aDataset({ id: `ds_${number}`, name: `corpus ${number}`, versions: [] }));
+  server.use(
+    http.get("*/teams/lab/datasets", ({ request }) => {
+      const words = new URL(request.url).searchParams.get("q") ?? "";
+      return HttpResponse.json({ items: items.filter(({ name }) => name.includes(words)), next_cursor: null });
+    }),
+  );
+  renderRoute(
+    <AsyncBoundary>
+      <DatasetTable team="lab" />
+    </AsyncBoundary>,
+  );
+  await userEvent.type(await screen.findByLabelText("Search datasets by name"), "corpus 5");
+  await waitFor(() => {
+    expect(screen.getAllByRole("link").map(({ textContent }) => textContent)).toEqual(["corpus 5"]);
+  });
+  await userEvent.type(screen.getByLabelText("Search datasets by name"), "0");
+  expect(await screen.findByText("No matching datasets.")).toBeDefined();
+  await userEvent.click(screen.getByRole("button", { name: "Show all datasets" }));
+  await waitFor(() => {
+    expect(screen.getAllByRole("link")).toHaveLength(8);
+  });
 });
