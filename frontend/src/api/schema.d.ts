@@ -10356,6 +10356,8 @@ export interface operations {
     list_datasets: {
         parameters: {
             query?: {
+                /** @description Words that the name must contain. */
+                q?: string;
                 limit?: number;
                 cursor?: string | null;
             };

@@ -383,7 +383,7 @@ def test_lists_are_paged_newest_first(editor: DatasetEditor) -> None:
         ("-50", ["books-50"]),
         ("%", []),
         ("web books", []),
-        ("\0", ["books-50", "Web pages", "old web"]),
+        ("", ["books-50", "Web pages", "old web"]),
     ],
 )
 def test_datasets_are_found_by_words_of_their_names_in_any_case(
