@@ -112,8 +112,8 @@ def _contents(
         message = "A mixture has no files. Leave uploads empty, or remove mix from the curation."
         raise Invalid.at("curation.mix", message)
     # Datasets first, then the team's files: deleting a dataset takes the locks in this order.
-    lock_datasets(session, team_id, curation.mix, own)
-    sources = find_mixed_versions(session, team_id, curation.mix, own)
+    mix = lock_datasets(session, team_id, curation.mix, own)
+    sources = find_mixed_versions(session, team_id, mix, own)
     uploaded = complete_uploads(session, team_id, list(uploads))
     added = [FileRef(file.name, file.digest, file.bytes, file.stored_file_id) for file in uploaded]
     files = kept_files + added
@@ -121,7 +121,7 @@ def _contents(
     _check_types(uploaded, store)
     named = [
         source.model_copy(update={"version": version.number})
-        for source, (version, _) in zip(curation.mix, sources, strict=True)
+        for source, (version, _) in zip(mix, sources, strict=True)
     ]
     return VersionContents(curation.model_copy(update={"mix": named}), files, list(uploads), sources)
 

@@ -18,7 +18,8 @@ from trainwright_backend.datasets.chunks import (
     list_parsed_chunks,
 )
 from trainwright_backend.datasets.lazy_sequence import LazySequence
-from trainwright_backend.datasets.mixtures import describe_versions, find_mixed_versions
+from trainwright_backend.datasets.mixtures import describe_versions, find_mixed_versions, with_ids
+from trainwright_backend.datasets.names import dataset_id
 from trainwright_backend.datasets.parsed_files import find_parsed_file
 from trainwright_backend.datasets.service import get_dataset
 from trainwright_backend.datasets.tables import DatasetVersion, ParsedFile
@@ -85,6 +86,7 @@ def list_sources(session: Read, team_id: UUID, version: DatasetVersion) -> list[
 
 def _find_input(session: Write, team_id: UUID, request: CountRequest) -> CountInput:
     if request.curation.mix:
+        mix = with_ids(session, team_id, request.curation.mix)
         return CountInput(
             [
                 Source(
@@ -93,19 +95,20 @@ def _find_input(session: Write, team_id: UUID, request: CountRequest) -> CountIn
                     list_mixed_chunks(session, team_id, one),
                     weight,
                 )
-                for one, weight in find_mixed_versions(session, team_id, request.curation.mix, None)
+                for one, weight in find_mixed_versions(session, team_id, mix, None)
             ],
             rejected=0,
         )
     if request.dataset is None:
         message = "There is nothing to count. Name a dataset, or datasets to mix under curation.mix."
         raise Invalid.at("dataset", message)
-    version = _version(session, team_id, request.dataset, request.version)
+    dataset = dataset_id(session, team_id, request.dataset, "dataset")
+    version = _version(session, team_id, dataset, request.version)
     parsed_files = _parsed_files(session, version, request.curation)
     chunks = list_parsed_chunks(
         session, team_id, [(file.name, one) for file, one in zip(version.files, parsed_files, strict=True)]
     )
-    source = Source(request.dataset, version.number, chunks, None)
+    source = Source(dataset, version.number, chunks, None)
     return CountInput([source], rejected=sum(parsed_file.rejected for parsed_file in parsed_files))
 
 

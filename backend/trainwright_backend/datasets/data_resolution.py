@@ -14,10 +14,10 @@ from trainwright.contracts.api.datasets import PreparationState, VersionState
 from trainwright.contracts.data_spec import DataSpec, TokenizerKind, TokenizerSpec
 from trainwright.contracts.token_shards import TOKENIZER_NAME, ShardManifest
 from trainwright_backend.core.db import Read, Write
-from trainwright_backend.core.errors import Invalid, NotFound
-from trainwright_backend.core.ids import Prefix, parse_id, public_id
+from trainwright_backend.core.errors import Invalid
 from trainwright_backend.datasets.job_queue import PENDING_VERSION, JobKind, send_job
 from trainwright_backend.datasets.mixtures import describe_versions
+from trainwright_backend.datasets.names import NO_DATASET, dataset_id, parsed_id, tokenizer_id
 from trainwright_backend.datasets.preparations import (
     find_or_create,
     find_preparation,
@@ -29,9 +29,6 @@ from trainwright_backend.datasets.tables import Dataset, DatasetVersion, Prepara
 DATASET = "data.dataset"
 SOURCE = "data.tokenizer.source"
 VOCABULARY = "data.tokenizer.vocabulary"
-NO_DATASET = "Your team has no dataset with this id or name. The datasets page and `trainwright datasets list` show both."
-MAX_NAMED = 5
-"""Ids that a refusal of an ambiguous name lists."""
 
 
 @dataclass(frozen=True)
@@ -79,16 +76,16 @@ def lock_data(session: Write, team_id: UUID, data: DataSpec) -> DataSpec:
         Invalid: several datasets or tokenizers have the name.
     """
     data = with_ids(session, team_id, data)
-    ids = {_id("ds", data.dataset)}
+    ids = {parsed_id("ds", data.dataset)}
     if data.tokenizer.kind is TokenizerKind.DATASET:
-        ids.add(_id("ds", data.tokenizer.source or ""))
+        ids.add(parsed_id("ds", data.tokenizer.source or ""))
     datasets = select(Dataset.id).where(
         Dataset.id.in_([item for item in ids if item]), Dataset.team_id == team_id
     )
     session.execute(datasets.order_by(Dataset.id).with_for_update(read=True))
     if data.tokenizer.kind is TokenizerKind.UPLOADED:
-        tokenizer_id = _id("tok", data.tokenizer.source or "")
-        tokenizers = select(UploadedTokenizer.id).where(UploadedTokenizer.id == tokenizer_id)
+        uploaded = parsed_id("tok", data.tokenizer.source or "")
+        tokenizers = select(UploadedTokenizer.id).where(UploadedTokenizer.id == uploaded)
         session.execute(tokenizers.where(UploadedTokenizer.team_id == team_id).with_for_update(read=True))
     return data
 
@@ -116,42 +113,13 @@ def with_ids(session: Read, team_id: UUID, data: DataSpec) -> DataSpec:
     tokenizer = data.tokenizer
     if tokenizer.source is not None:
         found = (
-            _id_of(session, team_id, UploadedTokenizer, tokenizer.source, SOURCE)
+            tokenizer_id(session, team_id, tokenizer.source, SOURCE)
             if tokenizer.kind is TokenizerKind.UPLOADED
             else dataset_id(session, team_id, tokenizer.source, SOURCE)
         )
         tokenizer = tokenizer.model_copy(update={"source": found})
-    dataset = dataset_id(session, team_id, data.dataset)
+    dataset = dataset_id(session, team_id, data.dataset, DATASET)
     return data.model_copy(update={"dataset": dataset, "tokenizer": tokenizer})
-
-
-def dataset_id(session: Read, team_id: UUID, given: str, field: str = DATASET) -> str:
-    """The id of a dataset that is given by id or name; ``given`` if the team has none of this name.
-
-    Raises:
-        Invalid: several datasets have the name.
-    """
-    return _id_of(session, team_id, Dataset, given, field)
-
-
-def _id_of(
-    session: Read,
-    team_id: UUID,
-    table: type[Dataset] | type[UploadedTokenizer],
-    given: str,
-    field: str,
-) -> str:
-    prefix: Prefix
-    prefix, noun = ("ds", "datasets") if table is Dataset else ("tok", "tokenizers")
-    if _id(prefix, given) is not None:
-        return given
-    rows = select(table.id).where(table.team_id == team_id, table.name == given).order_by(table.id)
-    ids = [public_id(prefix, found) for found in session.scalars(rows.limit(MAX_NAMED))]
-    if len(ids) > 1:
-        raise Invalid.at(
-            field, f"Several {noun} have this name. Give the id of one: {', '.join(ids)}.", given
-        )
-    return ids[0] if ids else given
 
 
 def tokenizer_file(session: Read, preparation: Preparation) -> TokenizerFile | None:
@@ -218,8 +186,8 @@ def _trained(session: Read, team_id: UUID, spec: TokenizerSpec) -> TokenizerFile
 
 
 def _uploaded_file(session: Read, team_id: UUID, source: str) -> TokenizerFile | None:
-    tokenizer_id = _id("tok", source)
-    row = None if tokenizer_id is None else session.get(UploadedTokenizer, tokenizer_id)
+    found = parsed_id("tok", source)
+    row = None if found is None else session.get(UploadedTokenizer, found)
     if row is None or row.team_id != team_id:
         return None
     return TokenizerFile(row.stored_file.object_key, row.stored_file.digest, row.vocabulary)
@@ -230,7 +198,7 @@ def _trained_files(session: Read, team_id: UUID, source: str) -> list[TokenizerF
     rows = session.scalars(
         select(Preparation)
         .join(DatasetVersion, DatasetVersion.id == Preparation.version_id)
-        .where(DatasetVersion.dataset_id == _id("ds", source), Preparation.team_id == team_id)
+        .where(DatasetVersion.dataset_id == parsed_id("ds", source), Preparation.team_id == team_id)
         .where(Preparation.state == PreparationState.READY)
         .order_by(DatasetVersion.number.desc(), Preparation.id)
         .options(undefer(Preparation.manifest))
@@ -258,13 +226,6 @@ def _version_of(session: Read, team_id: UUID, data: DataSpec) -> DatasetVersion:
 
 
 def _dataset_of(session: Read, team_id: UUID, dataset: str) -> Dataset | None:
-    dataset_id = _id("ds", dataset)
-    found = None if dataset_id is None else session.get(Dataset, dataset_id)
-    return found if found is not None and found.team_id == team_id else None
-
-
-def _id(prefix: Prefix, text: str) -> UUID | None:
-    try:
-        return parse_id(prefix, text)
-    except NotFound:
-        return None
+    found = parsed_id("ds", dataset)
+    row = None if found is None else session.get(Dataset, found)
+    return row if row is not None and row.team_id == team_id else None

@@ -1,33 +1,53 @@
 """Mixtures: versions that take their documents from versions of other datasets."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from uuid import UUID
 
 from sqlalchemy import select
 
 from trainwright.contracts.api.datasets import VersionState
 from trainwright.contracts.curation import MixSource
-from trainwright_backend.core.db import Write
-from trainwright_backend.core.errors import Invalid, NotFound
-from trainwright_backend.core.ids import parse_id
+from trainwright_backend.core.db import Read, Write
+from trainwright_backend.core.errors import Invalid
+from trainwright_backend.datasets.names import NO_DATASET, dataset_id, parsed_id
 from trainwright_backend.datasets.tables import Dataset, DatasetVersion
 
-NO_DATASET = "Your team has no dataset with this id. The datasets page and `trainwright datasets list` show the ids with the names."
 
-
-def lock_datasets(session: Write, team_id: UUID, mix: Sequence[MixSource], own: UUID | None = None) -> None:
+def lock_datasets(
+    session: Write, team_id: UUID, mix: Sequence[MixSource], own: UUID | None = None
+) -> list[MixSource]:
     """Lock the datasets of a mixture against changes, and the dataset ``own`` exclusively.
 
     They are locked in the order of their ids: two transactions that mix each other's datasets would otherwise deadlock.
+
+    Returns:
+        ``mix`` with ids in place of names.
+
+    Raises:
+        Invalid: several datasets have the name.
     """
-    ids = {own} if own is not None else set()
-    for source in mix:
-        with suppress(NotFound):
-            ids.add(parse_id("ds", source.dataset))
-    for dataset_id in sorted(ids):
-        row = select(Dataset.id).where(Dataset.id == dataset_id, Dataset.team_id == team_id)
-        session.scalar(row.with_for_update(read=dataset_id != own))
+    mix = with_ids(session, team_id, mix)
+    named = {parsed_id("ds", source.dataset) for source in mix}
+    for dataset in sorted(found for found in {own, *named} if found is not None):
+        row = select(Dataset.id).where(Dataset.id == dataset, Dataset.team_id == team_id)
+        session.scalar(row.with_for_update(read=dataset != own))
+    return mix
+
+
+def with_ids(session: Read, team_id: UUID, mix: Sequence[MixSource]) -> list[MixSource]:
+    """``mix`` with the ids of the datasets that it gives by name.
+
+    Raises:
+        Invalid: several datasets have the name.
+    """
+    return [
+        source.model_copy(
+            update={
+                "dataset": dataset_id(session, team_id, source.dataset, f"curation.mix.{position}.dataset")
+            }
+        )
+        for position, source in enumerate(mix)
+    ]
 
 
 def find_mixed_versions(
@@ -84,11 +104,10 @@ def _check_mixable(version: DatasetVersion, field: str) -> None:
 
 
 def _lock_dataset(session: Write, team_id: UUID, dataset: str) -> Dataset | None:
-    try:
-        dataset_id = parse_id("ds", dataset)
-    except NotFound:
+    found = parsed_id("ds", dataset)
+    if found is None:
         return None
-    row = select(Dataset).where(Dataset.id == dataset_id, Dataset.team_id == team_id)
+    row = select(Dataset).where(Dataset.id == found, Dataset.team_id == team_id)
     return session.scalar(row.with_for_update(read=True))
 
 

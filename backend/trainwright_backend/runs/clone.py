@@ -18,7 +18,8 @@ from trainwright.contracts.spec_upgrade import upgrade_spec
 from trainwright_backend.core.author import Author
 from trainwright_backend.core.db import Read, Write
 from trainwright_backend.core.errors import Invalid
-from trainwright_backend.datasets.data_resolution import DATASET, dataset_id
+from trainwright_backend.datasets.data_resolution import DATASET
+from trainwright_backend.datasets.names import dataset_id
 from trainwright_backend.runs.service import get_run
 from trainwright_backend.runs.submission import SubmitResult, create_run, reserve_key_or_find_run
 from trainwright_backend.runs.tables import Run

@@ -82,7 +82,7 @@ class MixSource(Strict):
     """A dataset version in a mixture."""
 
     dataset: str = Field(min_length=1, max_length=80)
-    """Id of the dataset, `ds_…`, of the same team."""
+    """The dataset: its id, `ds_…`, or its name if no other dataset of the team has it. The version stores the id."""
 
     version: int | None = Field(default=None, ge=1)
     """Its version. Empty: the newest ready one."""

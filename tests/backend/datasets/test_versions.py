@@ -330,6 +330,24 @@ def test_a_mixture_takes_characters_by_weight_and_repeats_nothing(editor: Datase
     assert version["preparations"][0]["documents"] == statistics["kept"]
 
 
+def test_a_mixture_names_its_datasets_and_stores_their_ids(editor: DatasetEditor) -> None:
+    made = [editor.make(name, **{"a.jsonl": letters()}) for name in ("one", "other")]
+    mix = [{"dataset": name, "weight": 1} for name in ("one", "other")]
+    assert editor.post("datasets/count", {"curation": {"mix": mix}}).status_code == 200
+    mixed = editor.make("mixed", {"mix": mix})
+    for shown in (mixed, editor.add(mixed, curation={"mix": mix})):
+        stored = shown["versions"][0]["curation"]["mix"]
+        assert [source["dataset"] for source in stored] == [item["id"] for item in made]
+    counted = editor.post("datasets/count", {"dataset": "one", "curation": {}})
+    assert counted.json()["documents"] == made[0]["versions"][0]["statistics"]["documents"]
+    editor.make("other", ready=False, **{"b.jsonl": GOOD})
+    field, message = editor.problem(editor.post("datasets/count", {"curation": {"mix": mix}}))
+    assert field == "curation.mix.1.dataset" and made[1]["id"] in message
+    twice = {"mix": [mix[0], {"dataset": made[0]["id"], "weight": 1}]}
+    response = editor.post("datasets", {"name": "twice", "curation": twice})
+    assert editor.problem(response)[0] == "curation.mix.1.dataset"
+
+
 def test_each_source_of_a_mixture_keeps_its_own_curation(editor: DatasetEditor) -> None:
     twice = lines(*(f"document {n // 2:04d}" for n in range(400)))
     one = editor.make("one", {"drop_duplicates": True}, **{"a.jsonl": twice})

@@ -30,10 +30,13 @@ export function SignInPage() {
       <p className="mt-4 text-small text-soft">
         No account yet? Ask an owner of your team for an invitation. On a new server, the terminal shows a link for the first owner.
       </p>
-      <p className="mt-2 text-small text-soft">
-        Running the server yourself? Run <code className="font-mono">trainwright-server link sign-in EMAIL</code> on its machine to print a
-        link that signs you in; add <code className="font-mono">--data FOLDER</code> if you started it with one.
-      </p>
+      <details className="mt-2 text-small text-soft">
+        <summary className="w-fit cursor-pointer">Running the server yourself?</summary>
+        <p className="mt-1">
+          Run <code className="font-mono">trainwright-server link sign-in EMAIL</code> on its machine to print a link that signs you in; add{" "}
+          <code className="font-mono">--data FOLDER</code> if you started it with one.
+        </p>
+      </details>
     </SignedOutFrame>
   );
 }

@@ -217,7 +217,8 @@ function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, legend, ha
     return index === null ? lastValue(line) : lastUpTo(measuredValues(line), index);
   };
   const values = lines.map((line) => ({ line, value: valueOf(line) }));
-  const one = ({ line, value }: CaptionValue) => `${isLabelled ? `${line.label} ` : ""}${isKnown(value) ? yText(value) : MISSING_TEXT}`;
+  const textOf = (value: CaptionValue["value"]) => (isKnown(value) ? yText(value) : MISSING_TEXT);
+  const one = ({ line, value }: CaptionValue) => `${isLabelled ? `${line.label} ` : ""}${textOf(value)}`;
   if (isLabelled && lines.length > (legend ? MAX_SENTENCE_LINES : MAX_NAMED_LINES) && lines.length <= MAX_CAPTION_LINES) {
     return (
       <figcaption className="mt-1 grid grid-cols-[repeat(auto-fill,minmax(8rem,1fr))] gap-x-3 text-small text-soft tabular-nums">
@@ -225,10 +226,10 @@ function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, legend, ha
         {values.toSorted(highestFirst).map(({ line, value }) => (
           <span key={line.label} className="flex min-w-0 items-center gap-1">
             {!legend && <LineSwatch color={line.color} dash={line.dash} />}
-            <span className="truncate" title={line.label}>
+            <span className="truncate normal-nums" title={line.label}>
               {line.label}
             </span>{" "}
-            <span className="shrink-0 text-text">{isKnown(value) ? yText(value) : MISSING_TEXT}</span>
+            <span className="shrink-0 text-text">{textOf(value)}</span>
           </span>
         ))}
       </figcaption>
@@ -239,11 +240,12 @@ function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, legend, ha
       {lines.length > 0 && `${position} `}
       {lines.length > MAX_CAPTION_LINES
         ? rangeText(values, one)
-        : values.map((value, at) => (
-            <Fragment key={value.line.label}>
+        : values.map(({ line, value }, at) => (
+            <Fragment key={line.label}>
               {at > 0 && ", "}
-              {isLabelled && !legend && <CaptionSwatch line={value.line} />}
-              {one(value)}
+              {isLabelled && !legend && <CaptionSwatch line={line} />}
+              {isLabelled && <span className="normal-nums">{line.label} </span>}
+              {textOf(value)}
             </Fragment>
           ))}
     </figcaption>

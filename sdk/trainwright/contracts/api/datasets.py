@@ -119,7 +119,7 @@ class CurationCounts(Statistics):
 
 class CountRequest(CurationRequest):
     dataset: str | None = Field(default=None, min_length=1, max_length=80)
-    """The dataset whose files the curation applies to; empty for a mixture."""
+    """The dataset whose files the curation applies to, by id or unique name; empty for a mixture."""
 
     version: int | None = Field(default=None, ge=1)
     curation: CurationSpec

@@ -2,7 +2,7 @@ import type { AuditEntry } from "@/api/types";
 import { rowClass } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { AuditSentence } from "@/features/teams/audit/AuditSentence";
-import { requestText } from "@/features/teams/audit/requestText";
+import { requestFields } from "@/features/teams/audit/requestFields";
 import { clockTime, fullTime } from "@/lib/format";
 
 /** Who did what to what at which time of the day, with which key, and from where. The details have the operation, which the search finds, and the request. */
@@ -34,7 +34,14 @@ export function AuditRow({ entry }: { entry: AuditEntry }) {
             <p className="wrap-anywhere">
               {action} {path}
             </p>
-            {details !== "" && <p className="wrap-anywhere">{requestText(details)}</p>}
+            <dl className="wrap-anywhere">
+              {requestFields(details).map(([name, value], index) => (
+                <div key={index}>
+                  {name !== "" && <dt className="inline">{name}: </dt>}
+                  <dd className="inline text-text">{value}</dd>
+                </div>
+              ))}
+            </dl>
             <p>
               {key ?? via}
               {keyName != null && ` (${via})`}, {address}

@@ -33,7 +33,7 @@ it("shows who did what to what from where, continues with older entries, and sea
   );
   renderRoute(<AuditLog team="lab" />);
   expect(await screen.findByText("Ana")).toBeDefined();
-  for (const text of ["Changed role", "of member", "role: viewer", "10.0.0.7", "key tw_12345678"]) expect(screen.getByText(text)).toBeDefined();
+  for (const text of ["Changed role", "of member", "role:", "viewer", "10.0.0.7", "key tw_12345678"]) expect(screen.getByText(text)).toBeDefined();
   expect(screen.getByRole("link", { name: "Download all" }).getAttribute("href")).toBe("/api/v1/teams/lab/audit/export");
   await userEvent.click(screen.getByRole("button", { name: "Show older" }));
   expect(await screen.findByText("Bob")).toBeDefined();
@@ -89,4 +89,18 @@ it("shows and downloads the log of the site", async () => {
   expect(await screen.findByText("Failed to sign in")).toBeDefined();
   expect(screen.getByRole("region", { name: /Site audit log/ })).toBeDefined();
   expect(screen.getByRole("link", { name: "Download all" }).getAttribute("href")).toBe("/api/v1/audit/export");
+});
+
+it("shows the request by field: parameters, nested fields, and what was cut off as it is", async () => {
+  const requests = ["?dry_run=true&keep=2 {\"created\": \"ds_1\", \"curation\": {\"mix\": [{\"weight\": 2}], \"filters\": {}}, \"pinned\": null}", '{"name": "a long na…', "?scope=all", ""];
+  server.use(http.get("*/api/v1/teams/lab/audit", () => HttpResponse.json({ items: requests.map((details, index) => ({ ...entry(index, "Ana"), details })), next_cursor: null })));
+  const { container } = renderRoute(<AuditLog team="lab" />);
+  await screen.findAllByText("Ana");
+  const fields = [...container.querySelectorAll("dl")].map((list) => [...list.children].map(({ textContent }) => textContent));
+  expect(fields).toEqual([
+    ["dry_run: true", "keep: 2", "created: ds_1", "curation.mix.0.weight: 2", "curation.filters: {}", "pinned: null"],
+    ['{"name": "a long na…'],
+    ["scope: all"],
+    [],
+  ]);
 });
