@@ -3104,7 +3104,7 @@ export interface components {
             curation: components["schemas"]["CurationSpec"];
             /**
              * Dataset
-             * @description The dataset whose files the curation applies to; empty for a mixture.
+             * @description The dataset whose files the curation applies to, by id or unique name; empty for a mixture.
              */
             dataset?: string | null;
             /** Version */
@@ -4834,7 +4834,7 @@ export interface components {
         MixSource: {
             /**
              * Dataset
-             * @description Id of the dataset, `ds_…`, of the same team.
+             * @description The dataset: its id, `ds_…`, or its name if no other dataset of the team has it. The version stores the id.
              */
             dataset: string;
             /**

@@ -236,16 +236,15 @@ function ChartCaption({ hoverRef, x, xName, xText, lines, isLabelled, legend, ha
     );
   }
   return (
-    <figcaption className="mt-1 min-h-4 truncate text-small text-soft tabular-nums">
+    <figcaption className={`mt-1 min-h-4 truncate text-small text-soft ${isLabelled ? "normal-nums" : "tabular-nums"}`}>
       {lines.length > 0 && `${position} `}
       {lines.length > MAX_CAPTION_LINES
         ? rangeText(values, one)
-        : values.map(({ line, value }, at) => (
-            <Fragment key={line.label}>
+        : values.map((value, at) => (
+            <Fragment key={value.line.label}>
               {at > 0 && ", "}
-              {isLabelled && !legend && <CaptionSwatch line={line} />}
-              {isLabelled && <span className="normal-nums">{line.label} </span>}
-              {textOf(value)}
+              {isLabelled && !legend && <CaptionSwatch line={value.line} />}
+              {one(value)}
             </Fragment>
           ))}
     </figcaption>
