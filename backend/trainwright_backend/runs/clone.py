@@ -61,7 +61,7 @@ def changed_spec(session: Read, run: Run, request: NewClone) -> RunSpec:
     """
     spec, changes = upgrade_spec(run.spec), dict(request.changes)
     if isinstance(given := changes.get(DATASET), str):
-        changes[DATASET] = dataset_id(session, run.team_id, given)
+        changes[DATASET] = dataset_id(session, run.team_id, given, DATASET)
     if DATASET in changes and changes[DATASET] != spec["data"]["dataset"]:
         spec["data"]["version"] = None
     for field, value in sorted(changes.items()):  # a whole section comes before its fields

@@ -7,6 +7,7 @@ an error with one run does not stop the others, and no two runs are ever locked 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Select, bindparam, delete, insert, or_, select, update
@@ -176,30 +177,30 @@ def _is_placed(session: Read, run: Run) -> bool:
 
 def _add_placements(session: Write, run: Run, slots: Mapping[Node, list[int]]) -> None:
     """Place the run on these slots of its nodes, in the order of their ranks."""
-    placements = [
-        Placement(
-            id=new_id(),
-            run_id=run.id,
-            node_id=node.id,
-            node_name=node.name,
-            device=run.device,
-            slots=indices,
-            node_rank=node_rank,
-            peer=None,
-            placed=now(),
-            downloads=[],
-            renewal=0,
-        )
+    placements: list[dict[str, Any]] = [
+        {
+            "id": new_id(),
+            "run_id": run.id,
+            "node_id": node.id,
+            "node_name": node.name,
+            "device": run.device,
+            "slots": indices,
+            "node_rank": node_rank,
+            "placed": now(),
+            "downloads": [],
+            "renewal": 0,
+        }
         for node_rank, (node, indices) in enumerate(slots.items())
     ]
-    session.add_all(placements)
-    session.flush()
     occupied = [
-        {"node_id": item.node_id, "device": run.device, "slot_index": index, "placement_id": item.id}
-        for item in placements
-        for index in item.slots
+        {"node_id": row["node_id"], "device": run.device, "slot_index": index, "placement_id": row["id"]}
+        for row in placements
+        for index in row["slots"]
     ]
-    session.execute(insert(PlacementSlot), occupied)
+    # Without objects of the session: a run may have many nodes, and a round places many runs.
+    connection = session.connection()
+    connection.execute(insert(Placement), placements)
+    connection.execute(insert(PlacementSlot), occupied)
 
 
 def _hint(session: Write, run: Run, nodes: Sequence[Node]) -> None:
