@@ -132,7 +132,7 @@ test("from the home page through a run written as YAML to many runs at once", as
     await page.getByRole("link", { name: "Usage" }).click();
     await expect(page.getByText("CPU slot-hours by day")).toBeVisible();
     await auditSizes(page, "pages-usage");
-    await page.getByRole("button", { name: "Show table" }).click();
+    await page.getByRole("button", { name: "CPU slot-hours by day as a table" }).click();
     await expect(table(page, "CPU slot-hours by day").getByRole("row")).toHaveCount(31);
     await page.getByRole("radiogroup", { name: "Period in days" }).getByText("7", { exact: true }).click();
     await expect(page).toHaveURL(/days=7|days=%227%22/);

@@ -25,22 +25,24 @@ export function UsagePage() {
   return (
     <>
       <TitleRow title="Usage" />
-      <div className="flex max-w-4xl flex-col gap-10">
-        <section>
-          <h2 className="mb-2 font-semibold">Now</h2>
-          <AsyncBoundary>
-            <QuotaMeters team={team} />
-          </AsyncBoundary>
-        </section>
-        <section>
-          <h2 className="mb-2 font-semibold">This month and total</h2>
-          <div className="flex flex-col gap-3">
-            <LimitNotices team={team} />
+      <div className="flex flex-col gap-10">
+        <div className="grid grid-cols-2 items-start gap-x-6 gap-y-10 max-desk:grid-cols-1">
+          <section>
+            <h2 className="mb-2 font-semibold">Now</h2>
             <AsyncBoundary>
-              <LimitMeters team={team} />
+              <QuotaMeters team={team} />
             </AsyncBoundary>
-          </div>
-        </section>
+          </section>
+          <section>
+            <h2 className="mb-2 font-semibold">This month and total</h2>
+            <div className="flex flex-col gap-3">
+              <LimitNotices team={team} />
+              <AsyncBoundary>
+                <LimitMeters team={team} />
+              </AsyncBoundary>
+            </div>
+          </section>
+        </div>
         <section>
           <div className="mb-2 flex min-h-8 flex-wrap items-center justify-between gap-3">
             <h2 className="font-semibold">Slot-hours</h2>
@@ -90,7 +92,7 @@ function UsageReport({ team, days }: { team: string; days: number }) {
           );
           return <DailyUsageChart key={device} device={device} days={shown} people={people} />;
         })}
-        <p className="text-small text-soft">
+        <p className="max-w-4xl text-small text-soft">
           Days are in UTC. A slot counts from when a run gets it until the run releases it, so queued and paused runs cost nothing.
           The hours of runs that are training are added every 30 seconds.
         </p>

@@ -1,10 +1,9 @@
 import { useState } from "react";
-import { Button } from "@/components/Button";
 import { Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
 import { axisTop, DEVICE_LABELS, PERSON_COLORS, type DayHours, type PersonHours } from "@/features/teams/usage/usageView";
-import { hoursText } from "@/lib/format";
+import { exactNumber, hoursText } from "@/lib/format";
 
 interface Props {
   device: string;
@@ -30,15 +29,17 @@ export function DailyUsageChart({ device, days, people }: Props) {
         <figcaption>
           <span className="font-medium">{unit} by day</span> <span className="text-small text-soft tabular-nums">{caption}</span>
         </figcaption>
-        <Button
-          variant="quiet"
+        <button
+          type="button"
           aria-pressed={asTable}
+          aria-label={`${unit} by day as a table`}
+          className="ml-auto rounded-box px-1 text-small text-soft hover:text-accent"
           onClick={() => {
             setAsTable(!asTable);
           }}
         >
-          {asTable ? "Show chart" : "Show table"}
-        </Button>
+          {asTable ? "chart" : "table"}
+        </button>
       </div>
       {asTable ? (
         <Table
@@ -94,8 +95,8 @@ function Bars({ days, people, label }: { days: readonly DayHours[]; people: read
   return (
     <div role="img" aria-label={label} className="grid grid-cols-[auto_minmax(0,1fr)] gap-x-2 text-small text-soft">
       <div className="flex h-40 flex-col justify-between text-right leading-none">
-        <span>{hoursText(top)}</span>
-        <span>{hoursText(top / 2)}</span>
+        <span>{exactNumber(top)}</span>
+        <span>{exactNumber(top / 2)}</span>
         <span>0</span>
       </div>
       <div className="relative h-40">

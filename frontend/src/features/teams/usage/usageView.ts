@@ -69,7 +69,8 @@ export function devicesOf(used: readonly (DailyUsage | RunUsage)[]): string[] {
 export function axisTop(value: number): number {
   if (value <= 0) return 1;
   const unit = 10 ** Math.floor(Math.log10(value));
-  return ([1, 2, 5, 10].find((one) => one * unit >= value * 0.9999) ?? 10) * unit;
+  const top = ([1, 2, 5, 10].find((one) => one * unit >= value * 0.9999) ?? 10) * unit;
+  return Number(top.toPrecision(1));
 }
 
 /** A person's hours on each day, or those of all others together. */
