@@ -86,6 +86,7 @@ it("shows running runs with their curves, and each other run with its reason and
   expect((await list("Paused runs")).textContent).toContain("Paused at step 40 of 100");
   expect((await list("Paused runs")).textContent, "since the pause, not since the submission").toContain("for 1 h");
   expect((await list("Finished runs")).textContent).toContain("loss 2.81, 38.2 % MFU");
+  expect(within(await list("Finished runs")).getAllByRole("link").map(({ textContent }) => textContent)).toEqual(["good", "View checkpoints"]);
   const failed = within(await list("Failed runs"));
   expect(failed.getByText("The loss is not finite at step 310.")).toBeDefined();
   expect(failed.getByRole("link", { name: "View logs" }).getAttribute("href")).toBe("/lab/runs/run_5/logs");

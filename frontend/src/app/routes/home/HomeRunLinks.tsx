@@ -22,7 +22,9 @@ export function HomeRunLinks({ team, run, now, canSeeNodes }: Props) {
   const canContinue = run.state === "failed" && links.length > 0;
   const { data: checkpoints } = useQuery({ ...checkpointsQuery(team, run.id, false), enabled: canContinue });
   // A run that failed before its first checkpoint has none to show.
-  const shown = checkpoints?.length === 0 ? links.filter((link) => link !== "checkpoints") : links;
+  const possible = checkpoints?.length === 0 ? links.filter((link) => link !== "checkpoints") : links;
+  // A finished run's line stays short: its page offers the rest.
+  const shown = run.state === "succeeded" ? possible.filter((link) => link === "checkpoints") : possible;
   return (
     <>
       {run.state === "paused" && canEdit && <ResumeRun team={team} run={run} />}

@@ -30,6 +30,7 @@ export function BannerLinks({ team, run, links, canSeeNodes, newestState }: Prop
       {links
         .filter((link) => (link === "like" || link === "fork" ? canEdit : link !== "nodes" || canSeeNodes))
         .filter((link) => link !== "checkpoints" || run.state === "succeeded" || newestState !== undefined)
+        .filter((link) => link !== "fork" || newestState !== undefined)
         .map((link) => (
           <BannerAction key={link} link={link} team={team} run={run} />
         ))}

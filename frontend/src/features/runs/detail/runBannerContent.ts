@@ -31,7 +31,7 @@ export function bannerOf(run: Run, now: number): Banner | null {
     case "failed":
       return { tone: "bad", message: run.sentence, next: "", links: failureLinks(run) };
     case "succeeded":
-      return plainBanner(`Done: ${run.sentence}.`, "Its weights can be downloaded.", ["checkpoints"]);
+      return successBanner(run);
     default:
       return suspectBanner(run);
   }
@@ -39,6 +39,15 @@ export function bannerOf(run: Run, now: number): Banner | null {
 
 function plainBanner(message: string, next: string, links: BannerLink[] = []): Banner {
   return { tone: "plain", message, next, links };
+}
+
+const WEIGHTS_TEXT = "The weights can be downloaded.";
+
+/** The tiles show the figures of the run's sentence, but not that its loss rose. */
+function successBanner({ sentence }: Run): Banner {
+  const links: BannerLink[] = ["checkpoints", "fork", "like"];
+  const rise = /^loss \S+ \(it rose from [^)]+\)/.exec(sentence)?.[0];
+  return rise === undefined ? plainBanner(WEIGHTS_TEXT, "", links) : plainBanner(`${rise}.`, WEIGHTS_TEXT, links);
 }
 
 function suspectBanner({ suspect_seconds: secondsSilent, nodes }: Run): Banner | null {

@@ -14,3 +14,12 @@ it.each([
   expect(await screen.findByRole("link", { name: "View logs" })).toBeDefined();
   expect(screen.queryByRole("link", { name: "View checkpoints" }) !== null).toBe(isLinked);
 });
+
+it.each([
+  [40, ["View checkpoints", "Fork run", "Clone run"]],
+  [undefined, ["View checkpoints", "Clone run"]],
+])("offers to fork a finished run only from a checkpoint (newest %s)", async (newestState, names) => {
+  renderRoute(<BannerLinks team="lab" run={aRun({ state: "succeeded" })} links={["checkpoints", "fork", "like"]} canSeeNodes={false} newestState={newestState} />);
+  await screen.findByRole("link", { name: "Clone run" });
+  expect(screen.getAllByRole("link").map(({ textContent }) => textContent)).toEqual(names);
+});

@@ -43,6 +43,17 @@ it("offers the checkpoints of a paused run only if it can have some", () => {
   expect(banner(40)?.links).toEqual(["checkpoints"]);
 });
 
+it("does not repeat the figures of a finished run, but says that its loss rose", () => {
+  const banner = (sentence: string) => bannerOf(aRun({ state: "succeeded", sentence }), NOW);
+  const links = ["checkpoints", "fork", "like"];
+  expect(banner("loss 2.810, 38.2 % MFU")).toMatchObject({ message: "The weights can be downloaded.", next: "", links });
+  expect(banner("loss 7.910 (it rose from 2.810), 38.2 % MFU")).toMatchObject({
+    message: "loss 7.910 (it rose from 2.810).",
+    next: "The weights can be downloaded.",
+    links,
+  });
+});
+
 it("opens the log that the sentence names", () => {
   const file = (reason: "crashed" | "export_failed" | "bad_job", sentence: string) => logFileOf(aRun({ state: "failed", reason, sentence }));
   expect(file("crashed", "Rank 3 was killed by SIGKILL. Read the log of that rank.")).toBe("rank-3.log");
