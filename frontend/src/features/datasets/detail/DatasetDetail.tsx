@@ -43,14 +43,6 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
         }
         actions={
           <ForEditors>
-            <Button
-              onClick={() => {
-                deletion.reset();
-                setDeleting(true);
-              }}
-            >
-              Delete dataset
-            </Button>
             {newest !== undefined && (
               <Button
                 aria-expanded={isAddingVersion}
@@ -66,6 +58,15 @@ export function DatasetDetail({ team, datasetId, onDeleted }: Props) {
                 New run
               </Link>
             )}
+            <Button
+              variant="danger"
+              onClick={() => {
+                deletion.reset();
+                setDeleting(true);
+              }}
+            >
+              Delete dataset…
+            </Button>
           </ForEditors>
         }
       >

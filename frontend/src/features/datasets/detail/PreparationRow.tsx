@@ -30,7 +30,7 @@ export function PreparationRow({ team, dataset, version, preparation, isVersionU
   const tokenizerLabel = tokenizerText(tokenizer, dataset);
   return (
     <li className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
-      <span className="w-24">
+      <span className="w-24 max-tablet:w-full">
         <PreparationPill preparation={preparation} />
       </span>
       <span>

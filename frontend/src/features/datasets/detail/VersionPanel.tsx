@@ -98,7 +98,7 @@ export function VersionPanel({ team, dataset, version, isNewest }: Props) {
           </Collapsible>
         )}
         {state === "ready" && (
-          <Collapsible title="Documents" summary="in order, with the reason for each that was dropped" defaultOpen={isNewest}>
+          <Collapsible title="Documents" summary="with reasons for dropped ones" defaultOpen={isNewest}>
             <DocumentList team={team} dataset={dataset.id} version={number} />
           </Collapsible>
         )}

@@ -45,7 +45,7 @@ it("offers no breakdown of a single rank", async () => {
 });
 
 it("summarizes hardware use in one line, and handles runs of older agents", () => {
-  expect(hardwareText(COLUMNS)).toBe("node CPU 93.1 %, run 1.73 cores, memory 12 GiB");
+  expect(hardwareText(COLUMNS)).toBe("node CPU 93.1 %, run 1.73 cores, node memory 12 GiB");
   expect(hardwareText({ ...COLUMNS, mean_gpu_utilization: { steps: [2], values: [1] } })).toContain("GPU 100 %");
   expect([hasHardware(COLUMNS), hasHardware({ loss: COLUMNS.loss })]).toEqual([true, false]);
 });

@@ -11,7 +11,7 @@ const FLOPS = 2 * 86_400e15;
 async function computeText(change: Partial<Run>, step: number): Promise<string | null | undefined> {
   const run = aRun({ flops: FLOPS, ...change });
   renderRoute(<SummaryTiles run={{ ...run, summary: { ...run.summary, step } }} columns={{}} />);
-  return (await screen.findByText("compute so far")).parentElement?.textContent;
+  return (await screen.findByText(/^compute/)).parentElement?.textContent;
 }
 
 it("shows the FLOPs of the completed steps", async () => {
@@ -26,6 +26,14 @@ it("excludes the FLOPs of a fork's parent", async () => {
 it("is zero while a fork waits", async () => {
   const origin = { run: "run_0", name: "pilot-6", step: 4_900 };
   expect(await computeText({ forked_from: origin, state: "queued" }, 0)).toBe("compute so far0petaFLOP/s-daysof 2 petaFLOP/s-days");
+});
+
+it("does not repeat the FLOPs of a complete run", async () => {
+  expect(await computeText({ state: "succeeded" }, 5_000)).toBe("compute2petaFLOP/s-days");
+});
+
+it("says how much of its FLOPs an ended run used", async () => {
+  expect(await computeText({ state: "cancelled" }, 1_250)).toBe("compute0.5petaFLOP/s-daysof 2 petaFLOP/s-days");
 });
 
 it("counts a small run in FLOP, because its petaFLOP/s-days are unreadable", async () => {
