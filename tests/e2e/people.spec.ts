@@ -11,7 +11,7 @@ test("people join, change their profile, get other roles, and leave", async ({ p
   await signIn(page);
   const errors = browserErrors(page);
   await page.goto(`/${TEAM}/settings/members`);
-  await expect(page.getByText("the only owner: make another member an owner")).toBeVisible();
+  await expect(page.getByText("The only owner cannot leave.")).toBeVisible();
 
   await page.getByLabel("Email address to invite").fill(BOB.email);
   await page.getByLabel("Role to give").selectOption("editor");

@@ -7,8 +7,8 @@ import { ErrorNote } from "@/components/ErrorNote";
 import { NameField } from "@/components/NameField";
 import { Select } from "@/components/Select";
 
-/** What each scope but `manage` allows, the least first: short enough for the form to fit on one line. */
-const SCOPE_LABELS = { read: "view everything", submit: "also upload data, manage runs" } as const;
+/** All that each scope but `manage` allows, the least first: short enough for the form to fit on one line. */
+const SCOPE_LABELS = { read: "view everything", submit: "view, upload data, manage runs" } as const;
 
 const LIFETIMES = [
   { days: "30", label: "expires in 30 days" },

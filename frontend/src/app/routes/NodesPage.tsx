@@ -19,6 +19,7 @@ export function NodesPage() {
           </AsyncBoundary>
           <section className="mt-10">
             <h2 className="mb-2 font-semibold">Add a node</h2>
+            <p className="mb-3 text-soft">Create a join token, then run the commands shown on the new machine.</p>
             <AddNode />
           </section>
         </>

@@ -45,7 +45,7 @@ export function NodeCard({ node, now }: Props) {
           {label}
         </span>
         <span className="text-small text-soft">
-          {machineText(node)} · {node.last_heartbeat ? `last contact ${duration(secondsBetween(node.last_heartbeat, now))} ago` : "no contact yet"}
+          {machineText(node)} · {contactText(node, now)}
         </span>
         <Button
           className="ml-auto"
@@ -111,6 +111,15 @@ function statusStyle({ online, draining, quarantine }: Node): { shape: Shape; la
   if (quarantine) return { shape: "hollow-square", label: "In quarantine", color: "text-warn" };
   if (draining) return { shape: "hollow-square", label: "Draining", color: "text-warn" };
   return { shape: "circle", label: "Online", color: "text-good" };
+}
+
+/** Agents send a heartbeat every few seconds; a fresh one needs no number that changes all the time. */
+const JUST_NOW_SECONDS = 5;
+
+function contactText({ last_heartbeat: heartbeat }: Node, now: number): string {
+  if (!heartbeat) return "no contact yet";
+  const seconds = secondsBetween(heartbeat, now);
+  return `last contact ${seconds < JUST_NOW_SECONDS ? "just now" : `${duration(seconds)} ago`}`;
 }
 
 /** The slots that the node reports beyond those that it is allowed to offer. */

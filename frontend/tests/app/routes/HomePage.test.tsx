@@ -119,7 +119,7 @@ it("guides through the first steps until a run has finished, and shows no quota 
   await open([], []);
   expect(await screen.findByRole("heading", { name: "No runs yet." }, patient)).toBeDefined();
   expect(screen.queryByRole("heading", { name: "Running now" })).toBeNull();
-  expect((await screen.findByText("CPU slots")).parentElement?.textContent).toBe("CPU slots1 in use, at most 8 at oncethe nodes have 2");
+  expect((await screen.findByText("CPU slots")).parentElement?.textContent).toBe("CPU slots1 in use, at most 8 at onceonly 2 on the nodes");
   expect(screen.queryByText("GPUs")).toBeNull();
   await open([aRun({ state: "queued" })], [{ id: "ds_1" }]);
   expect(await screen.findByRole("heading", { name: "First steps" }, patient)).toBeDefined();

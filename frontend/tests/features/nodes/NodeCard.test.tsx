@@ -47,6 +47,14 @@ it.each([
   expect(await screen.findByText(`${words} · last contact 5 s ago`)).toBeDefined();
 });
 
+it.each([
+  ["2026-11-21T13:00:04Z", "just now"],
+  ["2026-11-21T13:01:05Z", "1 min 5 s ago"],
+])("says at %s that the last contact was %s", async (now, words) => {
+  renderRoute(<NodeCard node={aNode(null)} now={Date.parse(now)} />);
+  expect(await screen.findByText(`a CPU, 16 cores, 64 GiB, Linux · last contact ${words}`)).toBeDefined();
+});
+
 it("offers to allow the slots that a node reports beyond its own", async () => {
   const received: unknown[] = [];
   server.use(

@@ -21,7 +21,10 @@ export function OwnerSettings({ team, name }: { team: string; name: string }) {
       <Section id="audit" help="Who changed what in the team, and from where. Entries cannot be changed or deleted.">
         <AuditLog team={team} />
       </Section>
-      <Section id="delete-team" help="A deleted team cannot be restored.">
+      <Section
+        id="delete-team"
+        help="This deletes the team's runs, checkpoints, datasets, uploads and usage. All runs must have ended. A deleted team cannot be restored."
+      >
         <DeleteWithText
           title="Delete team"
           consequence={`${name} is deleted with its runs, checkpoints, datasets, uploads and usage. All its runs must have ended.`}

@@ -90,7 +90,7 @@ export function MemberTable({ team, me, onChanged, onLeft }: Props) {
                 ) : (
                   <>
                     {member.role}
-                    {isLastOwner && <span className="block text-small max-tablet:max-w-36">the only owner: make another member an owner first</span>}
+                    {isLastOwner && <span className="block text-small">The only owner cannot leave. Make another member an owner first.</span>}
                   </>
                 )}
               </Td>

@@ -5,6 +5,7 @@ import { Button } from "@/components/Button";
 import { ErrorNote } from "@/components/ErrorNote";
 import { NameField } from "@/components/NameField";
 import { Select } from "@/components/Select";
+import { ROLE_LABELS } from "@/features/teams/members/roles";
 import { createServiceAccount } from "@/features/teams/serviceAccounts/queries";
 
 /** Creates a service account. Its first key is created in the list. */
@@ -49,8 +50,8 @@ export function NewServiceAccountForm({ team }: { team: string }) {
             setRole(event.target.value as "viewer" | "editor");
           }}
         >
-          <option value="editor">editor: can also upload data and start runs</option>
-          <option value="viewer">viewer: can view everything</option>
+          <option value="editor">{ROLE_LABELS.editor}</option>
+          <option value="viewer">{ROLE_LABELS.viewer}</option>
         </Select>
         <Button type="submit" disabled={create.isPending}>
           Create service account

@@ -31,7 +31,7 @@ export function shownQuota(quota: readonly Quota[]): Quota[] {
 /** What else there is to say about a quota: the nodes if they have fewer slots than its limit, the guaranteed share, and what is borrowed beyond it. */
 export function quotaNote({ used, limit, joined, guaranteed_slots: share }: Quota): string | undefined {
   const parts = [];
-  if (joined != null && joined < limit) parts.push(`the nodes have ${count(joined)}`);
+  if (joined != null && joined < limit) parts.push(`only ${count(joined)} on the nodes`);
   if (share > 0) parts.push(`${count(share)} guaranteed`);
   if (share > 0 && used > share) parts.push(`${count(used - share)} borrowed`);
   return parts.length === 0 ? undefined : parts.join(", ");

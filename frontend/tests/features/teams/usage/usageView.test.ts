@@ -73,7 +73,7 @@ it("writes usage as CSV in full precision", () => {
 
 it("says how many slots the nodes have if that is less than the limit, and how many are guaranteed and borrowed", () => {
   const quota = { device: "cpu" as const, used: 3, limit: 8, joined: 4, guaranteed_slots: 2 };
-  expect(quotaNote(quota)).toBe("the nodes have 4, 2 guaranteed, 1 borrowed");
+  expect(quotaNote(quota)).toBe("only 4 on the nodes, 2 guaranteed, 1 borrowed");
   expect(quotaNote({ ...quota, joined: 8, guaranteed_slots: 0 })).toBeUndefined();
 });
 
