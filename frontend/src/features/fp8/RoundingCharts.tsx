@@ -2,7 +2,7 @@ import { useMemo } from "react";
 import type { Fp8Recipe } from "@/api/types";
 import { Chart } from "@/components/charts/Chart";
 import type { ChartMarker, ChartScale, ChartZoom } from "@/components/charts/chartOptions";
-import { exponentText, exponentTick } from "@/features/fp8/exponentText";
+import { fractionText } from "@/features/fp8/exponentText";
 import { HealthNote } from "@/features/fp8/HealthNote";
 import { headroomHealth, lostHealth, RECENT_STEPS, roundingHealth, skippedHealth } from "@/features/fp8/fp8Health";
 import { count, share } from "@/lib/format";
@@ -41,7 +41,7 @@ export function RoundingCharts({ columns, shown, markers, zoom, recipe }: Props)
   const shared = { group: "fp8", xName: "step", xText: count, markers, zoom, isPlaceholder: shown.isPlaceholder, height: 148 };
   return (
     <div className="grid grid-cols-2 gap-3 max-desk:grid-cols-1">
-      <Chart {...shared} {...shares} title="tensors clamped, values underflowed, %" yText={shareText} axisText={shareTick} scale={SHARES}>
+      <Chart {...shared} {...shares} title="tensors clamped, values underflowed" yText={shareText} axisText={shareTick} scale={SHARES}>
         <HealthNote
           description={`${CLAMPED_TEXT[recipe.amax]} Underflow: the share of gradient values so small that they became zero.`}
           health={clampedNow === undefined || underflowNow === undefined ? null : roundingHealth(clampedNow, underflowNow, recipe.amax)}
@@ -53,7 +53,7 @@ export function RoundingCharts({ columns, shown, markers, zoom, recipe }: Props)
           health={lostNow === undefined ? null : lostHealth(lostNow, recipe.level)}
         />
       </Chart>
-      <Chart {...shared} {...headroom} title="smallest headroom μ" yText={exponentText} axisText={exponentTick} scale={HEADROOMS}>
+      <Chart {...shared} {...headroom} title="smallest headroom μ" yText={fractionText} scale={HEADROOMS}>
         <HealthNote
           description="Every gradient has a factor μ that leaves room below the largest FP8 value. This is the smallest; 1 means that no gradient needed room."
           health={headroomNow === undefined ? null : headroomHealth(headroomNow)}
@@ -111,9 +111,9 @@ function shareText(exponent: number): string {
   return share(exponent <= Math.log10(MIN_SHARE) ? 0 : 10 ** exponent);
 }
 
-/** A tick in percent; the title has the sign. */
+/** `0 %`, `0.0001 %`, `100 %`: a tick in full, as it is a power of ten. */
 function shareTick(exponent: number): string {
-  return exponent <= Math.log10(MIN_SHARE) ? "0" : String(10 ** (exponent + 2));
+  return exponent <= Math.log10(MIN_SHARE) ? "0 %" : `${Number((10 ** (exponent + 2)).toPrecision(1))} %`;
 }
 
 function integerTick(value: number): string {

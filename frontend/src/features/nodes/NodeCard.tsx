@@ -113,7 +113,7 @@ function statusStyle({ online, draining, quarantine }: Node): { shape: Shape; la
   return { shape: "circle", label: "Online", color: "text-good" };
 }
 
-/** Agents send a heartbeat every few seconds; a fresh one needs no number that changes all the time. */
+/** Below it, the age of the last heartbeat is not worth a number. */
 const JUST_NOW_SECONDS = 5;
 
 function contactText({ last_heartbeat: heartbeat }: Node, now: number): string {

@@ -100,7 +100,7 @@ it("shows the last values, what is normal, and what to do otherwise", async () =
   show(fp8Run(), MEASURED);
   expect(await screen.findByText("last: clamped 0 %, underflow 0.02 %")).toBeDefined();
   expect(screen.getByText("last 2 %")).toBeDefined();
-  expect(screen.getByText("last 2⁻¹ (0.500)")).toBeDefined();
+  expect(screen.getByText("last 1/2")).toBeDefined();
   expect(screen.getAllByText("Normal.")).toHaveLength(4);
   expect(screen.getByText(/A few are harmless/)).toBeDefined();
 });
