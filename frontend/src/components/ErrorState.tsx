@@ -26,7 +26,7 @@ export function ErrorState({ error, onRetry, titled = false, notFoundTitle = PAG
       {titled && (
         <>
           <PageTitle>{title}</PageTitle>
-          <h1 className="text-title font-semibold">{title}</h1>
+          <h1 className="min-h-8 text-title leading-8 font-semibold">{title}</h1>
         </>
       )}
       {error instanceof ConnectionError ? <p className="text-soft">{errorMessage(error)}</p> : <ErrorNote error={error} />}

@@ -19,7 +19,7 @@ export function NotFoundNote({ children, title }: Props) {
       {title !== undefined && (
         <>
           <PageTitle>{title}</PageTitle>
-          <h1 className="mb-2 text-title font-semibold">{title}</h1>
+          <h1 className="mb-2 min-h-8 text-title leading-8 font-semibold">{title}</h1>
         </>
       )}
       <p className="text-soft">

@@ -33,7 +33,7 @@ export function TitleRow({ title, tabTitle, parent, children, actions }: Props) 
         </div>
         {children !== undefined && <div className="flex min-w-0 flex-wrap items-center gap-x-3 gap-y-1 max-tablet:order-1 max-tablet:w-full">{children}</div>}
       </div>
-      {actions !== undefined && <div className="ml-auto flex flex-wrap items-center gap-3">{actions}</div>}
+      {actions !== undefined && <div className="ml-auto flex min-h-8 flex-wrap items-center gap-3">{actions}</div>}
     </header>
   );
 }

@@ -19,7 +19,7 @@ export function LinkPage() {
       <SignedOutFrame title="This link is not valid">
         <ErrorNote error={error} />
         <p className="mt-4">
-          <Link to="/sign-in" className="text-accent hover:underline">
+          <Link to="/sign-in" className="text-accent underline underline-offset-2">
             Sign in with your password
           </Link>
         </p>
@@ -41,7 +41,7 @@ export function LinkPage() {
       {link.purpose === "invitation" && link.needs_account && (
         <p className="mt-4 text-small text-soft">
           Do you have an account with this address?{" "}
-          <Link to="/sign-in" search={{ next: `/link/${token}` }} className="text-accent hover:underline">
+          <Link to="/sign-in" search={{ next: `/link/${token}` }} className="text-accent underline underline-offset-2">
             Sign in
           </Link>{" "}
           to join with it.

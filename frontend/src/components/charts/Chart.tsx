@@ -266,7 +266,7 @@ interface CaptionValue {
 
 function CaptionSwatch({ line: { color, dash } }: { line: ChartLine }) {
   return (
-    <span className="mr-1 inline-flex h-2 items-center align-baseline">
+    <span className="mr-1 inline-flex align-middle">
       <LineSwatch color={color} dash={dash} />
     </span>
   );

@@ -7,7 +7,7 @@ export function DatasetLink({ team, datasetId }: { team: string; datasetId: stri
   const { data: dataset } = useQuery(datasetQuery(team, datasetId));
   if (dataset === undefined) return datasetId;
   return (
-    <Link to="/$team/datasets/$datasetId" params={{ team, datasetId }} className="text-accent hover:underline">
+    <Link to="/$team/datasets/$datasetId" params={{ team, datasetId }} className="text-accent underline underline-offset-2">
       {dataset.name}
     </Link>
   );
