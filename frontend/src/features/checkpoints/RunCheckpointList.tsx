@@ -25,10 +25,10 @@ export function RunCheckpointList({ team, run, live, onFork }: Props) {
   const newestFirst = data.toSorted((a, b) => b.step - a.step || a.kind.localeCompare(b.kind));
   return (
     <>
-      <CheckpointTable team={team} groups={[{ checkpoints: newestFirst, isComplete: true }]} onFork={onFork} />
-      <div className="mt-4">
+      <div className="mb-3 flex justify-end empty:hidden">
         <CleanUpButton team={team} runs={[run]} />
       </div>
+      <CheckpointTable team={team} groups={[{ checkpoints: newestFirst, isComplete: true }]} onFork={onFork} />
     </>
   );
 }

@@ -136,7 +136,7 @@ function Section({ title, entries, renderValue }: { title: string; entries: read
   return (
     <section className="panel mb-3 min-w-0 break-inside-avoid">
       <h3 className="border-b px-4 py-2 font-medium">{title}</h3>
-      <dl className="grid grid-cols-[minmax(0,11rem)_minmax(0,1fr)] gap-x-4 gap-y-1 px-4 py-2">
+      <dl className="grid grid-cols-[minmax(0,min(13rem,60%))_minmax(0,1fr)] gap-x-4 gap-y-1 px-4 py-2">
         {entries.map((entry) => (
           <div key={entry.path} className="contents">
             <dt className="text-soft">{inSentence(fieldLabel(entry.name, entry.path))}</dt>

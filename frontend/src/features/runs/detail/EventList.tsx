@@ -37,7 +37,7 @@ export const EventList = memo(function EventList({ team, run, live, limit = Infi
         <p role="status">{isShort && (found.length === 0 ? "No matching events." : `${count(found.length)} of ${plural(events.length, "event")}`)}</p>
         {isShort && <Button onClick={onShowAll}>Show all events</Button>}
       </div>
-      <ol className="flex flex-col gap-0.5">
+      <ol className="grid grid-cols-[auto_6.5rem_minmax(0,1fr)] gap-x-3 gap-y-0.5 max-tablet:grid-cols-[auto_minmax(0,1fr)]">
         {shown.map((group, index) => (
           <GroupItem key={group.events[0].sequence} group={group} after={shown[index - 1]?.events[0]} />
         ))}
@@ -55,7 +55,7 @@ function GroupItem({ group, after }: { group: EventGroup; after: RunEvent | unde
     <>
       <li className={ITEM_CLASS}>
         <EventTime time={events[0].time} />
-        <span className="min-w-0 break-words">
+        <span className={MESSAGE_CLASS}>
           {capitalize(groupText(group))}{" "}
           <button
             type="button"
@@ -74,17 +74,19 @@ function GroupItem({ group, after }: { group: EventGroup; after: RunEvent | unde
   );
 }
 
-const ITEM_CLASS = "grid grid-cols-[auto_1fr] gap-x-3 leading-6";
+/** Columns of the list: time, state and message. On phones the message follows the state. */
+const ITEM_CLASS = "col-span-full grid grid-cols-subgrid items-baseline leading-6";
+const MESSAGE_CLASS = "col-start-3 min-w-0 break-words max-tablet:col-start-2";
 
 /** An event. `after` is the next one: if both give the same reason, as stopping and failing do, only `after` shows it. */
 function EventItem({ event, after }: { event: RunEvent; after?: RunEvent | undefined }) {
   return (
     <li className={ITEM_CLASS}>
       <EventTime time={event.time} />
-      <span className="min-w-0 break-words">
+      <div className="contents max-tablet:block max-tablet:min-w-0 max-tablet:break-words">
         <EventState event={event} />
-        {event.state === "stopping" && after?.message === event.message ? "" : eventText(event)}
-      </span>
+        <span className={MESSAGE_CLASS}>{event.state === "stopping" && after?.message === event.message ? "" : eventText(event)}</span>
+      </div>
     </li>
   );
 }
@@ -101,7 +103,7 @@ function EventState({ event }: { event: RunEvent }) {
   if (event.state === null || event.state === undefined) return null;
   const { shape, label, color } = stateStyle[event.state];
   return (
-    <span className={`mr-2 inline-flex items-center gap-1.5 font-medium ${color}`}>
+    <span className={`inline-flex max-tablet:mr-2 items-center gap-1.5 font-medium ${color}`}>
       <StateIcon shape={shape} />
       {label}
     </span>
