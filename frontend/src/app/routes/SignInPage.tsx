@@ -33,8 +33,11 @@ export function SignInPage() {
       <details className="mt-2 text-small text-soft">
         <summary className="w-fit cursor-pointer">Running the server yourself?</summary>
         <p className="mt-1">
-          Run <code className="font-mono">trainwright-server link sign-in EMAIL</code> on its machine to print a link that signs you in; add{" "}
-          <code className="font-mono">--data FOLDER</code> if you started it with one.
+          Run{" "}
+          <code className="font-mono">
+            <span className="whitespace-nowrap">trainwright-server</span> link <span className="whitespace-nowrap">sign-in</span> EMAIL
+          </code>{" "}
+          on its machine to print a link that signs you in; add <code className="font-mono whitespace-nowrap">--data FOLDER</code> if you started it with one.
         </p>
       </details>
     </SignedOutFrame>

@@ -39,7 +39,7 @@ export function NewTeamForm({ onCreated }: { onCreated: (slug: string) => Promis
         create.mutate();
       }}
     >
-      {field("name", "Name", "As people read it. Owners can change it.")}
+      {field("name", "Name", "The name that people see. Owners can change it.")}
       {field("slug", "Short name", "Lowercase letters, digits and hyphens, for addresses and scripts. It never changes.")}
       <Button type="submit" variant="primary" className="self-start" disabled={create.isPending}>
         Create team

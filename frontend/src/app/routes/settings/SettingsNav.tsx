@@ -14,7 +14,7 @@ export function SettingsNav({ team, page, pages }: Props) {
   const navigate = useNavigate();
   const groups = SETTINGS_GROUPS.map((name) => ({ name, members: pages.filter(({ group }) => group === name) })).filter(({ members }) => members.length > 0);
   return (
-    <nav aria-label="Settings" className="max-desk:mb-6 max-desk:max-w-80 desk:sticky desk:top-6 desk:self-start">
+    <nav aria-label="Settings" className="max-desk:mb-6 tablet:max-desk:max-w-80 desk:sticky desk:top-6 desk:self-start">
       <div className="desk:hidden">
         <Select aria-label="Settings page" value={page} onChange={(event) => void navigate({ to: "/$team/settings/$page", params: { team, page: event.target.value } })}>
           {groups.map(({ name, members }) => (

@@ -38,7 +38,7 @@ export function AuditLog({ team }: Props) {
           }}
         />
         <a className={buttonClass()} href={team === null ? "/api/v1/audit/export" : `/api/v1/teams/${encodeURIComponent(team)}/audit/export`} download>
-          Download all
+          Download all (JSON Lines)
         </a>
       </div>
       {error !== null && <ErrorNote error={error} />}

@@ -49,54 +49,57 @@ export function TeamLimitsForm({ team }: { team: string }) {
   const chosen = { values: limits, priorities };
   const hasMistakes = !isValid || Object.keys(problems).length > 0;
   return (
-    <form
-      className="panel flex flex-col gap-6 p-4"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (!hasMistakes) change.mutate(chosen);
-      }}
-    >
-      {groups.map(({ title, fields }) => (
-        <fieldset key={title}>
-          <legend className="mb-2 text-soft">{title}</legend>
+    <section>
+      <h4 className="mb-2 font-medium">Change the limits</h4>
+      <form
+        className="panel flex flex-col gap-6 p-4"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (!hasMistakes) change.mutate(chosen);
+        }}
+      >
+        {groups.map(({ title, fields }) => (
+          <fieldset key={title}>
+            <legend className="mb-2 text-soft">{title}</legend>
+            <div className="grid gap-4 tablet:grid-cols-4">
+              <LimitFieldset fields={fields} typed={typed} onType={onType} problems={problems} />
+            </div>
+          </fieldset>
+        ))}
+        <fieldset>
+          <legend className="mb-2 text-soft">Highest priority of runs</legend>
           <div className="grid gap-4 tablet:grid-cols-4">
-            <LimitFieldset fields={fields} typed={typed} onType={onType} problems={problems} />
+            {PRIORITY_FIELDS.map(([name, label]) => (
+              <Field key={name} label={label}>
+                {(control) => (
+                  <Select
+                    {...control}
+                    value={priorities[name]}
+                    onChange={(event) => {
+                      setPriorities({ ...chosenPriorities, [name]: event.target.value as TeamLimits["editor_priority"] });
+                    }}
+                  >
+                    {PRIORITIES.map((priority) => (
+                      <option key={priority}>{priority}</option>
+                    ))}
+                  </Select>
+                )}
+              </Field>
+            ))}
           </div>
         </fieldset>
-      ))}
-      <fieldset>
-        <legend className="mb-2 text-soft">Highest priority of runs</legend>
-        <div className="grid gap-4 tablet:grid-cols-4">
-          {PRIORITY_FIELDS.map(([name, label]) => (
-            <Field key={name} label={label}>
-              {(control) => (
-                <Select
-                  {...control}
-                  value={priorities[name]}
-                  onChange={(event) => {
-                    setPriorities({ ...chosenPriorities, [name]: event.target.value as TeamLimits["editor_priority"] });
-                  }}
-                >
-                  {PRIORITIES.map((priority) => (
-                    <option key={priority}>{priority}</option>
-                  ))}
-                </Select>
-              )}
-            </Field>
-          ))}
+        <div>
+          <Button type="submit" disabled={change.isPending || isSame(current, chosen)}>
+            Save limits
+          </Button>
         </div>
-      </fieldset>
-      <div>
-        <Button type="submit" disabled={change.isPending || isSame(current, chosen)}>
-          Save limits
-        </Button>
-      </div>
-      {warnings.map((warning) => (
-        <p key={warning} role="status" className="text-small text-warn">
-          {warning}
-        </p>
-      ))}
-      {change.error !== null && <ErrorNote error={change.error} />}
-    </form>
+        {warnings.map((warning) => (
+          <p key={warning} role="status" className="text-small text-warn">
+            {warning}
+          </p>
+        ))}
+        {change.error !== null && <ErrorNote error={change.error} />}
+      </form>
+    </section>
   );
 }

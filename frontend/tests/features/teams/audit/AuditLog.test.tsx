@@ -34,7 +34,7 @@ it("shows who did what to what from where, continues with older entries, and sea
   renderRoute(<AuditLog team="lab" />);
   expect(await screen.findByText("Ana")).toBeDefined();
   for (const text of ["Changed role", "of member", "role:", "viewer", "10.0.0.7", "key tw_12345678"]) expect(screen.getByText(text)).toBeDefined();
-  expect(screen.getByRole("link", { name: "Download all" }).getAttribute("href")).toBe("/api/v1/teams/lab/audit/export");
+  expect(screen.getByRole("link", { name: "Download all (JSON Lines)" }).getAttribute("href")).toBe("/api/v1/teams/lab/audit/export");
   await userEvent.click(screen.getByRole("button", { name: "Show older" }));
   expect(await screen.findByText("Bob")).toBeDefined();
   expect(screen.queryByRole("button", { name: "Show older" })).toBeNull();
@@ -88,7 +88,7 @@ it("shows and downloads the log of the site", async () => {
   renderRoute(<AuditLog team={null} />);
   expect(await screen.findByText("Failed to sign in")).toBeDefined();
   expect(screen.getByRole("region", { name: /Site audit log/ })).toBeDefined();
-  expect(screen.getByRole("link", { name: "Download all" }).getAttribute("href")).toBe("/api/v1/audit/export");
+  expect(screen.getByRole("link", { name: "Download all (JSON Lines)" }).getAttribute("href")).toBe("/api/v1/audit/export");
 });
 
 it("shows the request by field: parameters, nested fields, and what was cut off as it is", async () => {

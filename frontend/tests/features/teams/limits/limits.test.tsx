@@ -119,6 +119,7 @@ it("changes the slots and the files of a team, which need a limit, and nothing e
   expect(screen.getByText("Enter a whole number from 0 to 1,000,000.")).toBeDefined();
   await retype("CPU slots at once", "6");
   await retype("Uploaded files, GiB", "2.5");
+  expect(screen.getByRole("heading", { name: "Change the limits" })).toBeDefined();
   const save = screen.getByRole<HTMLButtonElement>("button", { name: "Save limits" });
   await userEvent.click(save);
   await waitFor(() => {
