@@ -75,10 +75,11 @@ def place(
     _add_placements(session, run, dict(zip(nodes, indices, strict=True)))
     run.backfill_for = None if backfill is None else backfill.ahead_of
     run.backfill_until = None if backfill is None else backfill.until
-    session.flush()
     early = "" if backfill is None else ", ahead of its turn"
-    explain(session, {run.id: f"placed on {_names(nodes)}{early}"})
-    _hint(session, run, nodes)
+    run.waiting_reason = f"placed on {_names(nodes)}{early}"
+    run.hinted_at = now()
+    notify_run(session, run.id)
+    _send_hints(session, run, nodes)
     return True
 
 
@@ -167,7 +168,8 @@ def repeat_hints(session: Write, timers: Timers) -> None:
     )
     for run, node in session.execute(waiting).all():
         if is_online(node, now(), timers):
-            _hint(session, run, [node])
+            session.execute(update(Run).where(Run.id == run.id).values(hinted_at=now()))
+            _send_hints(session, run, [node])
 
 
 def _is_placed(session: Read, run: Run) -> bool:
@@ -203,8 +205,7 @@ def _add_placements(session: Write, run: Run, slots: Mapping[Node, list[int]]) -
     connection.execute(insert(PlacementSlot), occupied)
 
 
-def _hint(session: Write, run: Run, nodes: Sequence[Node]) -> None:
-    session.execute(update(Run).where(Run.id == run.id).values(hinted_at=now()))
+def _send_hints(session: Write, run: Run, nodes: Sequence[Node]) -> None:
     enqueuer, run_id = enqueuer_of(session), public_id("run", run.id)
     for node in nodes:
         session.after_commit(partial(enqueuer.send_hint, node.name, run_id))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, insert, select, update
 
 from trainwright.contracts.api.people import Quota as QuotaOut
 from trainwright.contracts.listing import listed
@@ -123,5 +123,5 @@ def count_slots(device: str, slots: int) -> str:
 
 
 def _add_entry(session: Write, team_id: UUID, device: str, run_id: UUID, reason: str, slots: int) -> None:
-    session.add(LedgerEntry(team_id=team_id, device=device, run_id=run_id, reason=reason, slots=slots))
-    session.flush()
+    entry = {"team_id": team_id, "device": device, "run_id": run_id, "reason": reason, "slots": slots}
+    session.connection().execute(insert(LedgerEntry), entry)
