@@ -83,17 +83,20 @@ function significant(value: number): string {
   return value >= 0.001 ? String(Number(value.toPrecision(3))) : scientific(value);
 }
 
-/** 124 M, 1.3 B: the size of a model. */
+/** Smaller numbers are about as short in full, and exact. */
+const MIN_SHORT = 10_000;
+
+/** 2,550 · 124 M · 1.3 B: the size of a model. */
 export function short(value: number): string {
+  if (value < MIN_SHORT) return count(value);
   for (const [size, unit] of [
     [1e12, "T"],
     [1e9, "B"],
     [1e6, "M"],
-    [1e3, "k"],
   ] as const) {
     if (value >= size) return `${trimZeros(value / size)} ${unit}`;
   }
-  return count(value);
+  return `${trimZeros(value / 1e3)} k`;
 }
 
 const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB"] as const;

@@ -17,7 +17,7 @@ const CHECKPOINT: Checkpoint = {
 };
 
 it("describes a checkpoint's content and origin", () => {
-  expect(contentText(CHECKPOINT)).toBe("134 k parameters; 402 k float32 + 1 k int64 values, saved by 2 ranks");
+  expect(contentText(CHECKPOINT)).toBe("134 k parameters; 402 k float32 + 1,000 int64 values, saved by 2 ranks");
   expect(originText(CHECKPOINT)).toBe("attempt 2, from step 1,000");
   const old = { ...CHECKPOINT, contents: null };
   expect([contentText(old), originText(old)]).toEqual(["", "attempt 2"]);

@@ -84,7 +84,7 @@ export const COLUMN_STYLES: Record<RunColumn, ColumnStyle> = {
     text: ({ spec }) => exactNumber(spec.optimizer.learning_rate),
   },
   batch: { label: "batch", menuLabel: "batch, sequences a step", widthPx: 76, alignRight: true, text: ({ spec }) => count(spec.batch.global_sequences) },
-  model: { label: "model", menuLabel: "model, layers × width", widthPx: 84, text: ({ spec }) => `${spec.model.layers} × ${short(spec.model.width)}` },
+  model: { label: "model", menuLabel: "model, layers × width", widthPx: 84, growPx: 16, text: ({ spec }) => `${spec.model.layers} × ${short(spec.model.width)}` },
   precision: { label: "precision", widthPx: 80, text: ({ spec }) => spec.precision.kind },
   slots: {
     label: "slots",

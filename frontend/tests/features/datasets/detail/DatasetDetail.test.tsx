@@ -38,7 +38,7 @@ it("shows how many documents each filter dropped", async () => {
     "could not be read: 2",
     "characters kept: 350 k",
   ]);
-  expect(panel.getByText("1,150 documents, 90 k tokens for training, 1 k for validation")).toBeDefined();
+  expect(panel.getByText("1,150 documents, 90 k tokens for training, 1,000 for validation")).toBeDefined();
   expect(panel.getByText("Half of the 1,150 documents have up to 256 characters. The longest has between 257 and 512.")).toBeDefined();
 });
 

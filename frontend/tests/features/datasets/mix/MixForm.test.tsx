@@ -62,7 +62,7 @@ it("counts a mixture, and creates it from the same sources", async () => {
   await userEvent.type((await row(2)).getByLabelText("Weight"), "3");
   expect((await row(2)).getByText("75 %")).toBeDefined();
   await userEvent.click(screen.getByRole("button", { name: "Count" }));
-  expect(await screen.findByText("poems, version 3: 40 documents, 9 k characters, 75 % of the mixture.")).toBeDefined();
+  expect(await screen.findByText("poems, version 3: 40 documents, 9,000 characters, 75 % of the mixture.")).toBeDefined();
   await userEvent.type(screen.getByLabelText("Name"), "both");
   await userEvent.click(screen.getByRole("button", { name: "Create dataset" }));
   const mix = [

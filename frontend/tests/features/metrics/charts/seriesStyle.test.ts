@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import type { SeriesInfo } from "@/api/types";
 import { defaultStyle, smoothingOf, styleOf } from "@/features/metrics/charts/seriesStyle";
-import { bytesTick, percentTick, tick } from "@/lib/charts/valueTexts";
+import { bytesTick, percentTick, shortTick, tick } from "@/lib/charts/valueTexts";
 
 function anInfo(change: Partial<SeriesInfo>): SeriesInfo {
   return { name: "loss", title: "loss", unit: "nats/token", group: "learning", description: "", fp8_only: false, derived: false, ...change };
@@ -40,6 +40,7 @@ it.each([
   [tick, 0.0025, [8.3175, 8.32, 8.3225], ["8.3175", "8.32", "8.3225"]],
   [tick, 2, [4, 6, 8], ["4", "6", "8"]],
   [tick, 0.1, [0.1 + 0.2, 0.4], ["0.3", "0.4"]],
+  [shortTick, 5_000, [5_000, 10_000, 15_000], ["5,000", "10k", "15k"]],
   [tick, 5_000, [5_000, 10_000], ["5,000", "10k"]],
   [tick, 1e-8, [1e-8, 2e-8], ["1e-8", "2e-8"]],
   [percentTick, 0.1, [0, 0.1, 0.2], ["0", "10", "20"]],
