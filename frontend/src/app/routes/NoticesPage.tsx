@@ -1,6 +1,7 @@
 import { Link, useParams, useRouteContext } from "@tanstack/react-router";
 import { AsyncBoundary } from "@/components/AsyncBoundary";
 import { TitleRow } from "@/components/TitleRow";
+import { MarkAllRead } from "@/features/notices/MarkAllRead";
 import { NoticeList } from "@/features/notices/NoticeList";
 
 /** What happened to the person's runs, limits and nodes, in all their teams. */
@@ -9,7 +10,7 @@ export function NoticesPage() {
   const { teams } = useRouteContext({ from: "/$team", select: ({ me }) => me });
   return (
     <>
-      <TitleRow title="Notices" />
+      <TitleRow title="Notices" actions={<MarkAllRead />} />
       <div className="flex max-w-4xl flex-col gap-3">
         <AsyncBoundary>
           <NoticeList teams={teams} />

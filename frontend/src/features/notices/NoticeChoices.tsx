@@ -32,15 +32,17 @@ export function NoticeChoices() {
             <Td>{KIND_LABELS[choice.kind]}</Td>
             {(["app", "mail"] as const).map((channel) => (
               <Td key={channel}>
-                <input
-                  type="checkbox"
-                  aria-label={`${KIND_LABELS[choice.kind]}: ${channel === "app" ? "in the app" : "by email"}`}
-                  checked={choice[channel]}
-                  disabled={isPending || (channel === "mail" && !choice.mail && data.mail_problem !== "")}
-                  onChange={({ target }) => {
-                    mutate({ ...choice, [channel]: target.checked });
-                  }}
-                />
+                <label className="grid w-fit place-items-center max-tablet:-my-1 max-tablet:-ml-3 max-tablet:size-11">
+                  <input
+                    type="checkbox"
+                    aria-label={`${KIND_LABELS[choice.kind]}: ${channel === "app" ? "in the app" : "by email"}`}
+                    checked={choice[channel]}
+                    disabled={isPending || (channel === "mail" && !choice.mail && data.mail_problem !== "")}
+                    onChange={({ target }) => {
+                      mutate({ ...choice, [channel]: target.checked });
+                    }}
+                  />
+                </label>
               </Td>
             ))}
           </tr>

@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient, useSuspenseQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { CircleCheck, CircleX, Gauge, Pause, ServerOff, Square, type LucideIcon } from "lucide-react";
+import { CircleCheck, CircleStop, CircleX, Gauge, Pause, ServerOff, type LucideIcon } from "lucide-react";
 import { Button } from "@/components/Button";
 import { EmptyState } from "@/components/EmptyState";
 import { ErrorNote } from "@/components/ErrorNote";
@@ -33,17 +33,9 @@ export function NoticeList({ teams }: Props) {
     return <EmptyState title="No notices yet.">Notices appear here when your runs end, fail or are paused at a limit.</EmptyState>;
   }
   return (
-    <div className="flex flex-col items-start gap-3">
-      <Button
-        disabled={data.unread === 0 || read.isPending}
-        onClick={() => {
-          read.mutate(null);
-        }}
-      >
-        Mark all as read
-      </Button>
+    <div className="flex flex-col gap-3">
       {read.error !== null && <ErrorNote error={read.error} />}
-      <ul aria-label="Notices" className="panel w-full divide-y">
+      <ul aria-label="Notices" className="panel divide-y">
         {data.items.map(({ id, kind, sentence, path, team, time, read: wasRead }) => (
           <li key={id} className="flex items-start gap-3 px-4 py-2">
             <NoticeIcon kind={kind} sentence={sentence} />
@@ -93,9 +85,9 @@ function RunId({ path }: { path: string }) {
   return run !== undefined && <ShortId id={run} />;
 }
 
-/** A cancelled run ends too, but is not a success. */
+/** A cancelled run ends too, but is not a success. Its icon has the circle of the other ends, and the square of its state. */
 const CANCELLED = / was cancelled( by .*)?\.$/;
-const CANCELLED_ICON: (typeof ICONS)[NoticeKind] = { Icon: Square, color: "text-idle" };
+const CANCELLED_ICON: (typeof ICONS)[NoticeKind] = { Icon: CircleStop, color: "text-idle" };
 
 function NoticeIcon({ kind, sentence }: { kind: NoticeKind; sentence: string }) {
   const { Icon, color } = kind === "run.ended" && CANCELLED.test(sentence) ? CANCELLED_ICON : ICONS[kind];

@@ -3,6 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, it } from "vitest";
 import { AsyncBoundary } from "@/components/AsyncBoundary";
+import { MarkAllRead } from "@/features/notices/MarkAllRead";
 import { NoticeChoices } from "@/features/notices/NoticeChoices";
 import { NoticeList } from "@/features/notices/NoticeList";
 import { UnreadCount } from "@/features/notices/UnreadCount";
@@ -30,6 +31,7 @@ it("lists notices, counts the unread ones, and marks them as read", async () => 
   renderRoute(
     <AsyncBoundary>
       <UnreadCount />
+      <MarkAllRead />
       <NoticeList teams={[{ slug: "lab", name: "The lab" }]} />
     </AsyncBoundary>,
   );

@@ -20,7 +20,7 @@ export function YourSettings({ me }: { me: Me }) {
           </AsyncBoundary>
         </Profile>
       </Section>
-      <Section id="notices" help="What happens to your runs, limits and nodes, in all your teams.">
+      <Section id="notices" help="Choose which notices you get, in all your teams. Changes are saved at once.">
         <AsyncBoundary>
           <NoticeChoices />
         </AsyncBoundary>
