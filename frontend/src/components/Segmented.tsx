@@ -16,7 +16,7 @@ export function Segmented<Value extends string>({ label, value, options, onChang
       {options.map((option) => (
         <label
           key={option}
-          className="-mt-px -ml-px cursor-pointer border-t border-l px-2 text-small leading-6 text-soft hover:text-text has-checked:bg-raised has-checked:text-text has-focus-visible:outline-2 has-focus-visible:-outline-offset-2 has-focus-visible:outline-accent max-tablet:leading-10"
+          className="-mt-px -ml-px cursor-pointer border-t border-l px-2 text-small leading-6 text-soft hover:text-text has-checked:bg-raised has-checked:text-text has-focus-visible:outline-2 has-focus-visible:-outline-offset-2 has-focus-visible:outline-accent max-tablet:leading-[42px]"
         >
           <input
             type="radio"

@@ -4,6 +4,7 @@ import "uplot/dist/uPlot.min.css";
 import { chartOptions, isFaintDrawn, measuredValues, type AxisText, type ChartLine, type ChartMarker, type ChartScale, type ChartZoom, type LineStyle, type XAxisKind } from "@/components/charts/chartOptions";
 import { ChartTable } from "@/components/charts/ChartTable";
 import { LineSwatch } from "@/components/charts/LineSwatch";
+import { TableToggle } from "@/components/charts/TableToggle";
 import type { WindowMove } from "@/lib/charts/stepWindow";
 import { useColorScheme } from "@/lib/hooks/useColorScheme";
 
@@ -141,17 +142,7 @@ export const Chart = memo(function Chart({
               {label}
             </span>
           ))}
-        <button
-          type="button"
-          aria-pressed={asTable}
-          aria-label={`${title} as a table`}
-          className="ml-auto rounded-box px-1 text-soft hover:text-accent"
-          onClick={() => {
-            setAsTable(!asTable);
-          }}
-        >
-          {asTable ? "chart" : "table"}
-        </button>
+        <TableToggle title={title} asTable={asTable} onChange={setAsTable} />
       </div>
       {asTable ? (
         <ChartTable title={title} x={x} xName={xName} xText={xText} lines={shown} yText={yText} height={height} />

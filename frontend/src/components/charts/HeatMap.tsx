@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState, type KeyboardEvent, type MouseEvent, type ReactNode } from "react";
 import { HeatMapLegend } from "@/components/charts/HeatMapLegend";
 import { HeatMapTable } from "@/components/charts/HeatMapTable";
+import { TableToggle } from "@/components/charts/TableToggle";
 import { heatHeight, shadeOf, viridis, type HeatColumn, type HeatMap as HeatMapData } from "@/lib/charts/heatMap";
 import { count } from "@/lib/format";
 
@@ -50,17 +51,7 @@ export function HeatMap({ title, rowName, map, text, selectedRow, onSelectRow, c
       <div className="mb-2 flex flex-wrap items-center gap-x-3 gap-y-2 text-small">
         <h2 className="text-body font-medium">{title}</h2>
         {controls}
-        <button
-          type="button"
-          aria-pressed={asTable}
-          aria-label={`${title} as a table`}
-          className="ml-auto rounded-box px-1 text-soft hover:text-accent"
-          onClick={() => {
-            setAsTable(!asTable);
-          }}
-        >
-          {asTable ? "map" : "table"}
-        </button>
+        <TableToggle title={title} chart="map" asTable={asTable} onChange={setAsTable} />
       </div>
       {asTable ? (
         <HeatMapTable title={title} rowName={rowName} map={map} text={text} height={height + 22} />

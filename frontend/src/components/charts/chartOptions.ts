@@ -145,7 +145,7 @@ export function chartOptions({ element, xAxis, group, lines, scheme, scale, heig
         ticks: { show: false },
         gap: 6,
         size: (_plot, texts) => yAxisWidth(texts),
-        space: 44,
+        space: MIN_Y_SPACE_PX,
         ...(typeof scale === "object" ? { splits: scale.ticks } : {}),
         ...(scale === "bytes" ? { incrs: BINARY_STEPS } : {}),
         values: (plot, ticks, _axis, _space, step) => ticks.map((tick: number | null) => (tick === null || isEmpty(plot) ? "" : axisText(tick, step))),
@@ -182,6 +182,9 @@ export function chartOptions({ element, xAxis, group, lines, scheme, scale, heig
     },
   };
 }
+
+/** The distance between y ticks: at least two fit into a chart of the usual height, mostly three or four. */
+const MIN_Y_SPACE_PX = 36;
 
 const MIN_Y_AXIS_PX = 44;
 

@@ -29,8 +29,8 @@ export function AuditRow({ entry }: { entry: AuditEntry }) {
       <Td>
         <div className="flex flex-wrap items-baseline gap-x-3">
           <AuditSentence entry={entry} />
-          <details className="text-small text-soft open:basis-full">
-            <summary className="w-fit cursor-pointer">details</summary>
+          <details className="text-small text-soft open:basis-full max-tablet:basis-full">
+            <summary className="w-fit cursor-pointer max-tablet:-my-1 max-tablet:py-[14px]">details</summary>
             <p className="wrap-anywhere">
               {action} {path}
             </p>
