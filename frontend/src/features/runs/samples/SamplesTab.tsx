@@ -42,7 +42,7 @@ export function SamplesTab({ team, run, live, losses, view, onView }: Props) {
     );
   }
   const beside = view.beside === undefined ? undefined : samplesAt(written, view.beside);
-  const shown = beside === undefined || beside.step === current.step ? [current] : [beside, current];
+  const shown = beside === undefined || beside.step === current.step ? [current] : [current, beside];
   const index = written.indexOf(current);
   const go = (to: RunSamples | undefined) => {
     if (to !== undefined) onView({ sampled: to === written[0] ? undefined : to.step });
@@ -51,8 +51,8 @@ export function SamplesTab({ team, run, live, losses, view, onView }: Props) {
     <div className="flex flex-col gap-3">
       <div className="flex flex-wrap items-end gap-3">
         <div className="flex items-end gap-1">
-          <Button aria-label="Earlier validation" disabled={index >= written.length - 1} onClick={() => { go(written[index + 1]); }}>
-            <ChevronLeft aria-hidden size={16} /> Earlier
+          <Button aria-label="Earlier validation" className="max-tablet:w-11" disabled={index >= written.length - 1} onClick={() => { go(written[index + 1]); }}>
+            <ChevronLeft aria-hidden size={16} /> <span className="max-tablet:sr-only">Earlier</span>
           </Button>
           <StepSelect
             label="Samples after"
@@ -63,8 +63,8 @@ export function SamplesTab({ team, run, live, losses, view, onView }: Props) {
               go(written.find((one) => one.step === step));
             }}
           />
-          <Button aria-label="Later validation" disabled={index <= 0} onClick={() => { go(written[index - 1]); }}>
-            Later <ChevronRight aria-hidden size={16} />
+          <Button aria-label="Later validation" className="max-tablet:w-11" disabled={index <= 0} onClick={() => { go(written[index - 1]); }}>
+            <span className="max-tablet:sr-only">Later</span> <ChevronRight aria-hidden size={16} />
           </Button>
         </div>
         <StepSelect
@@ -72,7 +72,7 @@ export function SamplesTab({ team, run, live, losses, view, onView }: Props) {
           none="nothing"
           written={written.filter((one) => one !== current)}
           losses={losses}
-          value={shown.length > 1 ? shown[0]?.step : undefined}
+          value={shown[1]?.step}
           onChange={(step) => {
             onView({ beside: step });
           }}
@@ -124,8 +124,8 @@ function StepSelect({ label, none, written, losses, value, onChange }: StepSelec
   );
 }
 
-/** `step 30 · 3.781`: the step and its validation loss, if the chart's points include it. Short, so that phones show all of it. */
+/** `step 30, loss 3.781`: the step and its validation loss, if the chart's points include it. Short, so that phones show all of it. */
 function optionText(losses: Column | undefined, step: number): string {
   const value = losses?.values[losses.steps.indexOf(step)];
-  return `step ${count(step)}${value === undefined ? "" : ` · ${value.toFixed(3)}`}`;
+  return `step ${count(step)}${value === undefined ? "" : `, loss ${value.toFixed(3)}`}`;
 }

@@ -45,7 +45,7 @@ it("steps from the newest validation to earlier ones and back", async () => {
   serve([at(30), at(20), at(10)]);
   renderRoute(<Shown />);
   expect(await screen.findByText("ran 30 times")).toBeTruthy();
-  expect(within(screen.getByLabelText("Samples after")).getByRole("option", { name: "step 10 · 5.000" })).toBeTruthy();
+  expect(within(screen.getByLabelText("Samples after")).getByRole("option", { name: "step 10, loss 5.000" })).toBeTruthy();
   expect(screen.getByText("The model ended the text immediately.")).toBeTruthy();
   expect(screen.getByRole<HTMLButtonElement>("button", { name: "Later validation" }).disabled).toBe(true);
   await userEvent.click(screen.getByRole("button", { name: "Earlier validation" }));
@@ -63,7 +63,7 @@ it("compares two validations prompt by prompt, with their losses", async () => {
   await userEvent.selectOptions(await screen.findByLabelText("Compare with"), "10");
   const [first] = screen.getAllByRole("listitem");
   const texts = within(first as HTMLElement).getAllByText(/ran|validation loss/).map(({ textContent }) => textContent);
-  expect(texts).toEqual(["step 10, validation loss 5.000", "the dog ran 10 times", "step 30, validation loss 3.000", "the dog ran 30 times"]);
+  expect(texts).toEqual(["step 30, validation loss 3.000", "the dog ran 30 times", "step 10, validation loss 5.000", "the dog ran 10 times"]);
 });
 
 it.each([
