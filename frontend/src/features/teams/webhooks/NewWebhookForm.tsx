@@ -37,27 +37,22 @@ export function NewWebhookForm({ team }: { team: string }) {
         if (!hasNoEvents) mutate();
       }}
     >
-      <div className="flex max-w-4xl flex-wrap items-start gap-2">
-        <Field label="Address of the new webhook" hidesLabel className="min-w-40 flex-1" error={problemAt(error, "url")} help={isUnencrypted(url) ? <span className="text-warn">{UNENCRYPTED}</span> : undefined}>
-          {(control) => (
-            <TextInput
-              {...control}
-              type="url"
-              placeholder="https://example.org/hook"
-              required
-              value={url}
-              onChange={(event) => {
-                setUrl(event.target.value);
-                if (error !== null) reset();
-              }}
-            />
-          )}
-        </Field>
-        <Button type="submit" disabled={isPending}>
-          Create webhook
-        </Button>
-      </div>
-      <fieldset className="flex flex-wrap gap-x-6 gap-y-1">
+      <Field label="Address of the new webhook" hidesLabel className="max-w-4xl" error={problemAt(error, "url")} help={isUnencrypted(url) ? <span className="text-warn">{UNENCRYPTED}</span> : undefined}>
+        {(control) => (
+          <TextInput
+            {...control}
+            type="url"
+            placeholder="https://example.org/hook"
+            required
+            value={url}
+            onChange={(event) => {
+              setUrl(event.target.value);
+              if (error !== null) reset();
+            }}
+          />
+        )}
+      </Field>
+      <fieldset className="flex flex-wrap gap-x-6 gap-y-1 max-tablet:flex-col">
         <legend className="sr-only">Events</legend>
         {EVENTS.map(([event, label]) => (
           <label key={event} className="flex items-center gap-2 max-tablet:min-h-11">
@@ -77,6 +72,9 @@ export function NewWebhookForm({ team }: { team: string }) {
           </p>
         )}
       </fieldset>
+      <Button type="submit" disabled={isPending} className="self-start">
+        Create webhook
+      </Button>
       {otherError !== null && <ErrorNote error={otherError} />}
       {secret !== undefined && (
         <div role="status" className="panel px-4 py-3">
