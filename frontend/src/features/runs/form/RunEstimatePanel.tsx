@@ -83,7 +83,7 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
         <EstimateRow name="checkpoints" note={estimate && <StorageNote estimate={estimate} />}>
           {estimate === undefined ? "–" : <Bytes value={estimate.stored_bytes} />}
         </EstimateRow>
-        <EstimateRow name="slot-hours">{estimate?.slot_hours == null || !fits ? "–" : hoursText(estimate.slot_hours)}</EstimateRow>
+        <EstimateRow name="slot-hours">{estimate === undefined || slots === undefined || !fits ? "–" : slotHours(estimate, nodes * slots)}</EstimateRow>
       </dl>
       {hasNoStepsLeft && <p className="border-t px-4 py-2 text-small text-soft">No estimate: the fork starts at step {count(startStep)}, so it needs more steps than that.</p>}
       {estimated !== null && error !== null && <p className="border-t px-4 py-2 text-small text-soft">No estimate: {errorMessage(error)}</p>}
@@ -93,7 +93,7 @@ export function RunEstimatePanel({ team, spec, specCheck, plan: currentPlan, sta
 
 function EstimateRow({ name, note, children }: { name: string; note?: ReactNode; children: ReactNode }) {
   return (
-    <div className="flex flex-wrap justify-between gap-x-4 px-4 py-1.5">
+    <div className="flex flex-wrap items-baseline justify-between gap-x-4 px-4 py-1.5">
       <dt className="text-soft">{name}</dt>
       <dd className="text-right">{children}</dd>
       {note !== undefined && note !== false && <dd className="w-full text-small text-soft">{note}</dd>}
@@ -111,6 +111,17 @@ function EstimatedTime({ estimate }: { estimate: RunEstimate | undefined }) {
 /** The time at the fastest node's peak; null if it is unknown, or too short to say anything. */
 function secondsAtPeak({ seconds_at_peak: atPeak }: RunEstimate): number | null {
   return atPeak == null || atPeak < 1 ? null : atPeak;
+}
+
+const SECONDS_PER_HOUR = 3_600;
+/** Shorter times are not a useful lower bound. */
+const MIN_HOURS = 0.01;
+
+/** Measured, or at the fastest node's peak, as the time is. */
+function slotHours(estimate: RunEstimate, slots: number): string {
+  if (estimate.slot_hours !== null) return hoursText(estimate.slot_hours);
+  const atPeak = ((secondsAtPeak(estimate) ?? 0) * slots) / SECONDS_PER_HOUR;
+  return atPeak < MIN_HOURS ? "–" : `over ${hoursText(atPeak)}`;
 }
 
 /** The process itself needs memory too. */
@@ -138,9 +149,8 @@ function Main({ children }: { children: ReactNode }) {
 function TimeSource({ estimate, team }: { estimate: RunEstimate; team: string }) {
   const { measured } = estimate;
   if (measured === null) {
-    const atPeak = secondsAtPeak(estimate);
-    const untried = "No run with this model and batch has trained on this kind of node, so the time is unknown.";
-    return atPeak === null ? untried : `${untried} At the fastest node's peak it would take ${duration(atPeak)}.`;
+    const unmeasured = "No run with this model and batch has been measured on this kind of node.";
+    return secondsAtPeak(estimate) === null ? unmeasured : `At the fastest node's peak. ${unmeasured}`;
   }
   return (
     <>

@@ -95,7 +95,7 @@ interface StartBarProps {
 }
 
 function StartBar({ error, verdict, submitLabel, disabled, onFirstProblem }: StartBarProps) {
-  const { tone, title, detail, advice } = verdict;
+  const { tone, title, detail } = verdict;
   const { Icon, className } = TONES[tone];
   return (
     <div className={`sticky bottom-0 flex flex-col gap-2 bg-bg pt-1 ${BAR_CLASS}`}>
@@ -116,7 +116,6 @@ function StartBar({ error, verdict, submitLabel, disabled, onFirstProblem }: Sta
             ) : (
               detail
             )}
-            {advice !== "" && <span className="max-tablet:sr-only"> {advice}</span>}
           </span>
         </p>
       </div>

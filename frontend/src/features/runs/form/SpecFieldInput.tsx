@@ -80,7 +80,7 @@ function renderInput({ field, value, datasets, tokenizers, tokenizerKind, onChan
       autoComplete="off"
       spellCheck={false}
       required={field.required}
-      placeholder={isOff ? "off" : field.defaultText}
+      placeholder={isOff ? "off" : field.defaultText === "" ? undefined : `default: ${field.defaultText}`}
       value={isOff ? "" : value}
       onChange={(event) => {
         onChange(event.target.value);

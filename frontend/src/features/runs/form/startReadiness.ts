@@ -2,13 +2,11 @@ import type { RunPlan, SpecCheck } from "@/api/types";
 import { withFieldLabels } from "@/lib/fieldLabel";
 import { bytes, plural } from "@/lib/format";
 
-/** Whether the edited run can start and would fit, in a few words and a sentence. */
+/** Whether the edited run can start and would fit, in a few words and some sentences. */
 export interface StartReadiness {
   tone: "good" | "warn" | "bad" | "idle";
   title: string;
   detail: string;
-  /** What to do about it. */
-  advice: string;
 }
 
 interface Given {
@@ -24,11 +22,8 @@ interface Given {
 }
 
 export function startReadiness({ problemCount, firstProblem, check, plan, isUpdating = false, labels }: Given): StartReadiness {
-  const verdict = (tone: StartReadiness["tone"], title: string, text: string): StartReadiness => {
-    const [detail = "", ...advice] = text.split(/(?<=\.) (?=[A-Z])/);
-    return { tone, title, detail, advice: advice.join(" ") };
-  };
-  if (problemCount > 0) return { tone: "bad", title: "Cannot start yet", detail: whatToFix(problemCount, firstProblem), advice: "" };
+  const verdict = (tone: StartReadiness["tone"], title: string, detail: string): StartReadiness => ({ tone, title, detail });
+  if (problemCount > 0) return verdict("bad", "Cannot start yet", whatToFix(problemCount, firstProblem));
   if (isUpdating) return verdict("idle", "Checking…", "The form is checked while you type.");
   if (check?.valid !== true) return verdict("idle", "Not checked yet", "Fill in the form; it is checked while you type.");
   const warnings = [...(plan?.warnings ?? []), ...check.warnings];
@@ -37,7 +32,7 @@ export function startReadiness({ problemCount, firstProblem, check, plan, isUpda
   const need = bytes(largestNeed(plan));
   if (plan.slot_bytes == null) return verdict("good", "Can start", `${need} per rank. No node has reported its memory yet.`);
   const who = plan.memory.length > 1 ? "The rank that needs the most memory takes" : "Each rank needs";
-  return verdict("good", "Fits", `${who} ${need} of ${slotText(plan, plan.slot_bytes)}.`);
+  return verdict("good", "Fits", `${who} ${need} of ${bytes(plan.slot_bytes)}.`);
 }
 
 function whatToFix(problemCount: number, first: string | undefined): string {

@@ -206,7 +206,7 @@ it("shows and sends the FP8 settings for FP8 only, with errors at their fields",
   expect(screen.queryByRole("button", { name: /^Precision/ })).toBeNull();
   await userEvent.selectOptions(screen.getByLabelText("Precision"), "fp8");
   await userEvent.click(screen.getByRole("button", { name: /^Precision/ }));
-  expect(screen.getByLabelText("Skip limit").getAttribute("placeholder")).toBe("3");
+  expect(screen.getByLabelText("Skip limit").getAttribute("placeholder")).toBe("default: 3");
   expect(screen.getByText("Steps in a row. Default 3.")).toBeDefined();
   await userEvent.type(screen.getByLabelText("Skip limit"), "-1");
   expect(await screen.findByRole("link", { name: "Precision: skip limit" })).toBeDefined();

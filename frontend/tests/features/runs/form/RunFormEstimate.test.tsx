@@ -21,10 +21,27 @@ it("shows the estimate and its source", async () => {
   await userEvent.clear(screen.getByLabelText("Width"));
   await userEvent.type(screen.getByLabelText("Width"), "32");
   expect(await within(estimate).findByText("over 2 h")).toBeDefined();
-  expect(estimate.textContent).toContain("At the fastest node's peak it would take 2 h.");
+  expect(estimate.textContent).toContain("At the fastest node's peak. No run with this model and batch has been measured on this kind of node.");
+  expect(within(estimate).getByText("slot-hours").nextElementSibling?.textContent).toBe("over 2");
   await userEvent.type(screen.getByLabelText("Width"), "8");
   expect(await within(estimate).findByText("not measured yet")).toBeDefined();
   expect(estimate.textContent).not.toContain("peak");
+  expect(within(estimate).getByText("slot-hours").nextElementSibling?.textContent).toBe("–");
+});
+
+it("counts the slot-hours of all slots at the peak, as it does the time", async () => {
+  server.use(
+    http.post("*/runs/validate", () => {
+      const spec = asStored({ width: 32 });
+      const resources = { ...spec.resources, nodes: 2, slots_per_node: 4 };
+      return HttpResponse.json({ valid: true, problems: [], spec: { ...spec, resources }, parameters: 360_768, train_tokens: null, warnings: [] });
+    }),
+  );
+  showRunForm();
+  const estimate = await screen.findByRole("region", { name: "Estimate" });
+  expect(await within(estimate).findByText("over 2 h")).toBeDefined();
+  expect(within(estimate).getByText("slots").nextElementSibling?.textContent).toBe("8");
+  expect(within(estimate).getByText("slot-hours").nextElementSibling?.textContent).toBe("over 16");
 });
 
 it("keeps the estimate of the last configuration that could be estimated while a field is invalid", async () => {

@@ -19,7 +19,7 @@ it("counts what a CPU rank offloads, which takes the same memory, as the refusal
   const plan = { slot_device: "cpu", slot_node: "local", slot_bytes: 12 * GIB, memory, warnings: [] } as unknown as RunPlan;
   const check = { valid: true, warnings: [] } as unknown as SpecCheck;
   const detail = (plan: RunPlan) => startReadiness({ problemCount: 0, check, plan, labels: new Map() }).detail;
-  expect(detail(plan)).toContain("The rank that needs the most memory takes 7 GiB of 12 GiB");
+  expect(detail(plan)).toBe("The rank that needs the most memory takes 7 GiB of 12 GiB.");
   expect(detail({ ...plan, slot_device: "cuda" })).toContain("takes 5 GiB of 12 GiB");
 });
 
@@ -27,9 +27,9 @@ it("names the fields of a warning as the form does", () => {
   const check = { valid: true, warnings: ["Few documents. Raise data.validation_fraction."] } as unknown as SpecCheck;
   const labels = new Map([["parallelism.zero_stage", "ZeRO stage"], ["data.validation_fraction", "Validation fraction"]]);
   const verdict = startReadiness({ problemCount: 0, check, plan: undefined, labels });
-  expect(verdict).toMatchObject({ title: "Can start with a warning", advice: "Raise “Validation fraction”." });
+  expect(verdict).toMatchObject({ title: "Can start with a warning", detail: "Few documents. Raise “Validation fraction”." });
   const tight = { memory: [], warnings: ["It may not fit. Raise zero_stage on data.example.org."] } as unknown as RunPlan;
-  expect(startReadiness({ problemCount: 0, check: { ...check, warnings: [] }, plan: tight, labels })).toMatchObject({ title: "May not fit", advice: "Raise “ZeRO stage” on data.example.org." });
+  expect(startReadiness({ problemCount: 0, check: { ...check, warnings: [] }, plan: tight, labels })).toMatchObject({ title: "May not fit", detail: "It may not fit. Raise “ZeRO stage” on data.example.org." });
 });
 
 it.each([
