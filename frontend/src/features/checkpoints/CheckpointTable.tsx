@@ -49,7 +49,7 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
         head={
           <>
             <Th className="text-right">step</Th>
-            <Th className="text-right max-tablet:hidden">validation loss</Th>
+            <Th className="max-tablet:hidden">validation loss</Th>
             <Th>content</Th>
             <Th className="max-tablet:hidden">integrity</Th>
             <Th className="max-tablet:hidden">origin</Th>
@@ -85,7 +85,7 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
               {group.checkpoints.map((checkpoint) => (
               <tr key={checkpoint.id} className={rowClass}>
                 <Td className="text-right font-medium">{count(checkpoint.step)}</Td>
-                <Td className="text-right whitespace-nowrap max-tablet:hidden">
+                <Td className="whitespace-nowrap max-tablet:hidden">
                   <ValidationLoss checkpoint={checkpoint} isLowest={checkpoint.validation_loss === lowest} />
                 </Td>
                 <Td>
@@ -112,7 +112,7 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
                   <Time at={checkpoint.created} />
                 </Td>
                 <Td>
-                  <span className="flex items-center justify-end gap-2 whitespace-nowrap">
+                  <span className="flex items-center justify-end gap-2 whitespace-nowrap max-tablet:gap-0">
                     <span className="flex items-center gap-2">
                       {(canEdit || checkpoint.pinned) && (
                         <button
@@ -133,10 +133,10 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
                       <a
                         href={archiveUrl(team, checkpoint.run, checkpoint.id)}
                         download
-                        className="inline-flex items-center gap-1.5 text-accent hover:underline max-tablet:min-h-11"
+                        className="inline-flex items-center gap-1.5 text-accent hover:underline max-tablet:size-11 max-tablet:justify-center"
                       >
                         <Download aria-hidden size={14} />
-                        <span>
+                        <span className="max-tablet:sr-only">
                           Download<span className="max-tablet:hidden"> .tar</span>
                         </span>
                         <span className="sr-only">
@@ -225,14 +225,16 @@ export function CheckpointTable({ team, groups, onFork }: Props) {
   }
 }
 
+/** In the table the numbers end below each other, whatever is said after them. */
+const LOSS_CLASS = "inline-block tabular-nums tablet:min-w-[6ch] tablet:text-right";
+
 /** The loss of the last validation at or before the checkpoint's step. */
 function ValidationLoss({ checkpoint, isLowest }: { checkpoint: Checkpoint; isLowest: boolean }) {
   const { validation_loss: loss, validation_step: at, step } = checkpoint;
-  if (typeof loss !== "number") return <span title="No validation before this step">–</span>;
+  if (typeof loss !== "number") return <span className={LOSS_CLASS} title="No validation before this step">–</span>;
   return (
-    // In the table the numbers stand below each other, so what is said about one is before it.
-    <span className="inline-flex items-baseline gap-x-1.5 tablet:flex-row-reverse">
-      <span className={isLowest ? "font-medium" : ""}>{decimal(loss)}</span>
+    <span className="inline-flex items-baseline gap-x-1.5 whitespace-nowrap">
+      <span className={`${LOSS_CLASS} ${isLowest ? "font-medium" : ""}`}>{decimal(loss)}</span>
       {typeof at === "number" && at !== step && <span className="text-small text-soft"> at step {count(at)}</span>}
       {isLowest && <span className="text-small text-good"> lowest</span>}
     </span>
