@@ -30,6 +30,9 @@ interface Props {
   onTag?: (tag: string) => void;
 }
 
+/** The height of all rows, because any may have two lines: a name and a sentence, or a sentence that wraps. */
+const TWO_LINES = "tablet:h-[38px] tablet:py-0";
+
 /** One run. Phones show its state, its name over its sentence or progress, and its loss over its time. */
 export function RunRow({ team, run, columns, now, hasUniqueName = true, index, select, isSelecting = false, isSelected = false, onTag }: Props) {
   const metricColumns = columns.filter((column) => COLUMN_STYLES[column].isMetric);
@@ -42,14 +45,14 @@ export function RunRow({ team, run, columns, now, hasUniqueName = true, index, s
       aria-rowindex={index === undefined ? undefined : index + 1}
     >
       {select !== undefined && <Td className={isSelecting ? "" : "max-tablet:hidden"}>{select}</Td>}
-      <Td>
+      <Td className="max-tablet:align-top">
         <StatePill state={run.state} suspectSeconds={run.suspect_seconds} />
       </Td>
-      <Td>
+      <Td className={TWO_LINES}>
         <Link
           to="/$team/runs/$runId/$tab"
           params={{ team, runId: run.id, tab: "overview" }}
-          className={`block truncate font-medium after:absolute after:inset-0 ${isBelowName ? "tablet:-mt-1 tablet:leading-4" : ""}`}
+          className={`block truncate font-medium after:absolute after:inset-0 ${isBelowName ? "tablet:leading-[16px]" : ""}`}
           title={run.name}
         >
           {run.name}
@@ -64,7 +67,7 @@ export function RunRow({ team, run, columns, now, hasUniqueName = true, index, s
         }
         return column === metricColumns[0] && <Sentence key={column} text={capitalize(run.sentence)} columns={metricColumns.length} />;
       })}
-      <Td className="text-right tablet:hidden">
+      <Td className="text-right max-tablet:align-top tablet:hidden">
         <span className="block">{hasMetrics(run) && decimal(run.summary.values["loss"] ?? NaN)}</span>
         <span className="block truncate text-small text-soft">{timeText(run, now)}</span>
       </Td>
@@ -146,20 +149,19 @@ function Tags({ run, onTag }: Pick<CellProps, "run" | "onTag">) {
   );
 }
 
-/** With the name above, as high as one line of the other cells. */
 function SentenceBelowName({ text }: { text: string }) {
   return (
-    <span className="-mb-1 block truncate text-small leading-4 text-soft [font-variant-numeric:normal] max-tablet:hidden" title={text}>
+    <span className="block truncate text-small text-soft [font-variant-numeric:normal] max-tablet:hidden" title={text}>
       {text}
     </span>
   );
 }
 
-/** Replaces the metrics. Two small lines are as high as one of the others. */
+/** Replaces the metrics. */
 function Sentence({ text, columns }: { text: string; columns: number }) {
   return (
     <Td colSpan={columns} className="text-soft max-tablet:hidden">
-      <span className="-my-1 line-clamp-2 text-left text-small leading-4 [font-variant-numeric:normal]" title={text}>
+      <span className="line-clamp-2 text-left text-small leading-4 [font-variant-numeric:normal]" title={text}>
         {text}
       </span>
     </Td>
