@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { TableToggle } from "@/components/charts/TableToggle";
 import { Table } from "@/components/Table";
 import { Td } from "@/components/Td";
 import { Th } from "@/components/Th";
@@ -29,17 +30,9 @@ export function DailyUsageChart({ device, days, people }: Props) {
         <figcaption>
           <span className="font-medium">{unit} by day</span> <span className="text-small text-soft tabular-nums">{caption}</span>
         </figcaption>
-        <button
-          type="button"
-          aria-pressed={asTable}
-          aria-label={`${unit} by day as a table`}
-          className="ml-auto rounded-box px-1 text-small text-soft hover:text-accent"
-          onClick={() => {
-            setAsTable(!asTable);
-          }}
-        >
-          {asTable ? "chart" : "table"}
-        </button>
+        <span className="ml-auto text-small">
+          <TableToggle title={`${unit} by day`} asTable={asTable} onChange={setAsTable} />
+        </span>
       </div>
       {asTable ? (
         <Table
