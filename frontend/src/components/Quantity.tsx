@@ -2,7 +2,7 @@
 export function Quantity({ value, unit }: { value: string; unit: string }) {
   return (
     <span className="whitespace-nowrap">
-      {value} <span className="text-small text-soft">{unit}</span>
+      {value} <span className="text-small text-soft normal-nums">{unit}</span>
     </span>
   );
 }

@@ -187,10 +187,12 @@ export function chartOptions({ element, xAxis, group, lines, scheme, scale, heig
 const MIN_Y_SPACE_PX = 36;
 
 const MIN_Y_AXIS_PX = 44;
+/** Left and right of a text. */
+const Y_GAPS_PX = 12;
 
 /** Room for the widest text of a tick, such as 512 MiB. */
 function yAxisWidth(texts: readonly string[] | null): number {
-  return Math.max(MIN_Y_AXIS_PX, widestPx(texts ?? []) + 8);
+  return Math.max(MIN_Y_AXIS_PX, widestPx(texts ?? []) + Y_GAPS_PX);
 }
 
 const MIN_X_SPACE_PX = 60;

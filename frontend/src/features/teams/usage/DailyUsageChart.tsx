@@ -27,8 +27,8 @@ export function DailyUsageChart({ device, days, people }: Props) {
   return (
     <figure className="panel min-w-0 p-4">
       <div className="mb-3 flex flex-wrap items-center justify-between gap-x-4 gap-y-1">
-        <figcaption>
-          <span className="font-medium">{unit} by day</span> <span className="text-small text-soft tabular-nums">{caption}</span>
+        <figcaption className="normal-nums">
+          <span className="font-medium">{unit} by day</span> <span className="text-small text-soft">{caption}</span>
         </figcaption>
         <span className="ml-auto text-small">
           <TableToggle title={`${unit} by day`} asTable={asTable} onChange={setAsTable} />
