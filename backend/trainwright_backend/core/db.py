@@ -305,14 +305,13 @@ def _read_json(text: str | bytes) -> Any:
 
 
 def _lower(text: str | None) -> str | None:
+    """SQLite's own function changes ASCII letters only."""
     return None if text is None else text.lower()
 
 
 def _configure_sqlite(connection: sqlite3.Connection, record: object) -> None:
     connection.isolation_level = None  # the driver must not open transactions; _begin_sqlite does
-    connection.create_function(
-        "lower", 1, _lower, deterministic=True
-    )  # SQLite's own only changes ASCII letters
+    connection.create_function("lower", 1, _lower, deterministic=True)
     for pragma in (
         f"busy_timeout={BUSY_TIMEOUT_SECONDS * 1000}",
         "journal_mode=WAL",
